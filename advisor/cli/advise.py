@@ -201,8 +201,10 @@ def simulate(
     mode = advisor.read_sharing(sharing)
     _check_queue(passed, mode, at_once, policy)
     fleet = Fleet(advisor.card.key, gpus, policy, price)
+    if trace_in and mode.mode != "queue":  # which has a number of its own
+        at_once = at_once or _AT_ONCE_IN_TRACES
     simulated = advisor.simulate(
-        arrivals, mode, fleet, at_once=at_once or (_AT_ONCE_IN_TRACES if trace_in else None),
+        arrivals, mode, fleet, at_once=at_once,
         conditions=confined(
             advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
         ),

@@ -233,9 +233,10 @@ def additions(
     if not allowed:
         reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
         full = all(each.why == _NO_ROOM for each in left_out)
-        more = [] if full else ["Allow more with --hurt"]
-        remedies = ", ".join([*more, joined.remedy(offered)])
-        raise NothingFits(f"none of the jobs may be added: {reasons}. {remedies}")
+        more = "" if full else "Allow more with --hurt. "
+        raise NothingFits(
+            f"none of the jobs may be added: {reasons}. {more}{joined.remedy(offered)}"
+        )
     allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
     return Additions(
         gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
@@ -257,8 +258,8 @@ class _Joined:
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
         if problem := memory_problem(self.before, gpu):
             raise NothingFits(
-                f"what is said to run {problem}. Name what runs: --running, and how it shares the "
-                f"GPU: --running-sharing."
+                f"the running jobs cannot be these on {gpu.key}: {problem}. Name them by "
+                f"--running, and how they share the GPU by --running-sharing."
             )
 
     def sets(self, offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
@@ -289,19 +290,19 @@ class _Joined:
         """Advice for when none of the jobs `offered` may be added."""
         running = self.running
         if running.free_mib is not None:  # the driver, and not the user, gave the sharing
-            return "or use another GPU."
+            return "Or use another GPU."
         if running.sharing.mode == "naive" and self._any_under_mps(offered):
             counts = Counter(job.name for job in (*running.jobs, *offered))
             words = " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
             return (
-                f"or run all of them under MPS, where some may be added (--running-sharing mps "
-                f"says which). MPS serves only processes that start under it, so what runs has to "
-                f"be started again: `advisor export {words} --gpu {self.gpu.key} --sharing mps` "
-                f"prints the commands. Or use another GPU."
+                f"Or run all of them under MPS, where some may be added: --running-sharing mps "
+                f"lists them. MPS serves only processes that start under it, so start the running "
+                f"jobs again: `advisor export {words} --gpu {self.gpu.key} --sharing mps` prints "
+                f"the commands. Or use another GPU."
             )
         return (
-            f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}, "
-            f"or use another GPU."
+            f"If the running jobs do not share the GPU by {running.sharing}, write how by "
+            f"--running-sharing. Or use another GPU."
         )
 
     def _any_under_mps(self, offered: Sequence[Job]) -> bool:

@@ -87,18 +87,25 @@ def _marked(row: CopiesRow) -> str:
     return f"{_notation(row.prediction.sharing)}{mark}"
 
 
-def _notes_on_numbers(copies: Copies, unit: str, gained: str) -> Iterator[str]:
-    """The numbers of copies or trials, the `unit`, that fit, are worthwhile, and MPS serves."""
-    yield f"{copies.fit} at once at most. One more: {copies.limited_by}."
-    if more := copies.rows[-1].copies - copies.pay:
+def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator[str]:
+    """The numbers of copies or trials, the `unit`, that fit, are worthwhile, and MPS serves.
+
+    `gained` is what more would bring; None: the answer has that already.
+    """
+    yield f"{copies.fit} fit at once. One more: {copies.limited_by}."
+    more = copies.rows[-1].copies - copies.pay
+    if gained is not None and more:
         yield (
             f"More than {copies.pay} {unit} are not worthwhile: {'one' if more == 1 else more} "
             f"more would bring less than {PAYS:.0%} more {gained}, which is within the error."
         )
-    elif copies.pay == copies.fit:
-        yield f"All {copies.fit} that fit are worthwhile."
-    else:
-        yield f"{copies.pay} are worthwhile, perhaps more."
+    elif gained is not None:
+        all_fit = copies.pay == copies.fit
+        yield (
+            f"All {copies.fit} that fit are worthwhile."
+            if all_fit
+            else (f"{copies.pay} are worthwhile, perhaps more.")
+        )
     if copies.mps_clients < copies.fit:
         yield (
             f"MPS serves {copies.mps_clients} processes at most; more {unit} would be time-sliced."
@@ -135,7 +142,7 @@ def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
     if not trials.start_s:
         start = "Only training steps are counted, not the start of processes and models."
     notes = [
-        *_notes_on_numbers(trials.copies, "trials", "trials an hour"),
+        *_notes_on_numbers(trials.copies, "trials", None if trials.study else "trials an hour"),
         start,
         *forecast.basis_notes(trials.standing),
     ]
@@ -172,10 +179,10 @@ def trials_advice(trials: Trials) -> str:
         )
     if study is None:
         return text
-    text += (
-        f" All {study.trials} take {units.seconds(study.wall_s)}; one after another "
-        f"{units.seconds(study.one_by_one_s)}."
-    )
+    text += f" The search of {counted(study.trials, 'trial')} takes {units.seconds(study.wall_s)}"
+    if trials.at_once > 1:
+        text += f"; one after another {units.seconds(study.one_by_one_s)}"
+    text += "."
     if trials.at_once < study.trials:
         text += (
             f" More at once end at most {PAYS:.0%} sooner than these "

@@ -142,10 +142,11 @@ def simulation_heading(over_time: OverTime) -> str:
     """Return the request in a sentence, and the sources of estimated profiles."""
     simulation = over_time.simulation
     jobs, gpus = len(simulation.jobs), simulation.gpus
+    limit = "" if simulation.at_once is None else f", at most {simulation.at_once} at once"
+    on = f"{gpus:,} {simulation.gpu}{limit}{' on each' if limit and gpus > 1 else ''}"
     origin = "" if simulation.confirmed_on_hardware else f", {forecast.estimated(simulation)}"
     heading = (
-        f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
-        f"{simulation.policy}{origin}."
+        f"{counted(jobs, 'job')} under {simulation.sharing} on {on}, {simulation.policy}{origin}."
     )
     return forecast.with_estimates_named(over_time.standing, heading)
 
@@ -287,7 +288,7 @@ def simulation_document(over_time: OverTime) -> dict[str, Any]:
     return {
         "schema": forecast.SCHEMA, **forecast.standing_document(over_time.standing),
         "gpu": simulation.gpu, "gpus": simulation.gpus, "sharing": str(simulation.sharing),
-        "policy": simulation.policy,
+        "policy": simulation.policy, "at_once": simulation.at_once,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
         "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": forecast.interval_document(simulation.makespan_s),

@@ -93,6 +93,7 @@ class Simulation:
     Attributes:
         gpu: Catalogue key.
         jobs: In the order in which they were given.
+        at_once: Most jobs at once on a GPU, if fewer than all that fit; None: no fewer.
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
         energy_j: Joules of all GPUs until then, idle power included; None: not measured.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
@@ -104,6 +105,7 @@ class Simulation:
     sharing: Sharing
     gpus: int
     policy: Policy
+    at_once: int | None
     jobs: tuple[SimulatedJob, ...]
     usage: tuple[Usage, ...]
     makespan_s: Interval
@@ -292,9 +294,11 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         )
         for at, arrival in enumerate(arrivals)
     )  # fmt: skip
+    places = len(paces.room.places)
     idle_w = idle_power_w([each.job.profile for each in arrivals])
     return Simulation(
         gpu=fleet.gpu, gpus=fleet.gpus, policy=fleet.policy, sharing=paces.sharing, jobs=jobs,
+        at_once=places if paces.sharing.mode in ("naive", "mps") and places < len(jobs) else None,
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
         energy_j=energy_j(

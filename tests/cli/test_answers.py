@@ -168,6 +168,23 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     assert all(each.get("dur", 0) >= 0 for each in events)
 
 
+@pytest.mark.parametrize(
+    ("words", "at_once"),
+    [((), 4), (("--at-once", 2), 2), (("--sharing", "mps/3"), 3), (("--sharing", "naive/9"), None),
+     (("--at-once", 6), None), (("--sharing", "mps=50,50"), None), (("--sharing", "serial"), None)],
+)  # fmt: skip
+def test_a_simulation_prints_how_many_jobs_at_once_it_allows_on_a_gpu(
+    advisor, tmp_path, words, at_once
+):
+    (trace := tmp_path / "six.csv").write_text("arrival_s,job\n" + f"0,{SMALL}\n" * 6)
+    question = ("simulate", "--trace-in", trace, *words)
+    document = document_of(advisor, *question)
+    assert document["at_once"] == at_once
+    assert max(len(each["jobs"]) for each in document["over_time"]) <= (at_once or 6)
+    heading = advisor(*question).out.splitlines()[0]
+    assert (f" {at_once} at once" in heading) == (at_once is not None)
+
+
 def test_a_trace_may_have_the_seconds_of_each_job_alone(advisor, tmp_path):
     (trace := tmp_path / "public.csv").write_text(
         f"arrival_s,job,duration_s\n0,{RESNET},600\n5000,{BERT},70\n"

@@ -129,7 +129,7 @@ def after(minutes):
 
 # One job for 10 min, then another for 20.
 IN_TURN = Simulation(
-    gpu=H200.key, sharing=Serial(), gpus=1, policy="first-come",
+    gpu=H200.key, sharing=Serial(), gpus=1, policy="first-come", at_once=None,
     jobs=(
         SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=0, end_s=after(10)),
         SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=600, end_s=after(30)),
