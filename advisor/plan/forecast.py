@@ -261,8 +261,8 @@ class Machine:
             plain = calibrated_predictor(plain, self.calibration)
         if self.host is None:
             return plain
-        known = plain if self.host.check is None else plain.on_known_host()
-        return replace(known, host=self.host)
+        corrected = plain if self.host.check is None else plain.on_known_host()
+        return replace(corrected, host=self.host)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the basis of a recommendation for `jobs` on this machine."""

@@ -51,7 +51,7 @@ def plans_report(
     the ways. With `details`, every plan in full, too, and how the plans were searched.
     """
     first = f"{instruction(advised.best, [job.name for job in advised.jobs])}."
-    known = list(caveats(advised))
+    notes = list(caveats(advised))
     parts: list[RenderableType] = [Text(first, style="bold"), Text(outcome(advised))]
     if len(advised.jobs) > 1:
         named = best_of_ways(advised)
@@ -62,10 +62,10 @@ def plans_report(
         parts.append(Text(command))
     if details:
         letters = forecast.letters_of(advised.jobs)
-        parts += [*map(Text, (*known, *hints(advised))), Text()]
+        parts += [*map(Text, (*notes, *hints(advised))), Text()]
         parts += _in_full(advised, advised.plans[:top], letters)
     else:
-        parts += map(Text, (f"{known[0]} More: --details.", *hints(advised)))
+        parts += map(Text, (f"{notes[0]} More: --details.", *hints(advised)))
     return Group(*parts)
 
 
