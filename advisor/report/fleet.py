@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan import ObjectiveName
@@ -130,7 +130,9 @@ def _way(plan: FleetForecast) -> str:
 
 
 def _gpus_in_words(plan: FleetForecast) -> str:
-    hosts = [f"{counted(pool.hosts, 'host')} of " if pool.hosts > 1 else "" for pool in plan.pools]
+    if plan.gpus == 1:
+        return with_article(plan.pools[0].gpu.key)
+    hosts = [f"{pool.hosts} hosts of " if pool.hosts > 1 else "" for pool in plan.pools]
     pairs = zip(hosts, plan.pools, strict=True)
     return " and ".join(f"{host}{pool.host_gpus} {pool.gpu.key}" for host, pool in pairs)
 
@@ -286,9 +288,12 @@ def gpu_notes(plan: FleetPlan) -> Iterator[str]:
     unused = [(pool.gpus - busy[pool.gpu.key], pool.gpu.key) for pool in plan.pools]
     if idle := " and ".join(f"{count} {key}" for count, key in unused if count):
         yield f"Unused: {idle}."
+    slices: dict[int, list[int]] = {}
     for on in plan.on:
-        if slices := _slices_unused(on):
-            yield f"Unused on GPU {on.number}: {counted(slices, 'MIG slice')}."
+        slices.setdefault(_slices_unused(on), []).append(on.number)
+    for count, gpus in slices.items():
+        if count:
+            yield f"Unused on GPU {units.numbers(gpus)}: {counted(count, 'MIG slice')}."
     if plan.note:
         yield f"Ranked by {plan.ranked_by}: {plan.note}."
 

@@ -90,6 +90,7 @@ def test_on_two_gpus_each_job_has_a_gpu_and_an_end(page, policy):
     }
     assert rows.keys() == {RESNET, SMALL, BERT}
     assert {row["GPU"] for row in rows.values()} <= {"0", "1"}
+    assert policy or len(rows_with(page, "fullest GPU")) >= 2
     page.number_input(key="gpus").set_value(3).run()
     assert page.query_params["gpus"] == "3"
 

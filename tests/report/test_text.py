@@ -210,6 +210,18 @@ def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_c
         assert ("3%" in notes) == ("memory" in notes) == is_noted
 
 
+def test_mig_slices_without_a_job_are_counted():
+    jobs = [
+        Job(synthetic.profile(f"cnn-cifar10-bs{size}", host_s=0.01, gpu_s=0.001), isolated=True)
+        for size in (1, 2, 3)
+    ]
+    found = planned(jobs, FleetTerms(objective="throughput"), StandIn(H200), H200)
+    (on,) = found.on
+    used = sum(int(instance.profile[0]) for instance in on.sharing.instances)
+    assert used < 7
+    assert list(gpu_notes(found)) == [f"Unused on GPU 0: {7 - used} MIG slice."]
+
+
 def test_a_gain_that_may_be_a_loss_is_said_to_be_one():
     sure, unsure = (
         planned(KINDS * 5, FleetTerms(gpus=2), StandIn(wide=wide)) for wide in (0.01, 0.9)
