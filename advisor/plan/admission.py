@@ -53,10 +53,11 @@ class Running:
 
     def __post_init__(self) -> None:
         if not self.jobs:
-            raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
+            raise InvalidInput("no running job is named. Name one by --running, or leave it out.")
         if self.sharing.mode in ("serial", "phases", "queue"):
             raise InvalidInput(
-                f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
+                f"{self.sharing}: running jobs have started already, and none waits. Write "
+                f"--running-sharing naive, mps, mps=50,50 or mig=3g,4g."
             )
         check_count(self.sharing, len(self.jobs))
 

@@ -359,10 +359,10 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
     answer = " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
     sizes = ", ".join(map(str, batches.measured))
-    notes = [f"Measured at batch {sizes}; * other sizes are estimated from these."]
     if len(batches.measured) < 2:
-        notes.append("Measure a second batch size to learn the largest that fits.")
+        notes = [f"Measured at batch {sizes}. Measure a second one to learn the largest that fits."]
     else:
+        notes = [f"Measured at batch {sizes}; * other sizes are estimated from these."]
         notes.append("The largest batch fits at the upper end of its memory, with its caches.")
     if not batches.confirmed_on_hardware:
         notes.append(f"This is {forecast.NOT_CONFIRMED}.")

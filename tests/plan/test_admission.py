@@ -119,7 +119,8 @@ def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
 
 
 @pytest.mark.parametrize(
-    ("sharing", "said"), [("serial", "run naive, mps or on mig"), ("mps=50", "1 limit for 2 jobs")]
+    ("sharing", "said"),
+    [("serial", "naive, mps, mps=50,50 or mig="), ("mps=50", "1 limit for 2 jobs")],
 )
 def test_what_cannot_run_is_refused(sharing, said):
     with pytest.raises(InvalidInput, match=said):
