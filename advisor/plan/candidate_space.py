@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, islice
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +34,10 @@ from advisor.plan.partitions import (
 )
 from advisor.plan.values import Question
 from advisor.prediction.power import idle_power_w
+from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place, Serial, Sharing
 from advisor.sharing.groups import in_turn, simplest
-from advisor.simulation.events import MIG_MODE_S, Bools, repartition_s
+from advisor.simulation.events import MIG_MODE_S, Bools, Indices, repartition_s
 from advisor.workload.job import Job
 
 Proposal = tuple[float, Sharing]
@@ -98,6 +100,11 @@ class Space:
     def price(self, jobs: int) -> Price:
         """Return what turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
         return lambda most, total: self.objective.price(most, total, self.awake_w, jobs)
+
+    def cost(self, most: float | Floats, total: float | Floats, jobs: int | Indices) -> Floats:
+        """Compute the cost of groups of so many jobs; for means over jobs, that times the jobs."""
+        price, _ = self.objective.price(np.asarray(most), np.asarray(total), self.awake_w, jobs)
+        return np.asarray(price * jobs) if self.objective.per_job else price
 
     def whole(self) -> list[Proposal]:
         """Propose naive, MPS, and MPS with equal limits, best first."""
@@ -303,6 +310,7 @@ class _GroupTable:
         self.idle_w = idle_power_w([job.profile for job in space.sets.jobs]) or 0.0
         self._setups: list[Group | Hybrid] = []
         self._numbers: dict[object, int] = {}
+        self._costs: dict[Option, tuple[list[float], list[float]]] = {}
         self._pauses_s: dict[tuple[int, int], float] = {}
 
     def groups(self, chosen: int) -> Iterator[PhaseGroup]:
@@ -310,9 +318,15 @@ class _GroupTable:
         space, jobs = self.space, self.space.jobs_in(chosen)
         ways: dict[bool, list[PhaseGroup]] = {}
         for option in options(WHOLE_GPU)[: None if jobs > 1 else 1]:
-            group = self._group(chosen, Choice(option, chosen))
+            most, cost = (own[chosen] for own in self._on_whole_gpu(option))
             same = ways.setdefault(option.sharing == Naive(), [])
-            if np.isfinite(group.cost) and not any(each.beats(group) for each in same):
+            quick = not space.objective.uses_deadlines
+            if not isfinite(cost) or (
+                quick and any(each.time_s <= most and each.cost <= cost for each in same)
+            ):
+                continue
+            group = self._group(chosen, Choice(option, chosen), most, cost)
+            if quick or not any(each.beats(group) for each in same):
                 same[:] = [each for each in same if not group.beats(each)]
                 same.append(group)
         kept = [group for same in ways.values() for group in same]
@@ -326,7 +340,19 @@ class _GroupTable:
         hybrids = space.hybrids(jobs)
         if hybrids.least(chosen) < least:
             for assignment in islice(hybrids.in_order(chosen), 1):
-                yield self._group(chosen, assignment)
+                parts = [each for each in assignment.partitions if each.chosen]
+                scores = [(space.scores(each.option), each.chosen) for each in parts]
+                most = max(float(own.most[part]) for own, part in scores)
+                total = sum(float(own.total[part]) for own, part in scores)
+                yield self._group(chosen, assignment, most, float(space.cost(most, total, jobs)))
+
+    def _on_whole_gpu(self, option: Option) -> tuple[list[float], list[float]]:
+        """The largest score of each set under `option`, and its cost."""
+        if option not in self._costs:
+            own, sizes = self.space.scores(option), np.maximum(self.space.sets.sizes, 1)
+            cost = self.space.cost(own.most, own.total, sizes)
+            self._costs[option] = own.most.tolist(), cost.tolist()
+        return self._costs[option]
 
     def pause_s(self, before: int, after: int) -> float:
         """Seconds between a group of the set-up `before` and one of the set-up `after`."""
@@ -337,18 +363,15 @@ class _GroupTable:
             self._pauses_s[before, after] = pause_s
         return self._pauses_s[before, after]
 
-    def _group(self, chosen: int, placement: Choice | Assignment) -> PhaseGroup:
-        space, jobs = self.space, self.space.jobs_in(chosen)
+    def _group(
+        self, chosen: int, placement: Choice | Assignment, most: float, cost: float
+    ) -> PhaseGroup:
         placed = [placement] if isinstance(placement, Choice) else placement.partitions
-        parts = [each for each in placed if each.chosen]
-        scores = [(space.scores(each.option), each.chosen) for each in parts]
-        most = max(float(own.most[part]) for own, part in scores)
-        total = sum(float(own.total[part]) for own, part in scores)
-        cost = space.objective.of_group(most, total, space.awake_w, jobs)
-        time_s, due = self._timed(parts) if space.objective.uses_deadlines else (most, ())
+        ends = self.space.objective.uses_deadlines
+        time_s, due = self._timed([each for each in placed if each.chosen]) if ends else (most, ())
         return PhaseGroup(
-            chosen=chosen, placement=placement, setup=self._setup(placement), jobs=jobs,
-            time_s=time_s, cost=cost, due=due,
+            chosen=chosen, placement=placement, setup=self._setup(placement),
+            jobs=self.space.jobs_in(chosen), time_s=time_s, cost=cost, due=due,
         )  # fmt: skip
 
     def _timed(self, parts: Sequence[Choice]) -> tuple[float, tuple[tuple[float, float], ...]]:
@@ -367,17 +390,20 @@ class _GroupTable:
 
     def _setup(self, placement: Choice | Assignment) -> int:
         """A key of the instances and MPS daemons that a group needs."""
+        under_mps = isinstance(placement, Choice) and placement.option.sharing.under_mps
+        if isinstance(placement, Choice) and under_mps in self._numbers:
+            return self._numbers[under_mps]
         needs: Group | Hybrid
+        stays: object = under_mps
         if isinstance(placement, Choice):
-            needs = Group((1,), Mps() if placement.option.sharing.under_mps else Naive())
+            needs = Group((1,), Mps() if under_mps else Naive())
         else:
-            numbers = count(1)
-            sizes = self.space.sets.sizes
+            numbers, sizes = count(1), self.space.sets.sizes
             needs = hybrid(placement, lambda chosen: tuple(islice(numbers, sizes[chosen])))
-        stays = frozenset(
-            (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
-            for memory in needs.memories
-        )
+            stays = frozenset(
+                (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
+                for memory in needs.memories
+            )
         number = self._numbers.setdefault(stays, len(self._setups))
         if number == len(self._setups):
             self._setups.append(needs)

@@ -126,7 +126,7 @@ def proposed(
     exact = space.exact
     few = exact or len(jobs) <= FEW
     most = FORECAST_OF_FEW if few else FORECAST
-    apart = list(islice(space.one_job_each(), FORECAST))
+    apart = list(islice(space.one_job_each(), FORECAST if few else 1))
     plans = [*(space.whole()[:most] if few else ()), *apart]
     fixed = question.conditions.instances is not None
     phased = list(in_phases(space))

@@ -15,7 +15,7 @@ from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
 from advisor.sharing.groups import without_phases
-from advisor.simulation.events import set_spans
+from advisor.simulation.events import Indices, set_spans
 from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]
@@ -32,7 +32,7 @@ class PhaseGroup:
     Attributes:
         chosen: The set of its jobs, by number in `Sets`.
         setup: Number of the set-up of the GPU that the group needs.
-        cost: Its part in the cost of phases, see `Objective.of_group`.
+        cost: Its part in the cost of phases, see `advisor.plan.candidate_space.Space.cost`.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
@@ -71,7 +71,7 @@ class Objective(ABC):
     Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
     at once, so that a search finds those that are worth an exact forecast: `of_limits` for vectors
     of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow each other,
-    `of_group`, `after` and `of_phases` for groups one after another. The defaults are those of a
+    `after` and `of_phases` for groups one after another. The defaults are those of a
     plan that costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
 
     Attributes:
@@ -133,17 +133,13 @@ class Objective(ABC):
         """
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         """Compute a plan's cost and tie-breaker from the largest and the summed score of `of_sets`.
 
         Both grow with `most` and with `total`, so lower bounds of these bound the cost. A GPU on
         which `jobs` jobs run takes `awake_w` watts before what they add.
         """
         return most, total
-
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
-        """Compute a group's part in the cost of phases."""
-        return total
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         """Add `group` to the sum of the groups `before`; the second number is a maximum."""
@@ -196,7 +192,7 @@ class MeanCompletion(Objective):
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(ends_s().mean(axis=1))
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return total / jobs, most
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
@@ -284,11 +280,8 @@ class Throughput(Objective):
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
-
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
-        return jobs / -total if total < 0 else np.inf
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
@@ -325,11 +318,8 @@ class Energy(Objective):
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         return outcomes.last_s(sets), outcomes.added_j
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return awake_w * most + total, most
-
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
-        return awake_w * most + total
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
