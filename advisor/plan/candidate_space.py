@@ -90,7 +90,7 @@ class Space:
         """Return the scores of every set under `option`."""
         if option not in self._scores:
             outcome = self.outcome(option)
-            numbers = self.objective.of_sets(outcome, self.sets)
+            numbers = self.objective.scores(outcome)
             forbidden = ~outcome.allowed
             if option.partition == WHOLE_GPU and self.question.conditions.instances is not None:
                 forbidden = np.ones_like(forbidden)

@@ -14,7 +14,7 @@ from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import WHOLE_GPU, Kinds, Option
 from advisor.plan.limits import FEW
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import OBJECTIVES, costs_of_ways, known_cost
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
@@ -148,12 +148,14 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
 
     The longest jobs start first, unless the objective has an order of its own.
     """
-    if (work := all_known(job.work_steps for job in jobs)) is None:
+    work = all_known(job.work_steps for job in jobs)
+    if work is None or len(jobs) <= _AT_ONCE[0]:
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
-    order = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
-    line = tuple(at + 1 for at in order)
-    queues = [in_turn([Group(line, Queue(Mps(), most))]) for most in _AT_ONCE if most < len(jobs)]
+    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    numbers = tuple(at + 1 for at in line)
+    queues = [in_turn([Group(numbers, Queue(Mps(), most))])
+              for most in _AT_ONCE if most < len(jobs)]  # fmt: skip
     kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
     slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
 
@@ -161,10 +163,9 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
         slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
         return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
 
-    ends_s = np.array([from_the_start(queue, work, pace).ends_s for queue in queues])
-    due_s = np.array([job.deadline_s or np.inf for job in jobs])
-    costs = by.of_limits(ends_s, lambda: ends_s, due_s) if queues else ()
-    return [queues[at] for at in np.argsort(costs, kind="stable")]
+    ends_s = [from_the_start(queue, work, pace).ends_s for queue in queues]
+    order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
+    return [queues[at] for at in order]
 
 
 def _cut_up(plan: Proposal) -> bool:

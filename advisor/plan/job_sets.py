@@ -116,10 +116,6 @@ class Sets(Kinds):
         columns = list(zip_longest(*self.tenants, fillvalue=-1))
         return np.ascontiguousarray(np.array(columns, dtype=np.intp).T)
 
-    def largest(self, values: Floats) -> Floats:
-        """Return the largest of the `values` of the kinds that each set has, shape (sets,)."""
-        return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
-
 
 # Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Limits with a
 # smaller sum than the least leave SMs unused.
@@ -237,24 +233,33 @@ class Outcomes:
     """The outcome of every set under one option, if its jobs start at once.
 
     Attributes:
+        counts: Number of jobs of each kind in each set, shape (sets, kinds).
+        deadlines_s: Deadline of each kind, infinite for none, shape (kinds,).
         allowed: Whether memory and rules allow the set, shape (sets,).
         slowdowns: Step over step alone of each kind, shape (sets, kinds); 1: the set has none.
         ends_s: Seconds until a job of each kind ends, same shape; 0: none, NaN: unknown length.
         added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
     """
 
+    counts: Indices
+    deadlines_s: Floats
     allowed: Bools
     slowdowns: Floats
     ends_s: Floats
     added_j: Floats
 
-    def last_s(self, sets: Sets) -> Floats:
-        """Return the seconds until the last job of each set ends, shape (sets,)."""
-        return sets.largest(self.ends_s)
+    def largest(self, values: Floats) -> Floats:
+        """Return the largest of the `values` of the kinds that each set has, shape (sets,)."""
+        return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
-    def summed_ends_s(self, sets: Sets) -> Floats:
-        """Return the sum of the ends of all jobs of each set, shape (sets,)."""
-        return np.asarray((sets.counts * self.ends_s).sum(axis=1))
+    def summed(self, values: Floats) -> Floats:
+        """Return the sum of the `values` of all jobs of each set, shape (sets,)."""
+        return np.asarray((self.counts * values).sum(axis=1))
+
+
+def deadlines_s(jobs: Sequence[Job]) -> Floats:
+    """Return the deadlines of `jobs`, infinite for none, shape (jobs,)."""
+    return np.array([job.deadline_s or np.inf for job in jobs])
 
 
 def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -> Outcomes:
@@ -276,7 +281,7 @@ def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -
         added_j[at] += seconds * power_w[sets.parts(at, running)]
     slowdowns = np.where(present, steps_s / alone_s, 1.0)
     allowed = fits & _allowed(option, sets, question)
-    return Outcomes(allowed, slowdowns, ends_s, added_j)
+    return Outcomes(sets.counts, deadlines_s(sets.jobs), allowed, slowdowns, ends_s, added_j)
 
 
 def _allowed(option: Option, sets: Sets, question: Question) -> Bools:

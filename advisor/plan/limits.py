@@ -16,7 +16,7 @@ from advisor.hardware.partition import limit_shares
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import equal_limits
-from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES, costs_of_ways
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mix_steps import SurrogatePredictor, paced_steps
 from advisor.prediction.prediction import Level
@@ -292,12 +292,10 @@ class _LimitSearch:
         """
         estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s
-        deadlines_s = np.array([job.deadline_s or np.inf for job in self.mixes.jobs])
-        return self._objective.of_limits(
-            steps_s / self.surrogate.jobs.step_s,
-            lambda: self._ends_s(vectors, estimated_s, steps_s),
-            deadlines_s,
-        )
+        slowdowns = steps_s / self.surrogate.jobs.step_s
+        by = self._objective
+        ends_s = self._ends_s(vectors, estimated_s, steps_s) if by.in_seconds else slowdowns
+        return costs_of_ways(by, self.mixes.jobs, slowdowns, ends_s)
 
     def _ends_s(self, vectors: Floats, estimated_s: Floats, together_s: Floats) -> Floats:
         """Seconds until each job ends, if steps take `together_s` while all jobs run.

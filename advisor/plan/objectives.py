@@ -1,7 +1,7 @@
 """Objectives: the cost of a plan, of thousands of candidates at once, and in words."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, Literal, NamedTuple
@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from advisor.plan import ObjectiveName
-from advisor.plan.job_sets import Outcomes, Sets
+from advisor.plan.job_sets import Outcomes, deadlines_s
 from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
@@ -20,7 +20,6 @@ from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]
 Sums = tuple[float, float]
-EndsOf = Callable[[], Floats]
 LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
@@ -69,10 +68,10 @@ class Objective(ABC):
     """A goal of plans, always as a cost: the lower, the better.
 
     Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
-    at once, so that a search finds those that are worth an exact forecast: `of_limits` for vectors
-    of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow each other,
-    `after` and `of_phases` for groups one after another. The defaults are those of a
-    plan that costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
+    at once, so that a search finds those that are worth an exact forecast: `scores` and `price` for
+    jobs under vectors of MPS limits, or in partitions that do not slow each other, `after` and
+    `of_phases` for groups one after another. The defaults are those of a plan that costs its
+    makespan. For plans on several GPUs see `advisor.plan.placement`.
 
     Attributes:
         choice: The goal in words, for a list to choose from.
@@ -110,31 +109,19 @@ class Objective(ABC):
     def cost(self, forecast: Forecast) -> Interval | None:
         """Cost of `forecast`, in `unit`; None where it cannot be computed."""
 
-    @abstractmethod
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        """Describe a plan of this `cost`, `shown` with its unit; `gain` over serial like "1.3x"."""
-
     def turn(self, job: Job) -> float:
         """Return a key: one after another, jobs of increasing keys cost least."""
         return 0.0
 
-    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        """Compute the cost of each vector of limits, shape (vectors,); only their order matters.
-
-        `slowdowns` and `ends_s()` are those of each job, shape (vectors, jobs). Jobs without a
-        deadline have an infinite one, shape (jobs,).
-        """
-        return np.asarray(ends_s().max(axis=1))
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
+    def scores(self, outcomes: Outcomes) -> Arrays:
         """Compute two scores of each set of jobs in a partition, each of shape (sets,).
 
         A plan counts the largest of the first over its partitions, and the sum of the second.
         """
-        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
+        return outcomes.largest(outcomes.ends_s), outcomes.summed(outcomes.ends_s)
 
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
-        """Compute a plan's cost and tie-breaker from the largest and the summed score of `of_sets`.
+        """Compute a plan's cost and tie-breaker from the largest and the sum of its `scores`.
 
         Both grow with `most` and with `total`, so lower bounds of these bound the cost. A GPU on
         which `jobs` jobs run takes `awake_w` watts before what they add.
@@ -161,9 +148,6 @@ class Makespan(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.makespan_interval_s
 
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        return f"all done in {shown}, {gain} as fast as one after another"
-
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         return before[0] + turn.pause_s + group.time_s, 0.0
 
@@ -183,14 +167,8 @@ class MeanCompletion(Objective):
             return None
         return around([fmean(end.at(level) for end in forecast.ends_s) for level in LEVELS])
 
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        return f"a job is done in {shown} on average, {gain} as soon as one after another"
-
     def turn(self, job: Job) -> float:
         return job.alone_s or 0.0
-
-    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        return np.asarray(ends_s().mean(axis=1))
 
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return total / jobs, most
@@ -227,22 +205,12 @@ class Deadlines(Objective):
             return None
         return around([max(end.at(level) / due_s for end, due_s in due) for level in LEVELS])
 
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        kept = "every deadline is kept" if cost.p50 <= 1 else "not every deadline is kept"
-        return (
-            f"{kept}: the tightest job takes {cost.p50:.0%} of its time, {gain} as soon as one "
-            f"after another"
-        )
-
     def turn(self, job: Job) -> float:
         return job.deadline_s or np.inf
 
-    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        return np.asarray((ends_s() / deadlines_s).max(axis=1))
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
-        deadlines_s = np.array([job.deadline_s or np.inf for job in sets.jobs])
-        return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
+    def scores(self, outcomes: Outcomes) -> Arrays:
+        tightness = outcomes.largest(outcomes.ends_s / outcomes.deadlines_s)
+        return tightness, outcomes.summed(outcomes.ends_s)
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         start_s = before[0] + turn.pause_s
@@ -271,14 +239,8 @@ class Throughput(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return _throughput_cost(forecast.prediction)
 
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        return f"{gain} the throughput of one after another"
-
-    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        return np.asarray(-(1 / slowdowns).sum(axis=1))
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
-        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
+    def scores(self, outcomes: Outcomes) -> Arrays:
+        return outcomes.largest(outcomes.slowdowns), -outcomes.summed(1 / outcomes.slowdowns)
 
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
@@ -312,11 +274,8 @@ class Energy(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.energy_j
 
-    def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        return f"{shown} (one after another: {gain} as much)"
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
-        return outcomes.last_s(sets), outcomes.added_j
+    def scores(self, outcomes: Outcomes) -> Arrays:
+        return outcomes.largest(outcomes.ends_s), outcomes.added_j
 
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
         return awake_w * most + total, most
@@ -327,6 +286,21 @@ class Energy(Objective):
 
 _ALL = (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
 OBJECTIVES: dict[ObjectiveName, Objective] = {each.name: each for each in _ALL}
+
+
+def costs_of_ways(
+    objective: Objective, jobs: Sequence[Job], slowdowns: Floats, ends_s: Floats
+) -> Floats:
+    """Compute the cost of each way to run all `jobs`, shape (ways,); only their order matters.
+
+    `slowdowns` and `ends_s` are those of each job in each way, shape (ways, jobs).
+    """
+    outcomes = Outcomes(
+        counts=np.ones(ends_s.shape, dtype=np.intp), deadlines_s=deadlines_s(jobs),
+        allowed=np.ones(len(ends_s), dtype=bool), slowdowns=slowdowns, ends_s=ends_s,
+        added_j=np.zeros(len(ends_s)),
+    )  # fmt: skip
+    return objective.price(*objective.scores(outcomes), awake_w=1.0, jobs=len(jobs))[0]
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:

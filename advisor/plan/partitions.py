@@ -1,7 +1,7 @@
 """Partitions of a GPU, the cuts that make them, and lower bounds of what jobs cost there.
 
 The cost of a plan follows from the largest of one score over its partitions, and from the sum of
-another (`Objective.of_sets`): for the makespan from the largest end, for throughput from speeds.
+another (`Objective.scores`): for the makespan from the largest end, for throughput from speeds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
