@@ -339,7 +339,7 @@ def test_of_two_threads_that_train_the_first_is_measured_and_the_other_goes_on(h
     other = home / "steps.txt.other"
     with started(scripted(home, "python", "threads.py")) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
-        assert took(tenant, home, 100) == 100
+        assert abs(took(tenant, home, 100) - 100) <= 10  # not those of both
         assert isinstance(tenant.ask("issue", seconds=0.05), dict)
         before = int(other.read_text() or 0)
         until(lambda: int(other.read_text() or 0) > before)  # though the first waits

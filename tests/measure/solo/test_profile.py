@@ -51,7 +51,7 @@ def test_a_batch_with_wrong_names_profiles_the_others(command, tmp_path):
 
     profile = read_profile(out / "mlp-toy-bs32.json")
     assert (profile.name, profile.gpu) == ("mlp-toy-bs32", "cpu")
-    assert len(profile.windows) in (5, 10, 15), "more where they disagree"
+    assert 1 <= len(profile.windows) <= 15, "more where they disagree, few where rounds are long"
     assert profile.memory.allocated_mib > 0
     assert 0 < profile.host_cpu_share < 1.5
     assert 50 < profile.host_memory_mib < 50_000
