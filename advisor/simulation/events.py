@@ -65,8 +65,7 @@ class JobQueue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A stretch of time in which the same jobs run on one GPU.
 
     Attributes:
@@ -156,22 +155,22 @@ class _LoopState:
             stretch = Stretch(at, gpu.since_s, self.now_s, seats, gpu.speeds, self.sharing_host)
             self.stretches.append(stretch)
         gpu.since_s = self.now_s
-        for seat, speed in zip(seats, gpu.speeds, strict=True):
-            left = self.left.pop(seat.job)
+        ended = False
+        for (job, _), speed in zip(seats, gpu.speeds, strict=True):
+            left = self.left[job]
             # The same quotient predicted this end, so at least one job ends despite rounding.
-            after = left - speed * seconds
-            if left / speed <= seconds or after <= DONE * self.tasks[seat.job].work_steps:
-                self.ends_s[seat.job] = self.now_s
-            else:
-                self.left[seat.job] = after
-        self.seat(at, tuple(seat for seat in seats if seat.job in self.left))
+            after = self.left[job] = left - speed * seconds
+            if left / speed <= seconds or after <= DONE * self.tasks[job].work_steps:
+                self.ends_s[job], ended = self.now_s, True
+                del self.left[job]
+        if ended:
+            self.seat(at, tuple(seat for seat in seats if seat.job in self.left))
 
     def seat(self, at: int, seats: PlacedJobs) -> None:
         """Let these jobs run on a GPU, and no others."""
-        if len(seats) != len(self.seats[at]):
-            self.seats[at] = seats
-            self.gpus[at].by_busy = {}
-            (self.busy.add if seats else self.busy.discard)(at)
+        self.seats[at] = seats
+        self.gpus[at].by_busy = {}
+        (self.busy.add if seats else self.busy.discard)(at)
 
     def begin(self, queue: JobQueue) -> set[int]:
         """Let jobs start from `queue`, and return the GPUs that they start on."""
@@ -214,7 +213,7 @@ class _LoopState:
         gpu.speeds = self.speeds(at, self.sharing_host) if seats else ()
         if seats:
             pairs = zip(seats, gpu.speeds, strict=True)
-            gpu.pause_s = min([self.left[seat.job] / speed for seat, speed in pairs])
+            gpu.pause_s = min([self.left[job] / speed for (job, _), speed in pairs])
             heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
 
 

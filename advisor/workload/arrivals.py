@@ -1,6 +1,7 @@
 """Reads jobs that arrive over time from a CSV file."""
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,7 @@ from advisor.workload.units import amount, seconds
 _NEEDED = ("arrival_s", "job")
 _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
 _DURATION = "duration_s"  # instead of epochs
+_PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
 def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
@@ -98,5 +100,7 @@ def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., J
 
 
 def _number(column: str, text: str) -> float:
+    if _PLAIN.fullmatch(text):  # most cells; a trace may have a million
+        return float(text)
     with located("arrival_s, from the first job on" if column == "arrival_s" else column):
         return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")
