@@ -163,7 +163,7 @@ def outcome(plan: FleetPlan) -> str:
         if not gains:
             return f"{cost}."
         best = max(gains, key=lambda each: each.p50)
-        return f"{cost}; sharing at its best would gain {units.times(best)}."
+        return f"{cost}; sharing at its best has a gain of {units.times(best)}."
     before = shown(Interval(*[plan.serial.measured.p50] * 3))
     return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}."
 

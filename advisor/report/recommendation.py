@@ -181,7 +181,7 @@ def _gained_by_sharing(advised: Recommendation) -> str:
     if not others:
         return ""
     gains = max((forecast.gain(advised, plan) for plan in others), key=lambda each: each.p50)
-    return f"; sharing at its best would gain {units.times(gains)}"
+    return f"; sharing at its best has a gain of {units.times(gains)}"
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:

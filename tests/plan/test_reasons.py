@@ -212,7 +212,7 @@ def test_dont_share_says_by_how_much():
     assert verdict(found).answers == ("dont-share",)
     assert verdict(found).next_behind == pytest.approx(0.2, abs=0.01)
     assert answer(found).startswith("Don't share: ")
-    assert "sharing at its best would gain 0.83" in answer(found)
+    assert "sharing at its best has a gain of 0.83" in answer(found)
 
 
 def test_plans_that_the_error_does_not_tell_apart_are_equal():
