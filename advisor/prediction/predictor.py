@@ -1,6 +1,5 @@
 """Predicts any mix on one GPU: pace, memory, power and activity, with intervals."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -169,11 +168,6 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         for missing, names in lacking.items()
     )
     return f"ranges are {wide}, for {listed}"
-
-
-def briefly(words: str) -> str:
-    """Return the text of `why_wide` without the uses of missing parts."""
-    return re.sub(r" \([^()]*\)", "", words)
 
 
 # A thousandth of the shortest step, and a million times the longest.

@@ -182,8 +182,3 @@ class Run:
     def shows_pace(self) -> bool:
         """True if models may be fitted to it: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")
-
-    @property
-    def cores_known(self) -> bool:
-        """True if it recorded the speed of each tenant's core."""
-        return all(tenant.host_check_s is not None for tenant in self.tenants)
