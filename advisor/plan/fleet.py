@@ -160,8 +160,8 @@ class FleetForecast:
         return all(each.forecast.prediction.confirmed_on_hardware for each in self.on)
 
     @property
-    def measured(self) -> Interval:
-        """What plans are compared by: seconds, joules, or for throughput the time for equal work.
+    def compared(self) -> Interval:
+        """The number that plans are compared by: seconds, joules, or the time for equal work.
 
         Plans that keep deadlines are compared by their makespans.
         """
@@ -226,7 +226,7 @@ class FleetPlan(FleetForecast):
     def gain(self, plan: FleetForecast) -> Interval:
         """Return what `plan` gains over one job at a time; above 1 it is better."""
         serial = self.serial
-        return joint_ratio(serial.measured, plan.measured, same_way=plan is serial)
+        return joint_ratio(serial.compared, plan.compared, same_way=plan is serial)
 
 
 def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
@@ -252,7 +252,7 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
         for pool in pools
     ]  # fmt: skip
     groups = [GroupPool(at, kinds, problem, each) for at, each in enumerate(questions)]
-    _check_each_runs_somewhere(kinds, problem, groups, terms, alone)
+    _check_each_runs_somewhere(kinds, problem, groups, terms)
     search = FleetSearch(kinds, problem, groups)
     candidates = search.candidates(questions, terms.effort)
 
@@ -266,7 +266,7 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     plans = _different([planned(each) for each in candidates], kinds)
     if terms.conditions.power_caps and plans[0].energy_j is not None:
         plans = [_with_caps(each, questions) for each in plans]
-        plans.sort(key=lambda each: (len(each.late), each.measured.at(terms.level)))
+        plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
     best, *others = _unless_in_vain(plans)
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
     exact = candidates[0].way == "exact"
@@ -305,16 +305,15 @@ _IN_VAIN = 1e-3  # a share of the cost
 def _unless_in_vain(plans: list[FleetForecast]) -> list[FleetForecast]:
     """`plans`, best first, but one job at a time before all where sharing gains nothing."""
     best, serial = plans[0], next(each for each in plans if each.way == "serial")
-    as_good = serial.measured.at(best.level) <= best.measured.at(best.level) * (1 + _IN_VAIN)
+    as_good = serial.compared.at(best.level) <= best.compared.at(best.level) * (1 + _IN_VAIN)
     if as_good and len(serial.late) <= len(best.late):
         return [serial, *(each for each in plans if each is not serial)]
     return plans
 
 
 def _check_each_runs_somewhere(
-    kinds: Kinds, problem: Problem, groups: Sequence[GroupPool], terms: FleetTerms,
-    alone: Sequence[Forecast],
-) -> None:  # fmt: skip
+    kinds: Kinds, problem: Problem, groups: Sequence[GroupPool], terms: FleetTerms
+) -> None:
     widest = max(pool.host_gpus for pool in problem.pools)
     for kind, job in enumerate(kinds.jobs):
         if job.gpus > widest:
@@ -323,7 +322,9 @@ def _check_each_runs_somewhere(
                 f"out, or name larger hosts, as --gpus 1x{job.gpus}."
             )
         if not any(group.holds[kind] for group in groups):
-            check_each_fits(alone[-1].prediction, problem.pools[-1].gpu, terms.conditions)
+            pool = problem.pools[-1]
+            mix = pool.predictor.predict([groups[-1].jobs[kind].profile], Serial())
+            check_each_fits(mix, pool.gpu, terms.conditions)
         if not any(group.allows(GpuQueue((kind,), 1)) for group in groups):
             raise NothingFits(
                 f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of the host, more "

@@ -40,6 +40,8 @@ def exact_plans(
         return
     spaces = [Space(pool.jobs, question)
               for pool, question in zip(problem.pools, questions, strict=True)]  # fmt: skip
+    if any(space.sets.positions != spaces[0].sets.positions for space in spaces):
+        return  # jobs that differ on one model are equal on another: sets have other numbers there
     everything = spaces[0].sets.everything
     reached: dict[int, list[_Division]] = {0: [_Division(-inf, 0.0, ())]}
     for at, space in enumerate(spaces):
@@ -53,7 +55,7 @@ def exact_plans(
 
 
 _Ways = dict[int, list[tuple[float, float, Label]]]
-"""By set of jobs: what it adds to the two scores of a plan, and how it runs."""
+"""By set of jobs: the two scores that it adds to a plan, and how it runs."""
 
 
 # Most jobs of which some take several GPUs: groups of five in every order are 540 plans.
@@ -87,7 +89,7 @@ def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
 
 
 def _scored(space: Space, problem: Problem, pool: int) -> _Ways:
-    """What each set of jobs adds to the two scores of a plan if it runs on a GPU of `pool`."""
+    """Return the two scores that each set of jobs adds to a plan on a GPU of `pool`."""
     idle_w = problem.pools[pool].idle_power_w or 0.0
     scored = {}
     for chosen, labels in labels_of_sets(space, EXACT_JOBS).items():
@@ -153,7 +155,7 @@ def _predicted(
     """Predict the groups of a division; empty where one does not fit."""
     plan = []
     for gpu, chosen, label in division.on:
-        at = problem.pool_of(gpu)
+        at = problem.pool_of[gpu]
         pool, space = pools[at], spaces[at]
         members = tuple(space.sets.tenants[chosen])
         sharing = space.sharing_of([group.placement for group in label.groups], members)

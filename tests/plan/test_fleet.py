@@ -300,3 +300,25 @@ def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
 
         looped = run(tasks, pace, InOrder(GpuCapacity((0,) * queue.at_once)))
         assert group.ends_s == pytest.approx(looped.ends_s, rel=1e-9)
+
+
+def test_jobs_that_only_one_model_tells_apart_are_planned_on_both():
+    other = replace(NO_MIG, key="other")
+    one, two = QUICK, replace(QUICK, profile=replace(QUICK.profile, gpu_s=0.003))
+    pools = [
+        GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=jobs, predictor=StandIn(model))
+        for model, jobs in ((NO_MIG, (one, two)), (other, (one, one)))
+    ]
+    found = plan_fleet(pools, FleetTerms())
+    assert sorted(number for on in found.on for number in on.jobs) == [1, 2]
+
+
+def test_of_several_models_the_job_that_none_holds_is_named():
+    small = replace(NO_MIG, key="small", memory_mib=50_000)
+    huge = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
+    pools = [
+        GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=(LARGE, huge), predictor=StandIn(model))
+        for model in (NO_MIG, small)
+    ]
+    with pytest.raises(NothingFits, match="gpt2-medium"):
+        plan_fleet(pools, FleetTerms())
