@@ -71,7 +71,7 @@ def least_s(*words: str) -> tuple[float, float]:
 
 
 def beside(before: Path, *command: str) -> dict[str, object]:
-    """What `command` costs in the checkout `before` and in this one."""
+    """Seconds of `command` in the checkout `before` and in this one."""
     words, here = ("-m", "advisor", *command), Path(__file__).resolve().parents[1]
     ways = {
         "before": lambda: cost_s(*words, of=before),

@@ -171,19 +171,16 @@ class GroupPool:
         For throughput, all jobs are taken to be equally long alone.
         """
         question, level = self._question, self._question.level
-        margin, at_once = (
-            question.conditions.memory_margin,
-            most_at_once(plan.sharing, len(members)),
-        )
-        fits = memory_problem(plan.prediction, question.gpu, margin) is None
-        if not fits or not self._host_holds(GpuQueue(members, at_once)):
+        queue = GpuQueue(members, most_at_once(plan.sharing, len(members)))
+        margin = question.conditions.memory_margin
+        if memory_problem(plan.prediction, question.gpu, margin) or not self._host_holds(queue):
             return None
         if self._problem.objective.in_seconds and plan.ends_s is not None:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
         else:
             ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
         energy_j = None if plan.energy_j is None else plan.energy_j.at(level)
-        return self._group(GpuQueue(members, 1), plan.sharing, ends_s, energy_j)
+        return self._group(queue, plan.sharing, ends_s, energy_j)
 
     def _group(
         self, queue: GpuQueue, sharing: Sharing, ends_s: tuple[float, ...], energy_j: float | None
@@ -252,11 +249,7 @@ class _Estimator:
         most = np.minimum([queue.at_once for queue in queues], lengths)
         work = np.where(kinds >= 0, self._work[kinds], 0.0)
         left, begun, width = work.copy(), most.copy(), int(most.max())
-        ends_s, now_s, energy_j = (
-            np.zeros(kinds.shape),
-            np.zeros(len(queues)),
-            np.zeros(len(queues)),
-        )
+        ends_s, (now_s, energy_j) = np.zeros(kinds.shape), np.zeros((2, len(queues)))
         while (rows := np.flatnonzero((left > 0).any(axis=1))).size:
             running = (left[rows] > 0) & (np.arange(longest) < begun[rows, None])
             columns = np.argsort(~running, axis=1, kind="stable")[:, :width]  # who runs, first

@@ -58,7 +58,6 @@ class FleetSearch:
     def __init__(self, kinds: Kinds, problem: Problem, pools: Sequence[GroupPool]) -> None:
         self._kinds, self._problem, self._pools = kinds, problem, pools
         self._jobs = problem.of_every_job(range(len(problem.counts)))
-        self._pool_of = [at for at, pool in enumerate(problem.pools) for _ in range(pool.gpus)]
         self._best: dict[Way, Placement] = {}
         self._paces = [[_Paces(pool, predict) for pool in pools] for predict in (False, True)]
         self.cut_short = False
@@ -107,7 +106,7 @@ class FleetSearch:
 
     def _improve(self, starts: Sequence[list[GpuQueue]], effort: float) -> None:
         """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
-        improve = QueueImprover(self._problem, self._pools, self._pool_of)
+        improve = QueueImprover(self._problem, self._pools)
         rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(self._jobs)))
         possible = [(self._problem.rank(plan), queues) for queues in starts
                     if (plan := self._placed(queues))]  # fmt: skip
@@ -151,7 +150,7 @@ class FleetSearch:
         """Place a queue on each GPU; empty where one does not fit."""
         plan = []
         for gpu, queue in enumerate(queues):
-            pool = self._pools[self._pool_of[gpu]]
+            pool = self._pools[self._problem.pool_of[gpu]]
             if queue.order:
                 (group,) = pool.predicted([queue]) if predict else pool.estimated([queue])
                 if group is None:
@@ -172,10 +171,8 @@ class FleetSearch:
 
     def _greedy(self) -> Iterator[tuple[Way, list[Members]]]:
         """Batches of several sizes, and first fit, each in several orders."""
-        busy, alone_s = (
-            [job.profile.busy_share or 1.0 for job in self._kinds.jobs],
-            self._problem.alone_s,
-        )
+        alone_s = self._problem.alone_s
+        busy = [job.profile.busy_share or 1.0 for job in self._kinds.jobs]
         busiest_first = sorted(self._jobs, key=lambda kind: -busy[kind] * alone_s[kind])
 
         def may(members: Members) -> bool:
@@ -206,15 +203,15 @@ class FleetSearch:
 
         def fits(gpu: int, seats: PlacedJobs, job: int) -> bool:
             members = tuple(sorted([order[job], *(order[seat.job] for seat in seats)]))
-            return self._pools[self._pool_of[gpu]].allows(GpuQueue(members, at_once))
+            return self._pools[self._problem.pool_of[gpu]].allows(GpuQueue(members, at_once))
 
         def pace(seats: PlacedJobs) -> list[float]:
-            own = paces[self._pool_of[seats[0].place]]
+            own = paces[self._problem.pool_of[seats[0].place]]
             return own([order[seat.job] for seat in seats])
 
         tasks = [Task(self._pools[0].jobs[kind].work_steps or 1.0) for kind in order]
         history = run(tasks, pace, _Line(len(order), at_once, fits), self._problem.gpus)
-        starts: list[list[int]] = [[] for _ in self._pool_of]
+        starts: list[list[int]] = [[] for _ in self._problem.pool_of]
         gpu_of = {seat.job: each.gpu for each in history.stretches for seat in each.seats}
         for job in sorted(gpu_of, key=lambda job: (history.starts_s[job], job)):
             starts[gpu_of[job]].append(order[job])
@@ -303,10 +300,8 @@ class QueueImprover:
         cut_short: Whether changes still helped when the rounds were over.
     """
 
-    def __init__(
-        self, problem: Problem, pools: Sequence[GroupPool], pool_of: Sequence[int]
-    ) -> None:
-        self._problem, self._pools, self._pool_of = problem, pools, pool_of
+    def __init__(self, problem: Problem, pools: Sequence[GroupPool]) -> None:
+        self._problem, self._pools = problem, pools
         self._draw, self.cut_short = Random(_SEED), False
 
     def __call__(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
@@ -339,7 +334,9 @@ class QueueImprover:
         """Estimate queues on their GPUs; None: empty, or not allowed."""
         groups: dict[tuple[int, GpuQueue], FleetGroup | None] = {}
         for at, pool in enumerate(self._pools):
-            own = [pair for pair in queues if self._pool_of[pair[0]] == at and pair[1].order]
+            own = [
+                pair for pair in queues if self._problem.pool_of[pair[0]] == at and pair[1].order
+            ]
             groups |= zip(own, pool.estimated([queue for _, queue in own]), strict=True)
         return [groups.get(pair) for pair in queues]
 

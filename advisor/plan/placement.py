@@ -104,6 +104,7 @@ class Problem:
             throughput.
         deadlines_s: Deadline of each kind from the start of all.
         hosts: Numbers of the GPUs of each host, pool by pool.
+        pool_of: Pool of each GPU.
     """
 
     def __init__(self, kinds: Kinds, objective: Objective, pools: Sequence[GpuPool]) -> None:
@@ -120,10 +121,7 @@ class Problem:
             self.hosts.append([tuple(own[at : at + pool.host_gpus])
                                for at in range(0, pool.gpus, pool.host_gpus)])  # fmt: skip
             self.gpus += pool.gpus
-
-    def pool_of(self, gpu: int) -> int:
-        """Return the pool of the GPU of this number."""
-        return next(at for at in range(len(self.pools)) if gpu in self.gpus_of(at))
+        self.pool_of = [at for at, pool in enumerate(pools) for _ in range(pool.gpus)]
 
     def gpus_of(self, pool: int) -> list[int]:
         """Return the numbers of the GPUs of a pool."""
@@ -206,8 +204,8 @@ def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
     """
     deal = _Deal(problem, free_s=[0.0] * problem.gpus)
     for ways in items:
-        _, at, gpus = min((*deal.soonest(group)[:1], at, deal.soonest(group)[1])
-                          for at, group in enumerate(ways))  # fmt: skip
+        places = map(deal.soonest, ways)
+        _, at, gpus = min((end_s, at, gpus) for at, (end_s, gpus) in enumerate(places))
         deal.place(ways[at], gpus)
     return tuple(deal.plan)
 
@@ -267,12 +265,9 @@ def soonest_first(plan: Placement, problem: Problem) -> Placement:
         sooner = sorted(queue, key=lambda each: each.runs_s / len(each.members))
         if _pauses_s(sooner) <= _pauses_s(queue) + _DUST:
             queues[gpu] = sooner
-    sooner_plan = queued(queues, problem)
-    allowed = (1 + _DUST) * problem.cost(plan)
-    as_good = (
-        problem.late(sooner_plan) <= problem.late(plan) and problem.cost(sooner_plan) <= allowed
-    )
-    return sooner_plan if as_good else tuple(plan)
+    other, late, cost = queued(queues, problem), problem.late, problem.cost
+    as_good = late(other) <= late(plan) and cost(other) <= (1 + _DUST) * cost(plan)
+    return other if as_good else plan
 
 
 def _pauses_s(queue: Sequence[FleetGroup]) -> float:

@@ -147,16 +147,15 @@ def _at_once(on: GpuPlan) -> int:
 
 def outcome(plan: FleetPlan) -> str:
     """Return what the plan costs and gains over one job at a time, with ranges."""
-    by, alone = (
-        OBJECTIVES[plan.ranked_by],
-        "one after another" if plan.gpus == 1 else _WAYS["serial"],
-    )
+    by, alone = OBJECTIVES[plan.ranked_by], _WAYS["serial"]
+    if plan.gpus == 1:
+        alone = "one after another"
     gain = plan.gain(plan)
     slower = ", may be slower" if gain.p05 < 1 else ""
     if by.name == "throughput":
         return f"Gain in throughput over {alone} {units.times(gain)}{slower}."
     shown = units.joules if by.unit == "J" else units.seconds
-    cost = shown(plan.measured)
+    cost = shown(plan.compared)
     cost = cost if by.name in ("makespan", "deadlines") else f"{by.measure.capitalize()} {cost}"
     if plan is plan.serial:
         gains = [gain for other in plan.others if (gain := plan.gain(other)).p50 > 1]
@@ -164,7 +163,7 @@ def outcome(plan: FleetPlan) -> str:
             return f"{cost}."
         best = max(gains, key=lambda each: each.p50)
         return f"{cost}; sharing at its best has a gain of {units.times(best)}."
-    before = shown(Interval(*[plan.serial.measured.p50] * 3))
+    before = shown(Interval(*[plan.serial.compared.p50] * 3))
     return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}."
 
 
@@ -190,7 +189,7 @@ def _plan_row(plan: FleetPlan, each: FleetForecast) -> dict[str, str]:
     if each.makespan_s is not None:
         row["total time"] = units.seconds(shown("makespan", each.makespan_s))
     if plan.ranked_by == "mean-completion":
-        row["mean end"] = units.seconds(each.measured)
+        row["mean end"] = units.seconds(each.compared)
     row |= {"gain": units.times(plan.gain(each)), "fullest GPU": units.held(each.fullest)}
     if each.energy_j is not None:
         row["energy"] = units.joules(shown("energy", each.energy_j))
@@ -404,7 +403,7 @@ def fleet_document(
 def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> dict[str, Any]:
     launches = () if why_not_started(each) else fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
-    ratio = joint_ratio(each.measured, plan.measured, same_way=each is plan)
+    ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
     search = ("exact", "compared", "predicted", "cut_short")
     return {
         "ties_best": holds_one(ratio), "sharing": _sharing(each),

@@ -157,7 +157,7 @@ def logging_jobs(last, fail=None):
 
 
 def noted():
-    """What the jobs noted: the order of starts, and how many ran after each line."""
+    """The order of starts that the jobs noted, and how many ran after each line."""
     lines = [line.split() for line in Path("log").read_text().splitlines()]
     starts = [int(number) for word, number in lines if word == "start"]
     running, at_once = 0, []
