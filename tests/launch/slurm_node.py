@@ -10,11 +10,10 @@ from getpass import getuser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol")
 MISSING = [name for name in PROGRAMS if not shutil.which(name, path="/usr/sbin:/usr/bin:/bin")]
-KILL_WAIT_S = 5
 
 _CONF = """\
 ClusterName=one
@@ -38,7 +37,7 @@ SelectTypeParameters=CR_CPU
 {types}
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-KillWait={kill_wait_s}
+KillWait={patience_s}
 NodeName={host} NodeAddr=127.0.0.1 CPUs=32 Gres={gres}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -59,7 +58,7 @@ def configure(folder, script):
     gres = gres.replace("N", "2")
     text = _CONF.format(
         host=socket.gethostname().partition(".")[0], user=getuser(), folder=folder,
-        ports=free_ports(2), types=types, gres=gres, kill_wait_s=KILL_WAIT_S,
+        ports=free_ports(2), types=types, gres=gres, patience_s=PATIENCE_S,
     )  # fmt: skip
     (folder / "slurm.conf").write_text(text)
     (folder / "cgroup.conf").touch()

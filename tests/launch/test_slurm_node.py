@@ -17,7 +17,7 @@ from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
-from tests.launch.slurm_node import KILL_WAIT_S, MISSING, slurm_node
+from tests.launch.slurm_node import MISSING, slurm_node
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
@@ -138,9 +138,7 @@ def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slur
 def test_scancel_leaves_neither_jobs_nor_a_daemon(submits, monkeypatch, ignores):
     monkeypatch.setenv("ENDLESS", "yes")
     if ignores:
-        (grace_s,) = re.findall(r"=\$\{ADVISOR_GRACE_S:-(\d+)", EXPORTS["slurm"](LIMITS))
-        # The node kills after 5 s, Slurm by default after 30 s.
-        monkeypatch.setenv("ADVISOR_GRACE_S", str(int(grace_s) * KILL_WAIT_S // 30))
+        monkeypatch.setenv("ADVISOR_GRACE_S", "1")
         put(Path(f"{RESNET.name}.sh"), "#!/bin/bash\ntrap '' TERM\nwhile :; do sleep 1; done\n")
     (number,) = submits(LIMITS)
     until(Path(f"{BERT.name}.sh.pid").exists)
