@@ -106,19 +106,6 @@ class Space:
         price, _ = self.objective.price(np.asarray(most), np.asarray(total), self.awake_w, jobs)
         return np.asarray(price * jobs) if self.objective.per_job else price
 
-    def whole(self) -> list[Proposal]:
-        """Propose naive, MPS, and MPS with equal limits, best first."""
-        proposals = []
-        everything = self.sets.everything
-        price = self.price(self.jobs_in(everything))
-        for option in options(WHOLE_GPU):
-            own = self.scores(option)
-            costs, _ = price(own.most[[everything]], own.total[[everything]])
-            if np.isfinite(costs[0]):
-                choice = Choice(option, everything)
-                proposals.append((float(costs[0]), self.sharing_of([choice])))
-        return sorted(proposals, key=lambda each: each[0])
-
     def on_instances(self) -> Iterator[Proposal]:
         """Propose all plans on MIG instances, cheapest first."""
         everything = self.sets.everything

@@ -13,7 +13,6 @@ from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import WHOLE_GPU, Kinds, Option
-from advisor.plan.limits import FEW
 from advisor.plan.objectives import OBJECTIVES, costs_of_ways, known_cost
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut, Question
@@ -106,7 +105,7 @@ def _power_w(mix: MixPrediction) -> float:
 MOST_SETS = 256
 # How many plans of each kind are forecast, and how many of few jobs, whose forecasts are quick. How
 # instances slow each other shows only in the forecast.
-FORECAST, FORECAST_OF_FEW = 3, 6
+_FORECAST, _FORECAST_OF_FEW, _FEW = 3, 6, 3
 
 
 def proposed(
@@ -124,10 +123,10 @@ def proposed(
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(jobs, question)
     exact = space.exact
-    few = exact or len(jobs) <= FEW
-    most = FORECAST_OF_FEW if few else FORECAST
-    apart = list(islice(space.one_job_each(), FORECAST if few else 1))
-    plans = [*(space.whole()[:most] if few else ()), *apart]
+    few = exact or len(jobs) <= _FEW
+    most = _FORECAST_OF_FEW if few else _FORECAST
+    apart = list(islice(space.one_job_each(), _FORECAST if few else 1))
+    plans = apart.copy()
     fixed = question.conditions.instances is not None
     phased = list(in_phases(space))
     for way in (space.on_instances(), phased):

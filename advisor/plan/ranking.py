@@ -13,7 +13,7 @@ from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.joint import tied
-from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
+from advisor.plan.limits import best_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by
 from advisor.plan.partitions import cut_into
 from advisor.plan.precedence import Priced, by_precedence, rule_in_words, starved
@@ -109,12 +109,8 @@ def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[Le
     ways: list[Sharing] = [whole for whole, problem in problems.items() if not problem]
     if Mps() not in ways:
         return ways, left_out, 0
-    if question.rough:
-        limits, compared = estimated_limits(mixes, question.objective)
-        protecting = []
-    else:
-        limits, compared = best_limits(mixes, question.objective, question.level)
-        protecting = [each for each in protecting_limits(mixes.jobs) if each not in limits]
+    limits, compared = best_limits(mixes, question.objective, question.level, rough=question.rough)
+    protecting = [] if question.rough else protecting_limits(mixes.jobs)
     return [*ways, *limits, *protecting], left_out, compared - len(limits)
 
 
