@@ -55,7 +55,7 @@ class Watcher:
 
 
 def started(plan, device="cpu", **terms):
-    return runner.start(plan, device=device, grace_s=3, **terms)
+    return runner.start(plan, device=device, **{"grace_s": 3, **terms})
 
 
 def up(*numbers):

@@ -21,6 +21,7 @@ from advisor.watched_run import SETTLE_S
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET
+from tests.lean import LEAN, LEAN_PATH
 from tests.run_machine import (
     FOREVER,
     QUICK,
@@ -112,7 +113,7 @@ def test_one_job_is_stopped_and_the_others_go_on():
 
 def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
     code = f"trap '' TERM; setsid setsid sleep 600 & {FOREVER.replace('exec ', '')}; sleep 600"
-    folder = started(prepared("naive", code))
+    folder = started(prepared("naive", code), grace_s=1)
     up(1)
     stop(folder, None, print)
     assert living(folder) == []
@@ -121,7 +122,7 @@ def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
 def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
     prepare_mode(machine, "MPS")
     deaf = "trap '' TERM; touch up-$ADVISOR_JOB; while :; do sleep 600; done"
-    folder = started(prepared("mps", deaf, FOREVER), "0")
+    folder = started(prepared("mps", deaf, FOREVER), "0", grace_s=1)
     up(1, 2)
     stop(folder, 1, print)
     assert any(call.startswith("terminate_client 77 ") for call in machine.calls)
@@ -322,6 +323,7 @@ for _ in range(25):
 
 def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
     (home / "own.py").write_text("")
+    (home / "sitecustomize.py").write_text(LEAN.read_text())  # the first job is not so lean
     plain = job([sys.executable, "-c", STEPS])
     own = job([sys.executable, "-c", "import own" + STEPS], environment={"PYTHONPATH": str(home)})
     (home / "replaced.sh").write_text(f"export PYTHONPATH=.\npython -c '{STEPS}'")
@@ -332,7 +334,8 @@ def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
     assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
 
 
-def test_a_workload_of_the_zoo_trains_by_itself():
+def test_a_workload_of_the_zoo_trains_by_itself(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     zoo = Job(replace(RESNET.profile, workload=workload("mlp-toy-bs32")))
     folder, watcher = started(prepared("naive", zoo), steps=30), Watcher()
     assert watcher.watch(folder) == 0
@@ -340,7 +343,7 @@ def test_a_workload_of_the_zoo_trains_by_itself():
 
 
 def test_a_job_that_prints_its_pace_is_watched_by_that():
-    code = "for _ in $(seq 20); do sleep 0.2; echo rate 5 examples/s, 0.2 s/step; done"
+    code = "for _ in $(seq 20); do sleep 0.1; echo rate 10 examples/s, 0.1 s/step; done"
     by_rate, by_time = (
         job(code, throughput="([0-9]+) ex"),
         job(code, seconds_per_step="([0-9.]+) s/"),

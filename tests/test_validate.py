@@ -26,12 +26,14 @@ from advisor.validate import (
     validation_document,
     validation_table,
 )
-from advisor.workload.catalogue import workload
 from advisor.workload.profile import Window
+from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
+from tests.lean import LEAN_PATH
 from tests.measure.calibrate.recorded import host_check
+from tests.measure.process import scripts
 
 H200 = gpu("h200-141gb")
 PAIR = [
@@ -162,9 +164,12 @@ def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
     assert {plan.purpose for plan in chosen} == {"validation"}
 
 
-def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path):
-    toy = workload("mlp-toy-bs32")
-    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(toy, toy))]
+def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
+    folder = scripts.write(tmp_path / "scripts")
+    script = Script(command=("python", "short.py", "100000", "0"), folder=str(folder))
+    job = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
+    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(job, job))]
     store = store_file("cpu", tmp_path)
     runs = run_plans("cpu", plans, "cpu", store)
     assert [(run.id, run.purpose, run.ok, len(run.tenants)) for run in runs] == [

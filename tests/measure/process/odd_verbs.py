@@ -6,12 +6,12 @@ import signal
 from pathlib import Path
 from time import sleep
 
-import torch
-
 from advisor.errors import AdvisorError, UnknownName
 
 
 def _place(_):
+    import torch
+
     return {
         "cores": sorted(os.sched_getaffinity(0)),
         "mps": {name: value for name, value in os.environ.items() if "CUDA_MPS" in name},
@@ -20,6 +20,8 @@ def _place(_):
 
 
 def _exhaust(_):
+    import torch
+
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
 
 

@@ -21,6 +21,7 @@ from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.files import replace_link
 from advisor.measure.inside.program import Program
 from advisor.measure.script import create_progress, mirror_folder, read_progress
+from tests.lean import LEAN_PATH
 
 
 class Counting(Program):
@@ -241,7 +242,8 @@ def counted_steps(code, folder):
     return read_progress(folder / "progress").steps
 
 
-def test_each_step_of_a_cross_validation_is_counted(tmp_path):
+def test_each_step_of_a_cross_validation_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     assert counted_steps(FOLDS, tmp_path) == 248
 
 

@@ -18,6 +18,7 @@ from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
 from advisor.measure.tenants import Crew, ask_all, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
+from tests.lean import LEAN, LEAN_PATH
 from tests.measure.process import scripts
 from tests.waiting import PATIENCE_S, until
 
@@ -29,7 +30,7 @@ SETUP = server_of(ODD, "cpu", {})
 @pytest.fixture
 def sat(workers_folder, monkeypatch):
     """Starts tenants that do what real ones do only on a bad day."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
 
     def sit(*setups):
         return tenants_on(setups, Path(workers_folder))
@@ -48,7 +49,7 @@ def test_a_tenant_has_its_own_environment_one_thread_and_all_cores(sat):
 
 def test_programs_have_as_many_threads_as_their_author_lets_them_have(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     entry = "tests.measure.process.odd_verbs:note_variables"
     assert supervise(entry, [str(tmp_path / "seen")]) == 0
     assert json.loads((tmp_path / "seen").read_text())["OMP_NUM_THREADS"] == "3"
@@ -58,25 +59,29 @@ def test_what_the_caller_set_for_mps_reaches_no_tenant():
     assert without_mps({"CUDA_MPS_PIPE_DIRECTORY": "/x", "HOME": "/h"}) == {"HOME": "/h"}
 
 
-@pytest.mark.parametrize(
-    ("verb", "outcome", "said"),
-    [
-        ("exhaust", "out-of-memory", "Tried to allocate 2.00 GiB."),
-        ("alloc_failed", "out-of-memory", "CUBLAS_STATUS_ALLOC_FAILED"),
-        ("break", "died", "illegal memory access"),
-        ("kill", "died", "was killed by SIGKILL"),
-        ("exit", "died", "exit status 3"),
-    ],
+ENDS = (
+    ("exhaust", "out-of-memory", "Tried to allocate 2.00 GiB."),
+    ("break", "died", "illegal memory access"),
+    ("kill", "died", "was killed by SIGKILL"),
+    ("alloc_failed", "out-of-memory", "CUBLAS_STATUS_ALLOC_FAILED"),
+    ("exit", "died", "exit status 3"),
 )
-def test_however_a_tenant_ends_it_is_an_outcome(sat, verb, outcome, said):
-    with sat(SETUP, SETUP) as (tenant, other):
-        ended = tenant.ask(verb)
-        assert isinstance(ended, Ended)
-        assert ended.outcome == outcome
-        assert said in ended.detail
-        assert "\n" not in ended.detail
-        assert tenant.ask("echo", word="still?") == ended
-        assert other.ask("echo", word="yes")["word"] == "yes"
+
+
+@pytest.mark.parametrize("ends", [ENDS[:3], pytest.param(ENDS[3:], marks=pytest.mark.exhaustive)])
+def test_however_a_tenant_ends_it_is_an_outcome_but_what_the_user_got_wrong_is_refused(sat, ends):
+    with sat(*[SETUP] * (len(ends) + 1)) as (other, *tenants):
+        for tenant, (verb, outcome, said) in zip(tenants, ends, strict=True):
+            ended = tenant.ask(verb)
+            assert isinstance(ended, Ended), verb
+            assert (ended.outcome, said in ended.detail) == (outcome, True), ended
+            assert "\n" not in ended.detail
+            assert tenant.ask("echo", word="still?") == ended
+            assert other.ask("echo", word=verb)["word"] == verb
+        with pytest.raises(InvalidInput, match="resnet50"):
+            other.ask("refuse")
+        with pytest.raises(AdvisorError, match="cannot be"):
+            other.ask("fail")
 
 
 def test_a_tenant_that_keeps_silent_is_ended(sat):
@@ -86,23 +91,15 @@ def test_a_tenant_that_keeps_silent_is_ended(sat):
     assert "took no step" in ended.detail
 
 
-def test_what_the_user_got_wrong_is_no_outcome_but_a_refusal(sat):
-    with sat(SETUP) as (tenant,):
-        with pytest.raises(InvalidInput, match="resnet50"):
-            tenant.ask("refuse")
-        with pytest.raises(AdvisorError, match="cannot be"):
-            tenant.ask("fail")
-
-
 def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
     pids = []
 
     def fail():
-        with sat(SETUP, SETUP) as tenants:
-            for tenant in tenants:
-                tenant.ask("echo", word="here")
-            pids.extend(tenant.pid for tenant in tenants)
-            tenants[0].send("sleep", seconds=600)
+        with sat(SETUP, SETUP) as (busy, starting):
+            busy.ask("echo", word="here")
+            busy.send("sleep", seconds=600)
+            starting.send("echo", word="here")
+            pids.extend((busy.pid, starting.pid))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -111,31 +108,24 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
-    setup = setup_of(workload("mlp-toy-bs32"), "cpu", {})
-    with tenants_on([setup], Path(workers_folder)) as (tenant,):
-        loaded = tenant.ask("load")
-        assert loaded["device"] == "cpu"
-        assert loaded["sms"] is None
-        start_at = time() + 0.05
-        stop_at = start_at + 0.1
-        ends = tenant.ask("run", start_at=start_at, stop_at=stop_at)["completed_at"]
-        assert time() >= stop_at
-        assert ends == sorted(ends)
-        assert ends[0] > start_at
-        assert all(end < stop_at for end in ends[:-1]), "no step begins after it"
-        assert len(tenant.ask("run", start_at=0.0, stop_at=0.0)["completed_at"]) == 1
-
-
-def test_a_tenant_that_waited_with_torch_imported_trains_what_it_is_given(workers_folder):
+def test_a_tenant_that_waited_with_torch_imported_trains_from_one_moment_to_another(workers_folder):
     setup = setup_of(workload("mlp-toy-bs32"), "cpu", {})
     with closing(Crew("cpu", Path(workers_folder))) as crew:
         crew.prepare(1)
         with tenants_on([setup], Path(workers_folder), crew.take) as (tenant,):
             pid = tenant.pid
             assert pid > 0, "it was started before"
-            assert not isinstance(tenant.ask("load", PATIENCE_S), Ended)
+            loaded = tenant.ask("load", PATIENCE_S)
+            assert (loaded["device"], loaded["sms"]) == ("cpu", None)
             assert tenant.pid == pid
+            start_at = time() + 0.05
+            stop_at = start_at + 0.1
+            ends = tenant.ask("run", start_at=start_at, stop_at=stop_at)["completed_at"]
+            assert time() >= stop_at
+            assert ends == sorted(ends)
+            assert ends[0] > start_at
+            assert all(end < stop_at for end in ends[:-1]), "no step begins after it"
+            assert len(tenant.ask("run", start_at=0.0, stop_at=0.0)["completed_at"]) == 1
 
 
 @pytest.fixture
@@ -147,6 +137,7 @@ def home(tmp_path):
     (folder / "big.bin").write_bytes(b"0" * 2_000_000)
     (folder / "sitecustomize.py").write_text(
         "import os, pathlib\npathlib.Path(os.environ['COUNT'] + '.own').touch()\n"
+        + LEAN.read_text()
     )
     return folder
 
@@ -226,9 +217,14 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
         assert abs(took(tenant, home, 7) - 7) <= 1  # it counts before or after we do
 
 
-@pytest.mark.parametrize("name", ["by_hand.py", "functional.py", "accumulated.py"])
-def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(home, name):
-    with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
+@pytest.mark.parametrize(
+    "words",
+    [("python", "by_hand.py"), ("python", "functional.py"), ("bash", "run.sh")],
+    ids=["without", "of a function", "with"],
+)
+def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(home, words):
+    """The one with an optimizer is started by a launcher that replaces the Python path."""
+    with started(scripted(home, *words)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
         assert abs(took(tenant, home, 20) - 20) <= 1  # they count after we do
 
@@ -249,18 +245,14 @@ def test_a_program_that_ends_too_early_beside_others_is_to_train_for_longer(home
         assert "for longer" in ended.detail
 
 
-def test_a_launcher_may_replace_the_python_path(home):
-    with started(scripted(home, "bash", "run.sh")) as ((tenant,), (loaded,)):
-        assert isinstance(loaded, dict), loaded
-        assert abs(took(tenant, home, 20) - 20) <= 1
-
-
 @pytest.mark.parametrize(
     ("line", "named"),
     [
         (f"PYTHONPATH=. {sys.executable} accumulated.py", "PYTHONPATH=DIR:$PYTHONPATH"),
         (f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'", "-uI"),
-        (f"nohup {sys.executable} accumulated.py > log &", "wait"),
+        pytest.param(
+            f"nohup {sys.executable} accumulated.py > log &", "wait", marks=pytest.mark.exhaustive
+        ),
     ],
 )
 def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
@@ -270,39 +262,53 @@ def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
         assert f"{PATIENCE_S} s" not in ended.detail
 
 
-ONCE = """
-import time, torch
+# Each step of its start waits until the test has heard what is said before.
+STARTS = """
+import time
+from pathlib import Path
+def wait_for(name):
+    while not Path({folder!r}, name).exists():
+        time.sleep(0.02)
+print("loading the data", flush=True)
+wait_for("imported torch yet")
+import torch
 weight = torch.ones(1, requires_grad=True)
 optimizer = torch.optim.SGD([weight])
-print("loading the data", flush=True)
+wait_for("torch is imported")
+weight.sum().backward()
+wait_for("runs backward passes")
+optimizer.step()
+optimizer.step()
+time.sleep(3600)
 """
-SLEEP = "time.sleep(3600)"
+SAID = ("imported torch yet", "torch is imported", "runs backward passes", "trains, and")
+WAITS = "import time; print('loading the data', flush=True); time.sleep(3600)"
 
 
 class SaidError(Exception):
-    """The line that a test waits for was said."""
+    """The last line that a test waits for was said."""
 
 
 @pytest.mark.parametrize(
-    ("code", "options", "line"),
-    [
-        (f"import time; print('loading the data', flush=True); {SLEEP}", {}, "imported torch yet"),
-        (f"{ONCE}{SLEEP}", {}, "torch is imported"),
-        (f"{ONCE}weight.sum().backward(); {SLEEP}", {}, "runs backward passes"),
-        (f"{ONCE}optimizer.step(); optimizer.step(); {SLEEP}", {}, "trains, and"),
-        (f"{ONCE}{SLEEP}", {"throughput": "([0-9]+) images"}, "0 figures that match"),
-    ],
+    ("code", "options", "lines"),
+    [(STARTS, {}, SAID), (WAITS, {"throughput": "([0-9]+) images"}, ("0 figures that match",))],
 )
 def test_what_is_waited_for_is_said_long_before_patience_ends(
-    code, options, line, tmp_path, monkeypatch
+    code, options, lines, tmp_path, monkeypatch
 ):
+    left = list(lines)
+
     def say(text):
-        if line in text and "loading the data" in text:
+        if left[0] in text and "loading the data" in text:
+            (tmp_path / left.pop(0)).touch()
+        if not left:
             raise SaidError
 
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     monkeypatch.setattr(tenant, "say", say)
     monkeypatch.setattr(tenant, "_SAY_S", 0.05)
     monkeypatch.setattr(tenant, "_LOOK_S", 0.05)
+    code = code.format(folder=str(tmp_path))
     script = Script(command=("python", "-c", code), folder=str(tmp_path), **options)
     setup = TenantSetup("cpu", {}, script)
     with (
@@ -313,7 +319,9 @@ def test_what_is_waited_for_is_said_long_before_patience_ends(
         waiting.ask("load", PATIENCE_S)
 
 
-@pytest.mark.parametrize("name", ["folds.py", "stages.py"])
+@pytest.mark.parametrize(
+    "name", ["folds.py", pytest.param("stages.py", marks=pytest.mark.exhaustive)]
+)
 def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
     with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded

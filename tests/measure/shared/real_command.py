@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from tests.lean import LEAN_PATH
 from tests.waiting import PATIENCE_S, until
 
 
@@ -33,7 +34,9 @@ class Started:
         name, value = self._mark.split("=")
         process = subprocess.Popen(
             [sys.executable, *self._words, *words],
-            env=os.environ | {name: value, "TMPDIR": str(self.temporary)} | environment,
+            env=os.environ
+            | {name: value, "TMPDIR": str(self.temporary), "PYTHONPATH": LEAN_PATH}
+            | environment,
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

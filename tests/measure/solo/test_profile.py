@@ -11,19 +11,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from advisor.measure import pace, profile_command
 from advisor.measure import profile as probing
-from advisor.measure import profile_command
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
 from advisor.measure.profile import at_check, mps_probe
 from advisor.measure.profile_command import run_profile
 from advisor.measure.tenants import Crew
-from advisor.workload.profile import PROBE_LIMITS_PCT, Window
+from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
+from tests.lean import LEAN_PATH
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import Started
 from tests.refusals import refused
@@ -41,10 +42,20 @@ def command():
         started.clear()
 
 
-def test_a_batch_with_wrong_names_profiles_the_others(command, tmp_path):
+@pytest.fixture
+def quick(monkeypatch):
+    """Looks at a job for a moment: how long a measurement takes is no law."""
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
+    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.05, 2, 0.05))
+    for name in ("_STRETCH_S", "_LEAST_LOOK_S", "_LONGEST_SETTLING_S"):
+        monkeypatch.setattr(pace, name, 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_batch_with_wrong_names_profiles_the_others(tmp_path, capsys):
     out = tmp_path / "profiles"
-    words = ("mlp-toy-bs32", "resnet999-cifar10-bs32", "--out", str(out))
-    code, said = command.finish(*words, *QUICK)
+    words = ("mlp-toy-bs32", "resnet999-cifar10-bs32", "--out", out, *QUICK)
+    code, said = refused(run_profile, words, capsys)
     assert code == 1
     assert "resnet50-cifar10-bs32" in said, "names the near ones"
     assert [each.name for each in out.iterdir()] == ["mlp-toy-bs32.json"]
@@ -60,9 +71,8 @@ def test_a_batch_with_wrong_names_profiles_the_others(command, tmp_path):
     assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
     assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
     assert profile.provenance.command.startswith("advisor profile mlp-toy-bs32")
-    again = command.finish("mlp-toy-bs32", "--skip-existing", "--out", str(out), *QUICK)
-    assert again == (0, "")
-    command.assert_nothing_is_left()
+    words = ("mlp-toy-bs32", "--skip-existing", "--out", out, *QUICK)
+    assert refused(run_profile, words, capsys) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +210,7 @@ def test_a_training_that_ends_before_it_is_measured_is_measured_by_all_its_steps
         profile = read_profile(tmp_path / "short.json")
         assert profile.step_s == pytest.approx(0.05, rel=0.3)
         assert sum(window.steps for window in profile.windows) < int(steps)
+        command.assert_nothing_is_left()
 
 
 @pytest.mark.exhaustive
@@ -308,7 +319,9 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     def limited(limit_pct, _sms, windows):
         return SimpleNamespace(limit_pct=limit_pct, sms=0, step_s=0.001, windows=windows)
 
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     monkeypatch.setattr(probing, "LimitedRun", limited)
+    monkeypatch.setattr(probing, "PROBE_LIMITS_PCT", (10.0, 50.0))
     monkeypatch.setattr(probing, "_PROBE_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
     notes = tmp_path / "notes"
     script = Script(
@@ -319,8 +332,8 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     alone = replace(alone, workload=task)
     probe = mps_probe(alone, TAKEN, bench(NoDaemon(tmp_path)), Stopwatch())
     assert probe.unlimited.limit_pct == 100
-    assert tuple(run.limit_pct for run in probe.limited) == PROBE_LIMITS_PCT
-    at_once = notes.read_text().split()[:4] == ["starts"] * 4
+    assert [run.limit_pct for run in probe.limited] == [10, 50]
+    at_once = notes.read_text().split()[:3] == ["starts"] * 3
     assert at_once == (held_mib == 1000.0)
 
 

@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from advisor.measure.rounds import StepTimes, find_rounds
@@ -106,7 +106,6 @@ def test_a_few_steps_are_unclear():
     assert find_rounds(times([STEP_S, STEP_S])).steps == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     updates=st.integers(2, 40),
     longer=st.floats(0.15, 30),
@@ -158,7 +157,6 @@ def slow_period(steps_s):
     return None
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     round_s=st.lists(st.floats(0.5, 8), min_size=1, max_size=9),
     steps=st.integers(3, 45),
@@ -241,7 +239,6 @@ def test_forward_passes_that_take_most_of_the_time_are_rollouts():
     assert (rounds.steps, rounds.epoch_end) == (64, None)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     updates=st.integers(1, 20),
     least_s=st.floats(0.01, 3),
