@@ -15,9 +15,9 @@ from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import ObjectiveName, check_objective
-from advisor.plan.candidates import CappedPredictor
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.forecast import (
+    CappedPredictor,
     Machine,
     MixCache,
     Mixes,

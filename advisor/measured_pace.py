@@ -32,8 +32,7 @@ from advisor.learn.scores import RunComparison
 from advisor.measure.pace import mean_step_s
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.joint import tied
-from advisor.plan.objectives import known_cost, rankable_by
+from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.values import Forecast
 from advisor.prediction.host import host_path_s, is_gpu_bound
 from advisor.prediction.mix_steps import Predicts

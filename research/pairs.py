@@ -1,7 +1,7 @@
 """Pairs of ways to share in which the same jobs ran on one host: how sure is a lead or a gain?
 
 Each job is predicted without its family. The joint intervals, and the lead that a way needs to come
-first, rest on these pairs (`advisor.plan.joint`).
+first, rest on these pairs (`advisor.plan.objectives`).
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from statistics import fmean, mean, median
 
 from advisor.learn.evaluate import Evaluation
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.plan.joint import SURE, holds_one, joint_ratio, lead_is_real
+from advisor.plan.objectives import SURE, holds_one, joint_ratio, lead_is_real
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Arrangement, Mode, Serial

@@ -25,7 +25,7 @@ from advisor.page.link import (
     wanted_job,
 )
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import why_no_caps
+from advisor.plan.forecast import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import MOST_SLOWING, Conditions
 from advisor.plan.values import Plan, Recommendation

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, islice
-from math import isfinite
+from math import isfinite, prod
 from typing import NamedTuple
 
 import numpy as np
 
+from advisor.errors import counted
 from advisor.plan.job_sets import (
     WHOLE_GPU,
+    Kinds,
     Members,
     Option,
     Outcomes,
@@ -20,7 +22,7 @@ from advisor.plan.job_sets import (
     outcomes,
     predicted_answers,
 )
-from advisor.plan.objectives import OBJECTIVES, PhaseGroup, Turn
+from advisor.plan.objectives import OBJECTIVES, PhaseGroup, Turn, costs_of_ways
 from advisor.plan.partitions import (
     Assignment,
     AssignmentSearch,
@@ -32,12 +34,33 @@ from advisor.plan.partitions import (
     cut_into,
     cuts,
 )
-from advisor.plan.values import Question
+from advisor.plan.rules import broken_rule
+from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
+from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats
-from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place, Serial, Sharing
-from advisor.sharing.groups import in_turn, simplest
-from advisor.simulation.events import MIG_MODE_S, Bools, Indices, repartition_s
+from advisor.sharing import (
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Part,
+    Place,
+    Queue,
+    Serial,
+    Sharing,
+)
+from advisor.sharing.groups import in_turn, instance_sets, simplest
+from advisor.simulation.events import (
+    MIG_MODE_S,
+    Bools,
+    Indices,
+    PlacedJobs,
+    from_the_start,
+    repartition_s,
+)
 from advisor.workload.job import Job
 
 Proposal = tuple[float, Sharing]
@@ -395,3 +418,90 @@ class _GroupTable:
         if number == len(self._setups):
             self._setups.append(needs)
         return number
+
+
+# The most sets of jobs that are searched: those of 8 jobs.
+MOST_SETS = 256
+# How many plans of each kind are forecast, and how many of few jobs, whose forecasts are quick. How
+# instances slow each other shows only in the forecast.
+_FORECAST, _FORECAST_OF_FEW, _FEW = 3, 6, 3
+
+
+def proposed(
+    jobs: Sequence[Job], question: Question
+) -> tuple[list[Sharing], list[LeftOut], bool | None]:
+    """Find the best few plans on MIG instances and in phases; and what is left out, and why.
+
+    The third value is whether the predictor itself predicted every set of jobs, not its surrogate;
+    None: no set was looked at.
+    """
+    if len(jobs) == 1:
+        return [], [], None
+    if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
+        why = f"{len(jobs)} jobs make too many sets to look at each"
+        return [], [LeftOut("MIG, and phases", why)], None
+    space = Space(jobs, question)
+    exact = space.exact
+    few = exact or len(jobs) <= _FEW
+    most = _FORECAST_OF_FEW if few else _FORECAST
+    apart = list(islice(space.one_job_each(), _FORECAST if few else 1))
+    plans = apart.copy()
+    fixed = question.conditions.instances is not None
+    phased = list(in_phases(space))
+    for way in (space.on_instances(), phased):
+        plans += islice(way if fixed else filter(_cut_up, way), most)
+    # Groups on instances seem cheaper than they are, because they slow each other.
+    plans += islice((each for each in phased if not each[1].instances), 1)
+    left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
+    queues = [] if fixed else _queues(jobs, space)[:1]
+    return [*queues, *(sharing for _, sharing in plans)], left_out, exact
+
+
+# Jobs that a queue runs at once.
+_AT_ONCE = (2, 3, 4)
+
+
+def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
+    """Return queues of `jobs` under MPS, best first by estimates; none if a length is not known.
+
+    The longest jobs start first, unless the objective has an order of its own.
+    """
+    work = all_known(job.work_steps for job in jobs)
+    if work is None or len(jobs) <= _AT_ONCE[0]:
+        return []
+    by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
+    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    numbers = tuple(at + 1 for at in line)
+    queues = [in_turn([Group(numbers, Queue(Mps(), most))])
+              for most in _AT_ONCE if most < len(jobs)]  # fmt: skip
+    kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
+    slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
+
+    def pace(seats: PlacedJobs) -> list[float]:
+        slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
+        return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
+
+    ends_s = [from_the_start(queue, work, pace).ends_s for queue in queues]
+    order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
+    return [queues[at] for at in order]
+
+
+def _cut_up(plan: Proposal) -> bool:
+    """Check that jobs use more than one partition at once; all in one is just a smaller GPU."""
+    cut = instance_sets(plan[1])
+    return not cut or any(len(each.partitions) > 1 for each in cut)
+
+
+def _no_layout(jobs: Sequence[Job], question: Question) -> str:
+    """Why no plan gives each of `jobs` a MIG instance of its own."""
+    gpu = question.gpu
+    if not gpu.mig:
+        return f"{gpu.key} has no MIG"
+    if (there := question.conditions.instances) is not None:
+        return (
+            f"{counted(len(jobs), 'job')}, and {counted(len(there), 'MIG instance')} without root"
+        )
+    one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
+    if problem := broken_rule(jobs, one_each, gpu, question.conditions):
+        return problem
+    return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"

@@ -6,8 +6,7 @@ from functools import partial
 
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.joint import cost_ratio, holds_one, joint_ratio
-from advisor.plan.objectives import known_cost, rankable_by
+from advisor.plan.objectives import cost_ratio, holds_one, joint_ratio, known_cost, rankable_by
 from advisor.plan.reasons import Binding, Limit, binding
 from advisor.plan.rules import broken_rule, memory_problem
 from advisor.plan.values import Forecast

@@ -7,14 +7,12 @@ from statistics import fmean
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Forecaster, cap_choices
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool
 from advisor.plan.fleet_search import WAYS, Candidate, FleetSearch, Way
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.forecast import CachingPredictor, Forecaster, Mixes, cap_choices, forecast
 from advisor.plan.job_sets import Kinds
-from advisor.plan.joint import joint_ratio
-from advisor.plan.objectives import OBJECTIVES, rankable_by
+from advisor.plan.objectives import OBJECTIVES, joint_ratio, rankable_by
 from advisor.plan.placement import PlacedGroup, Problem, soonest_first
 from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing

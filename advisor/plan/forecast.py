@@ -9,7 +9,9 @@ from platform import node
 from statistics import median
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import gpu_meant
+from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -18,11 +20,11 @@ from advisor.plan.rules import (
     memory_problem,
     slows_protected,
 )
-from advisor.plan.values import Forecast, Standing
+from advisor.plan.values import Forecast, LeftOut, Question, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
-from advisor.prediction.power import idle_power_w
+from advisor.prediction.power import capped, check_cap, idle_power_w
 from advisor.prediction.prediction import (
     LEVELS,
     Interval,
@@ -239,6 +241,104 @@ def serial_interval_s(mixes: Mixes) -> Interval:
     pairs = zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
     parts = [answer.paced_s.scaled(job.work_steps or 0.0) for job, answer in pairs]
     return Interval(*(sum(each.at(level) for each in parts) for level in LEVELS))
+
+
+class Forecaster:
+    """Forecasts `jobs` under each sharing; each mix is predicted once."""
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self.jobs = tuple(jobs)
+        self._question = question
+        self._mixes: dict[float | None, Mixes] = {}
+
+    def mixes(self, power_cap_w: float | None = None) -> Mixes:
+        """Return the jobs, predicted under a power cap."""
+        if power_cap_w not in self._mixes:
+            predictor, gpu = self._question.predictor, self._question.gpu
+            if power_cap_w is not None:
+                predictor = CappedPredictor(predictor, gpu, power_cap_w)
+            self._mixes[power_cap_w] = Mixes(self.jobs, predictor)
+        return self._mixes[power_cap_w]
+
+    def forecast(self, sharing: Sharing, power_cap_w: float | None = None) -> Forecast | LeftOut:
+        """Forecast the jobs under `sharing`; or say why it is not allowed."""
+        mixes = self.mixes(power_cap_w)
+        gpu, conditions = self._question.gpu, self._question.conditions
+        problem = broken_rule(self.jobs, sharing, gpu, conditions)
+        if not problem:
+            problem = memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
+        if problem:
+            return LeftOut(str(sharing), problem)
+        result = forecast(mixes, sharing)
+        if power_cap_w is None or result.makespan_s is None:
+            return result
+        # A cap that a plan chooses is part of what it gains over serial, which has none.
+        return replace(result, speedup_vs_serial=serial_s(self.mixes()) / result.makespan_s)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedPredictor:
+    """Predicts as `predictor` does, on a GPU capped at `cap_w` watts.
+
+    The effect of a cap was learnt on other GPUs, so no answer counts as confirmed on hardware.
+
+    Raises:
+        InvalidInput: `gpu` cannot be set to that cap.
+    """
+
+    predictor: Predicts
+    gpu: Gpu
+    cap_w: float
+
+    def __post_init__(self) -> None:
+        check_cap(self.cap_w, self.gpu)
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """Predict; raise `InvalidInput` where the power of a job is not known."""
+        mix = self.predictor.predict(profiles, sharing)
+        if sharing.mode == "serial":
+            turns = [self.predictor.predict([profile], sharing) for profile in profiles]
+            powers = [_power_w(turn) for turn in turns]
+        else:
+            powers = [_power_w(mix)] * len(profiles)
+        return capped(mix, powers, self.cap_w, self.gpu)
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """Return the surrogate without the cap: which limits are best hardly depends on it."""
+        return self.predictor.surrogate(profiles)
+
+
+def _power_w(mix: MixPrediction) -> float:
+    if mix.power_w is None:
+        names = ", ".join(sorted({job.job for job in mix.jobs}))
+        raise InvalidInput(
+            f"a power cap needs the power of every job, which was not measured of all of {names}. "
+            "Profile them again on a GPU that meters power, or leave the cap out."
+        )
+    return mix.power_w.p50
+
+
+# Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less.
+_CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
+
+
+def cap_choices(gpu: Gpu) -> tuple[float, ...]:
+    """Return power caps, in whole watts, for plans on `gpu`; none if its limit is unknown."""
+    if gpu.power_limit_w is None:
+        return ()
+    watts = (float(round(share * gpu.power_limit_w)) for share in _CAP_SHARES)
+    return tuple(cap_w for cap_w in watts if cap_w >= (gpu.power_limit_min_w or 0.0))
+
+
+def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
+    """Say why no plan on `gpu` chooses a power cap although it may; None where plans do."""
+    if not conditions.root:
+        return "setting one takes root, and there is none"
+    if not OBJECTIVES[objective].saves_energy:
+        return f"a cap makes no job faster, and plans are ranked by {objective}"
+    if not cap_choices(gpu):
+        return f"the power limit of {gpu.key} is not known"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

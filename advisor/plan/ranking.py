@@ -1,22 +1,35 @@
-"""All ways to share one GPU among a set of jobs, best first."""
+"""All ways to share one GPU among a set of jobs: the simplest whose lead is real, then by cost."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import zip_longest
-from typing import Any, Literal
+from itertools import pairwise, zip_longest
+from typing import Any, Literal, get_args
 
 from advisor.errors import NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
-from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.joint import tied
+from advisor.plan.candidate_space import proposed
+from advisor.plan.forecast import (
+    CachingPredictor,
+    Forecaster,
+    Mixes,
+    cap_choices,
+    forecast,
+    why_no_caps,
+)
 from advisor.plan.limits import best_limits, protecting_limits
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by
+from advisor.plan.objectives import (
+    OBJECTIVES,
+    cost,
+    cost_ratio,
+    known_cost,
+    lead_is_real,
+    rankable_by,
+    tied,
+)
 from advisor.plan.partitions import cut_into
-from advisor.plan.precedence import Priced, by_precedence, rule_in_words, starved
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -25,7 +38,7 @@ from advisor.plan.rules import (
     check_each_fits,
     slows_protected,
 )
-from advisor.plan.values import Forecast, LeftOut, Plan, Question, Recommendation
+from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, Recommendation
 from advisor.prediction.cache import one_thread, start_answers
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Level
@@ -33,28 +46,142 @@ from advisor.sharing import Group, Hybrid, Mode, Mps, Naive, Part, Place, Serial
 from advisor.sharing.groups import in_turn, kind_of, one_by_one, running_together
 from advisor.workload.job import Job
 
+STARVED = 10.0
+"""A job that is slowed more than this many times starves: a choice."""
+
+SPARING = 0.1
+"""Share that it may cost that no job starves, if the objective is pace alone: a choice. Under other
+objectives, which count the ends of all jobs, it may cost what is no real lead."""
+
+
+_RULES: Mapping[Precedence, str] = {
+    "deadlines": "as it makes fewer jobs late",
+    "starvation": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
+    "cost": "by its median",
+    "makespan": "as all are done soonest under it, of those about as good",
+    "simplicity": "as the simplest: no other is so far ahead that real runs would show it",
+}
+
+Ordered = list[tuple[Forecast, Precedence | None]]
+"""Plans, each with the rule by which it precedes the next; None: it is the last."""
+
+
+def by_precedence(plans: Sequence[Forecast], question: Question) -> Ordered:
+    """Order `plans` that have a cost, and note for each the rule by which it precedes the next."""
+    objective, level = OBJECTIVES[question.objective], question.level
+
+    def place(each: Forecast) -> tuple[int, float, float]:
+        """Late jobs, for objectives in joules; the cost; and what decides between equal costs."""
+        late = len(each.late(level)) if objective.saves_energy else 0
+        costs = (
+            known_cost(each, name) for name in (objective.name, objective.then or objective.name)
+        )
+        own, deciding = (each.at(level) for each in costs)
+        return late, own, deciding
+
+    fewest = min(place(each)[0] for each in plans)
+    first, rule = _first([each for each in plans if place(each)[0] == fewest], question)
+    ordered = [first, *sorted((each for each in plans if each is not first), key=place)]
+    places = list(map(place, ordered))
+    rules: list[Precedence | None] = [
+        "deadlines" if one[0] < other[0] else "cost" for one, other in pairwise(places)
+    ]
+    if rules and places[0] > places[1]:
+        rules[0] = rule
+    return list(zip(ordered, [*rules, None], strict=True))
+
+
+def _first(pool: Sequence[Forecast], question: Question) -> tuple[Forecast, Precedence]:
+    """The plan of `pool` to recommend, and the last rule that chose it."""
+    objective, level = OBJECTIVES[question.objective], question.level
+    decides: ObjectiveName = objective.name
+    rule: Precedence = "deadlines"
+
+    def price(each: Forecast) -> float:
+        return known_cost(each, decides).at(level)
+
+    def is_near(each: Forecast) -> bool:
+        return not ahead(cheapest, each, decides, level)
+
+    cheapest = min(pool, key=price)
+    spared = [each for each in pool if not starved(each, level)]
+    if len(spared) < len(pool):
+        most = (1 + SPARING) * price(cheapest)
+        if any(
+            price(each) <= most if objective.unit == "ratio" else is_near(each) for each in spared
+        ):
+            pool, rule = spared, "starvation"
+    if objective.then is not None:
+        cheapest = min(pool, key=price)
+        near = list(filter(is_near, pool))
+        fewest = min(len(each.late(level)) for each in near)
+        pool = [each for each in near if len(each.late(level)) == fewest]
+        decides, rule = objective.then, "makespan"
+    best, *others = (
+        min((each for each in pool if simplicity(each) == way), key=price)
+        for way in sorted(set(map(simplicity, pool)))
+    )
+    for own in others:
+        if ahead(own, best, decides, level):
+            best = own
+    return best, rule if price(best) <= min(map(price, pool)) else "simplicity"
+
+
+def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
+    """Rank a plan by what it takes to set up, the simplest first.
+
+    The mode counts first (phases with MIG as hybrid), then whether limits differ, then a power cap.
+    """
+    sharing = forecast.sharing
+    mixed = sharing.mode == "phases" and sharing.instances
+    mode = get_args(Mode).index("hybrid" if mixed else kind_of(sharing))
+    return mode, len(set(sharing.limits)) > 1, forecast.prediction.power_cap_w is not None
+
+
+def starved(forecast: Forecast, level: Level) -> dict[int, float]:
+    """Return the positions and slowdowns of the jobs that are slowed more than `STARVED` times."""
+    slowdowns = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
+    return {at: times for at, times in slowdowns if times > STARVED}
+
+
+def ahead(other: Forecast, simpler: Forecast, objective: ObjectiveName, level: Level) -> bool:
+    """Check whether the lead of `other` over the `simpler` plan is real."""
+    return lead_is_real(cost_ratio(simpler, other, objective, level))
+
+
+def rule_in_words(rule: Precedence, level: Level) -> str:
+    """Describe the rule by which one plan precedes another, e.g. ``"by its median"``."""
+    by_end = rule == "cost" and level != "p50"
+    return "by the upper end of its range" if by_end else _RULES[rule]
+
+
 # Most plans shown of a kind: limits or MIG layouts have many.
 MOST_OF_A_KIND = 2
+# Ways that were ruled out and are named with the best plan.
+_NAMED = 2
 
 
-def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
+def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> Ordered:
     """Choose the plans to show, the first few of each kind, in the order of the rules.
 
     The first of `forecasts` is among them. Of plans that differ only in where instances lie or in
     the order of groups, the best remains.
     """
-    prices = [(each, cost(each, question.objective)) for each in forecasts]
-    priced = [Priced(each, price) for each, price in prices if price is not None]
-    distinct: dict[tuple[object, ...], Priced] = {}
-    for plan in sorted(priced, key=lambda plan: plan.price.at(question.level)):
-        key = (*_sorted_groups(plan.forecast), plan.forecast.prediction.power_cap_w)
-        distinct.setdefault(key, plan)
+    prices = [
+        (price.at(question.level), at)
+        for at, each in enumerate(forecasts)
+        if (price := cost(each, question.objective)) is not None
+    ]
+    distinct: dict[tuple[object, ...], Forecast] = {}
+    for _, at in sorted(prices):
+        plan = forecasts[at]
+        distinct.setdefault((*_sorted_groups(plan), plan.prediction.power_cap_w), plan)
     kinds: Counter[tuple[Mode, bool]] = Counter()
     shown = []
-    for plan in by_precedence(list(distinct.values()), question):
-        kind = kind_of(plan.forecast.sharing), plan.forecast.prediction.power_cap_w is not None
+    for plan, _ in by_precedence(list(distinct.values()), question):
+        kind = kind_of(plan.sharing), plan.prediction.power_cap_w is not None
         kinds[kind] += 1
-        if kinds[kind] <= MOST_OF_A_KIND or plan.forecast is forecasts[0]:
+        if kinds[kind] <= MOST_OF_A_KIND or plan is forecasts[0]:
             shown.append(plan)
     return by_precedence(shown, question)  # the rules depend on which other plans are shown
 
@@ -64,16 +191,16 @@ def _sorted_groups(forecast: Forecast) -> list[str]:
     return sorted(re.sub(r"@\d+", "", str(forecast.sharing)).split(";"))
 
 
-def _forecast_candidates(
+def _candidates(
     forecaster: Forecaster, question: Question
 ) -> tuple[list[Forecast], list[LeftOut], int, str | None]:
     """Forecast the candidates besides serial that are worth it and allowed.
 
     The other values: what is left out and why, the number of candidates considered, and how they
-    were searched.
+    were searched, in words.
     """
     jobs = forecaster.jobs
-    sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(), question)
+    sharings, left_out, compared = _whole_gpu(forecaster.mixes(), question)
     first = start_answers(forecaster.forecast, sharings)  # replayed during the search for others
     if question.rough:
         more, exact = list[Sharing](), None
@@ -81,49 +208,78 @@ def _forecast_candidates(
     else:
         more, unsearched, exact = proposed(jobs, question)
         left_out += unsearched
-    candidates = list(dict.fromkeys((*sharings, *more)))
-    rest = start_answers(forecaster.forecast, candidates[len(sharings) :])
-    results = [*first(), *rest()]
-    forecasts = [each for each in results if isinstance(each, Forecast)]
-    left_out += [each for each in results if isinstance(each, LeftOut)]
+    more = [each for each in dict.fromkeys(more) if each not in sharings]
+    results = start_answers(forecaster.forecast, more)
+    answers = [*first(), *results()]
+    forecasts = [each for each in answers if isinstance(each, Forecast)]
+    left_out += [each for each in answers if isinstance(each, LeftOut)]
     if question.conditions.power_caps:
         if problem := why_no_caps(question.gpu, question.objective, question.conditions):
             left_out.append(LeftOut("power caps", problem))
         else:
-            forecasts += under_caps([Serial(), *candidates], forecaster, question)
+            forecasts += _under_caps([Serial(), *sharings, *more], forecaster, question)
     sparing = [each for each in forecasts
                if not slows_protected(jobs, each.prediction, question.level)]  # fmt: skip
     if too_slow := len(forecasts) - len(sparing):
         left_out.append(LeftOut(counted(too_slow, "way") + " to share", TOO_SLOW))
-    considered = 1 + len(forecasts) + len(left_out) + passed_over
-    return sparing, left_out, considered, reasons.searched(len(jobs), passed_over, exact=exact)
+    searched = []
+    if exact is not None:
+        searched.append(
+            "every set of jobs was predicted, at once, in phases and on MIG instances" if exact
+            else "the surrogate model chose the few phases and MIG layouts that were predicted"
+        )  # fmt: skip
+    if compared:
+        searched.append(f"{compared:,} limits were compared by the surrogate model, and the best "
+                     "of them predicted")  # fmt: skip
+    considered = 1 + len(forecasts) + len(left_out) + compared
+    return sparing, left_out, considered, "; ".join(searched) or None
 
 
 def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
     """Ways to share the whole GPU: those to forecast, those left out, and how many were worse."""
-    if len(mixes.jobs) == 1:
-        return [], [], 0
-    problems = {whole: broken_rule(mixes.jobs, whole, question.gpu, question.conditions)
-                for whole in (Naive(), Mps())}  # fmt: skip
-    left_out = [LeftOut(str(whole), problem) for whole, problem in problems.items() if problem]
-    ways: list[Sharing] = [whole for whole, problem in problems.items() if not problem]
+    ways, left_out = list[Sharing](), list[LeftOut]()
+    for whole in (Naive(), Mps()) if len(mixes.jobs) > 1 else ():
+        if problem := broken_rule(mixes.jobs, whole, question.gpu, question.conditions):
+            left_out.append(LeftOut(str(whole), problem))
+        else:
+            ways.append(whole)
     if Mps() not in ways:
         return ways, left_out, 0
-    limits, compared = best_limits(mixes, question.objective, question.level, rough=question.rough)
-    protecting = [] if question.rough else protecting_limits(mixes.jobs)
-    return [*ways, *limits, *protecting], left_out, compared - len(limits)
+    objective, level, rough = question.objective, question.level, question.rough
+    limits, compared = best_limits(mixes, objective, level, rough=rough)
+    protecting = [] if rough else protecting_limits(mixes.jobs)
+    return list(dict.fromkeys((*ways, *limits, *protecting))), left_out, compared - len(limits)
+
+
+def _under_caps(
+    sharings: Sequence[Sharing], forecaster: Forecaster, question: Question
+) -> list[Forecast]:
+    """Forecast `sharings` under their best cap that makes no further job late, if one helps."""
+    capped = []
+    for sharing in sharings:
+        free = forecaster.forecast(sharing)
+        if isinstance(free, LeftOut):
+            continue
+        plans = [
+            free,
+            *(forecaster.forecast(sharing, cap_w) for cap_w in cap_choices(question.gpu)),
+        ]
+        in_time = [
+            plan for plan in plans
+            if isinstance(plan, Forecast) and plan.late(question.level) <= free.late(question.level)
+        ]  # fmt: skip
+        best = min(
+            in_time, key=lambda each: known_cost(each, question.objective).at(question.level)
+        )
+        if best is not free:
+            capped.append(best)
+    return capped
 
 
 def ranked(
-    jobs: Sequence[Job],
-    gpu: Gpu,
-    predictor: Predicts,
-    objective: ObjectiveName,
-    conditions: Conditions = UNCONDITIONAL,
-    level: Level = "p50",
-    *,
-    rough: bool = False,
-) -> Recommendation:
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, objective: ObjectiveName,
+    conditions: Conditions = UNCONDITIONAL, level: Level = "p50", *, rough: bool = False,
+) -> Recommendation:  # fmt: skip
     """Rank the plans for `jobs` on `gpu` that the jobs and `conditions` allow; few if `rough`.
 
     Raises:
@@ -133,27 +289,32 @@ def ranked(
         gpu=gpu, predictor=CachingPredictor(predictor), objective=objective, level=level,
         conditions=conditions, rough=rough,
     )  # fmt: skip
-    forecaster = Forecaster(jobs, question)
-    mixes = forecaster.mixes()
+    mixes = Mixes(jobs, question.predictor)
     serial = forecast(mixes, Serial())
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = rankable_by([serial], objective)
     question = replace(question, objective=ranked_by)
-    serial = forecast(mixes, _turns_here(jobs, gpu, ranked_by, conditions.instances))
+    turns = best_turns(jobs, ranked_by)
+    if conditions.instances is not None:  # on the largest of these
+        (largest, *_) = cut_into(gpu, conditions.instances).instances
+        order = [at for run in running_together(turns, len(jobs)) for at in run]
+        turns = in_turn([Hybrid((Place(largest, (Part((at + 1,)),)),)) for at in order])
+    serial = forecast(mixes, turns)
     if conditions.instances is not None:
-        if problem := broken_rule(jobs, serial.sharing, gpu, conditions):
+        if problem := broken_rule(jobs, turns, gpu, conditions):
             raise NothingFits(f"{problem}: no plan is possible. Switch MIG mode off.")
         check_each_fits(serial.prediction, gpu, conditions)
     with one_thread():
-        forecasts, left_out, considered, search = _forecast_candidates(forecaster, question)
+        forecasts, left_out, considered, searched = _candidates(
+            Forecaster(jobs, question), question
+        )
     cap_w = serial.prediction.power_cap_w
     others = (  # without serial in other orders, which are no better
         each for each in forecasts
         if (not one_by_one(each.sharing) and _sorted_groups(each) != _sorted_groups(serial))
         or each.prediction.power_cap_w != cap_w
     )  # fmt: skip
-    kept = plans_to_show([serial, *others], question)
-    plans = _plans(jobs, kept, question, left_out)
+    plans = _plans(jobs, plans_to_show([serial, *others], question), question, left_out)
     if len(jobs) > 2:
         left_out.append(LeftOut(
             "unequal limits in phases and limits on MIG instances",
@@ -162,20 +323,8 @@ def ranked(
     return Recommendation(
         gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
         serial=next(plan for plan in plans if plan.prediction is serial.prediction), plans=plans,
-        left_out=tuple(left_out), considered=considered, searched=search,
+        left_out=tuple(left_out), considered=considered, searched=searched,
     )  # fmt: skip
-
-
-def _turns_here(
-    jobs: Sequence[Job], gpu: Gpu, objective: ObjectiveName, instances: Sequence[str] | None
-) -> Sharing:
-    """`best_turns`; on the largest of `instances` if plans are confined to these."""
-    turns = best_turns(jobs, objective)
-    if instances is None:
-        return turns
-    (largest, *_) = cut_into(gpu, instances).instances
-    order = [at for run in running_together(turns, len(jobs)) for at in run]
-    return in_turn([Hybrid((Place(largest, (Part((at + 1,)),)),)) for at in order])
 
 
 def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
@@ -186,22 +335,21 @@ def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
 
 
 def _plans(
-    jobs: Sequence[Job], kept: Sequence[Priced], question: Question, left_out: Sequence[LeftOut]
+    jobs: Sequence[Job], kept: Ordered, question: Question, left_out: Sequence[LeftOut]
 ) -> tuple[Plan, ...]:
     """The plans `kept`, each with its reasons; the best also with what was ruled out."""
-    best, level, objective = kept[0].forecast, question.level, question.objective
+    best, level, objective = kept[0][0], question.level, question.objective
     plans = []
-    for rank, (entry, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
-        plan, rule = entry.forecast, entry.precedes_by
+    for rank, ((plan, rule), after) in enumerate(zip_longest(kept, kept[1:]), start=1):
         late, slow = sorted(plan.late(level)), starved(plan, level)
         if rank > 1:
             gap = reasons.compared(plan, best, "the best", objective, level)
         elif after:
-            gap = reasons.compared(plan, after.forecast, "the next", objective, level)
+            gap = reasons.compared(plan, after[0], "the next", objective, level)
         else:
             gap = "nothing else is possible"
-        doubtful = after and rank == 1 and tied(plan, after.forecast, objective, level)
-        if after and rule and (doubtful or rule != "cost"):
+        doubtful = after and rank == 1 and tied(plan, after[0], objective, level)
+        if rule and (doubtful or rule != "cost"):
             gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
         bound = reasons.binding(jobs, question.gpu, plan.prediction)
         parts = [reasons.limit_in_words(plan.prediction, bound), gap]
@@ -210,7 +358,9 @@ def _plans(
         if late:
             parts.append(f"misses its deadline: {reasons.named([jobs[at].name for at in late])}")
         if rank == 1 and left_out:
-            parts.append(f"ruled out: {reasons.ruled_out(left_out)}")
+            few = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            parts.append(f"ruled out: {few}{more}")
         own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
         plans.append(Plan(
             **own, rank=rank, ties_best=tied(plan, best, objective, level), why="; ".join(parts),

@@ -10,9 +10,8 @@ from typing import Literal
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.joint import tied
-from advisor.plan.objectives import known_cost
-from advisor.plan.values import Forecast, LeftOut
+from advisor.plan.objectives import known_cost, tied
+from advisor.plan.values import Forecast
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Level, MixPrediction
@@ -226,38 +225,14 @@ def _work(workload: Workload) -> Workload:
     )  # fmt: skip
 
 
-# Share of memory from which it is named; smallest difference that is not written as 0 %; and how
-# many of the ways that were ruled out are named.
-_FULL_MEMORY, SEEN, _NAMED = 0.9, 0.005, 2
-
-
-def ruled_out(left_out: Sequence[LeftOut]) -> str:
-    """Name the first ways that are not allowed, with the reason."""
-    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-    return ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED]) + more
+# Share of memory from which it is named; and the smallest difference that is not written as 0 %.
+_FULL_MEMORY, SEEN = 0.9, 0.005
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
     """Name the jobs that are slowed, e.g. ``"bert is slowed 20x"``; of copies the worst."""
     most = {name: max(times for other, times in starved if other == name) for name, _ in starved}
     return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
-
-
-def searched(jobs: int, passed_over: int, *, exact: bool | None) -> str | None:
-    """Describe how the plans were searched; None where there was nothing to search.
-
-    `passed_over` vectors of limits were only estimated. `exact`: the predictor itself, not its
-    surrogate, predicted every set of jobs; None: no set was looked at.
-    """
-    parts = []
-    if exact:
-        parts.append("every set of jobs was predicted, at once, in phases and on MIG instances")
-    elif exact is not None:
-        parts.append("the surrogate model chose the few phases and MIG layouts that were predicted")
-    if passed_over:
-        parts.append(f"{passed_over:,} limits were compared by the surrogate model, and the best "
-                     "of them predicted")  # fmt: skip
-    return "; ".join(parts) or None if jobs > 1 else None
 
 
 def limit_in_words(mix: MixPrediction, bound: Binding) -> str:

@@ -15,7 +15,7 @@ from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
 Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
-"""By what a plan comes before the next: see `advisor.plan.precedence`."""
+"""By what a plan comes before the next: see `advisor.plan.ranking`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

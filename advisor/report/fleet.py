@@ -17,8 +17,7 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
-from advisor.plan.joint import holds_one, joint_ratio
-from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES, holds_one, joint_ratio
 from advisor.plan.reasons import named
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast

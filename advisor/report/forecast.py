@@ -16,8 +16,7 @@ from rich.text import Text
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.joint import cost_ratio, joint_ratio
-from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
 from advisor.plan.reasons import Binding
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing

@@ -8,8 +8,7 @@ from typing import Any
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.precedence import rule_in_words, starved
-from advisor.plan.ranking import verdict
+from advisor.plan.ranking import rule_in_words, starved, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Forecast, Plan, Recommendation

@@ -11,10 +11,8 @@ from advisor import recommend
 from advisor.errors import InvalidInput
 from advisor.launch.commands import with_commands
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import CappedPredictor
-from advisor.plan.forecast import MixCache, Mixes, forecast
-from advisor.plan.joint import tied
-from advisor.plan.objectives import OBJECTIVES, cost, rankable_by
+from advisor.plan.forecast import CappedPredictor, MixCache, Mixes, forecast
+from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.prediction.prediction import Interval

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.joint import COMMON, cost_ratio, lead_is_real, tied
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import COMMON, OBJECTIVES, cost_ratio, known_cost, lead_is_real, tied
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job

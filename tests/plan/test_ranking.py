@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.precedence import (
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.ranking import (
+    MOST_OF_A_KIND,
     SPARING,
-    Priced,
     ahead,
+    best_turns,
     by_precedence,
+    ranked,
     simplicity,
     starved,
 )
-from advisor.plan.ranking import MOST_OF_A_KIND, best_turns, ranked
 from advisor.plan.values import Question
 from advisor.prediction.prediction import Interval
 from advisor.report.recommendation import answer
@@ -178,7 +179,7 @@ def plan(sharing, price, *, slowed=1.0):
     first, *others = found.prediction.jobs
     jobs = (replace(first, slowdown=slowed), *others)
     mix = replace(found.prediction, jobs=jobs)
-    return Priced(replace(found, prediction=mix, makespan_interval_s=price), price)
+    return replace(found, prediction=mix, makespan_interval_s=price)
 
 
 prices = st.builds(
@@ -194,47 +195,48 @@ plans = st.builds(
 
 
 def spares(each, level):
-    return not starved(each.forecast, level)
+    return not starved(each, level)
 
 
 def level_cost(each, level):
-    return each.price.at(level)
+    return each.makespan_interval_s.at(level)
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
 def test_what_costs_less_than_the_first_is_harder_to_set_up_and_not_far_ahead(drawn, level):
-    first, *others = by_precedence(drawn, asked(level))
+    first, *others = (each for each, _ in by_precedence(drawn, asked(level)))
     assert len(others) == len(drawn) - 1
     for each in others:
         dearer = level_cost(first, level) > level_cost(each, level)
         if dearer and (spares(each, level) or not spares(first, level)):
-            assert simplicity(first.forecast) < simplicity(each.forecast)
+            assert simplicity(first) < simplicity(each)
 
 
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
 def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level):
-    first, *others = ordered = by_precedence(drawn, asked(level))
-    assert ordered[-1].precedes_by is None
-    match first.precedes_by:
+    ordered, rules = zip(*by_precedence(drawn, asked(level)), strict=True)
+    (first, *others), (rule, *following, last) = ordered, rules
+    assert last is None
+    match rule:
         case "cost":
             assert level_cost(first, level) <= level_cost(others[0], level)
         case "simplicity":
-            assert simplicity(first.forecast) < simplicity(others[0].forecast)
+            assert simplicity(first) < simplicity(others[0])
         case "starvation":
             assert spares(first, level) > spares(others[0], level)
         case other:
             raise AssertionError(other)
+    assert set(following) <= {"cost"}
     for each, after in pairwise(others):
         assert level_cost(each, level) <= level_cost(after, level)
-        assert each.precedes_by == "cost"
 
 
 @given(st.lists(plans, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
-    unlike = list({each.price.p50: each for each in drawn}.values())
+    unlike = list({each.makespan_interval_s.p50: each for each in drawn}.values())
     mixed = random.sample(unlike, len(unlike))
     there, back = (by_precedence(those, asked()) for those in (unlike, mixed))
-    assert [each.forecast for each in there] == [each.forecast for each in back]
+    assert there == back
 
 
 @pytest.mark.parametrize(
@@ -246,21 +248,21 @@ def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpl
     usual = plan(simpler, Interval(0.9, 1.0, 1.1))
     for saves, first in ((0.001, simpler), (0.2, other)):
         better = plan(other, Interval(0.9, 1.0, 1.1).scaled(1 - saves))
-        best, following = by_precedence([better, usual], asked())
-        assert best.forecast is (usual if first == simpler else better).forecast
-        assert best.precedes_by == ("simplicity" if first == simpler else "cost")
-        assert following.precedes_by is None
+        (best, rule), (_, last) = by_precedence([better, usual], asked())
+        assert best is (usual if first == simpler else better)
+        assert rule == ("simplicity" if first == simpler else "cost")
+        assert last is None
 
 
 def test_limits_that_differ_are_harder_to_set_up_than_equal_ones():
     pair = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(f"mps={a},{b}"))
             for a, b in ((57, 57), (43, 57))]  # fmt: skip
     for saves, first in ((0.001, 0), (0.2, 1)):
-        ends = Interval(0.9, 1.0, 1.1)
-        prices_s = (ends, ends.scaled(1 - saves))
-        priced = [Priced(replace(each, makespan_interval_s=price_s), price_s)
-                  for each, price_s in zip(pair, prices_s, strict=True)]  # fmt: skip
-        assert by_precedence(priced, asked())[0].forecast is priced[first].forecast
+        plans = [
+            replace(each, makespan_interval_s=Interval(0.9, 1.0, 1.1).scaled(factor))
+            for each, factor in zip(pair, (1, 1 - saves), strict=True)
+        ]
+        assert by_precedence(plans, asked())[0][0] is plans[first]
 
 
 def test_by_upper_ends_the_first_may_have_the_greater_median():
@@ -268,8 +270,8 @@ def test_by_upper_ends_the_first_may_have_the_greater_median():
         plan("mps=43,57", Interval(1.0, 1.1, 1.2)),
         plan("mps", Interval(0.9, 1.0, 1.4)),
     )
-    assert by_precedence([sure, unsure], asked("p50"))[0].forecast is unsure.forecast
-    assert by_precedence([sure, unsure], asked("p95"))[0].forecast is sure.forecast
+    assert by_precedence([sure, unsure], asked("p50"))[0][0] is unsure
+    assert by_precedence([sure, unsure], asked("p95"))[0][0] is sure
 
 
 class Drawn(StandIn):
@@ -297,9 +299,9 @@ class Drawn(StandIn):
 )  # fmt: skip
 def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
     advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
-    shown = [Priced(each, cost(each, objective)) for each in advised.plans]
-    assert by_precedence(shown, asked(level, objective))[0].forecast is advised.best
-    for each in shown[1:]:
-        dearer = level_cost(shown[0], level) / level_cost(each, level)
+    assert by_precedence(advised.plans, asked(level, objective))[0][0] is advised.best
+    first, *others = (known_cost(each, objective).at(level) for each in advised.plans)
+    for each in others:
+        dearer = first / each
         assert OBJECTIVES[objective].saves_energy or dearer <= 1 + 2 * SPARING
     assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.candidates import CappedPredictor
 from advisor.plan.comparison import Difference, compare, difference
-from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.joint import tied
+from advisor.plan.forecast import CappedPredictor, Mixes, forecast
+from advisor.plan.objectives import tied
 from advisor.plan.ranking import ranked, verdict
 from advisor.plan.reasons import binding, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.plan.candidates import CappedPredictor
+from advisor.plan.forecast import CappedPredictor
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model

@@ -11,7 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.memory_power import fit_power
 from advisor.learn.observations import ReplayCache, shared_runs
-from advisor.plan.candidates import CappedPredictor
+from advisor.plan.forecast import CappedPredictor
 from advisor.prediction import power
 from advisor.prediction.model import load_model
 from advisor.prediction.power import (
