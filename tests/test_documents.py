@@ -59,23 +59,27 @@ def test_a_document_has_no_banned_word(path):
     assert BANNED.findall(text) == []
 
 
-every_help = pytest.mark.parametrize(
+HELPS = {}
+
+
+def help_of(words, capfd):
+    """What the help of a command prints, on lines of any length; each is asked for once."""
+    if (key := tuple(words)) not in HELPS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", "1000")
+            code, HELPS[key] = run([*words, "--help"], capfd)
+        assert code == 0
+    return HELPS[key]
+
+
+@pytest.mark.parametrize(
     "words", [[], *([name] for name in COMMANDS), ["profile", "--from-numbers"]]
 )
-
-
-@every_help
-def test_help_has_no_banned_word_and_no_python_type(words, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "1000")
-    code, text = run([*words, "--help"], capfd)
-    assert code == 0
+def test_help_has_no_banned_word_no_python_type_and_options_in_lower_case(words, capfd):
+    text = help_of(words, capfd)
     assert BANNED.findall(text) == []
     assert PYTHON_TYPE.findall(text) == []
-
-
-@every_help
-def test_help_prints_options_in_lower_case(words, capfd):
-    options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", run([*words, "--help"], capfd)[1])
+    options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", text)
     assert "--help" in options
     assert [option for option in options if option != option.lower()] == []
 
@@ -119,12 +123,11 @@ def test_a_command_in_a_document_runs(line, words, folder, capfd, monkeypatch, t
     if words[0] in LONG or measures or re.search(r"JOB|PLAN|FILE|https?:|\btrain\b", line):
         own = words[: words.index("--")] if "--" in words else words
         kind = words[:2] if "--from-numbers" in words else words[:1]
-        code, output = run([*kind, "--help"], capfd)
         options = [word.partition("=")[0] for word in own if word.startswith("--")]
-        assert [option for option in options if option not in output] == []
+        assert [option for option in options if option not in help_of(kind, capfd)] == []
     else:
         code, output = run(words, capfd)
-    assert code == 0, output
+        assert code == 0, output
 
 
 def test_the_programs_on_the_page_of_the_library_run(capfd, tmp_path, monkeypatch):

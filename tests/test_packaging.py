@@ -58,7 +58,8 @@ def test_the_wheel_alone_ranks_as_the_checkout_does(wheel, tmp_path):
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     zipfile.ZipFile(wheel).extractall(site)
     command = "from advisor.cli import main; main()"
-    isolated = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": ""}
+    isolated = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": "",
+                "XDG_CACHE_HOME": str(cache_folder("").parent)}  # both need the compiled replay
     here = lines_of([sys.executable, "-c", command, "recommend", "--json"], **isolated)
     python = str(tmp_path / "venv/bin/python")
     ranked = lines_of([python, "-c", command, "recommend", "--json"], folder=home, **isolated)
