@@ -64,11 +64,14 @@ def test_nothing_that_a_handed_in_job_file_says_is_run_here(page, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *(("bad.json", each) for each in (b"", b"{", b"[" * 100_000, b"\x00\xff")),
+        *(("bad.json", each) for each in (b"[" * 100_000, b"\x00\xff")),
         *(("jobs.toml", each) for each in (
-            b"", b"[[job]", b"\xff", b"#" * (2**20 + 1), b'[[job]]\nprofile = "nobody-knows"',
-            b'[[job]]\nprofile = "/etc/passwd"', b'[[job]]\nprofile = "<script>"',
+            b"[[job]", b"#" * (2**20 + 1), b'[[job]]\nprofile = "<script>"',
             b'[[job]]\nprofile = "bert-base-finetune-bs16"\ncopies = 400')),
+        *(pytest.param(name, each, marks=pytest.mark.exhaustive) for name, each in (
+            ("bad.json", b""), ("bad.json", b"{"), ("jobs.toml", b""), ("jobs.toml", b"\xff"),
+            ("jobs.toml", b'[[job]]\nprofile = "nobody-knows"'),
+            ("jobs.toml", b'[[job]]\nprofile = "/etc/passwd"'))),
     ],
 )  # fmt: skip
 def test_a_file_that_is_none_is_named_and_the_rest_stays(page, name, content):
