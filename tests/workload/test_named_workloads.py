@@ -37,7 +37,7 @@ def builds():
         seen |= kinds
 
 
-@pytest.mark.parametrize("name", builds())
+@pytest.mark.parametrize("name", [*builds()])
 def test_a_listed_workload_can_be_built_and_has_an_optimizer(name):
     asked = workload(name)
     with torch.device("meta"):
