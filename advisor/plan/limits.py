@@ -178,8 +178,9 @@ class _LimitSearch:
             if running.all():
                 return paced_steps(surrogate.profiles, steps_s[at])
             rows = np.where(running, vectors[at], 0.0)  # of many, equal but for jobs that ended
-            kept, which = np.unique(rows, axis=0, return_inverse=True)
-            own_s = surrogate.limited(np.maximum(kept, 1.0), kept > 0)[which]
+            keys = rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+            _, kept, which = np.unique(keys, return_index=True, return_inverse=True)
+            own_s = surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
             return paced_steps(surrogate.profiles, own_s * steps_s[at] / estimated_s[at])
 
         slowdowns = ends_s = steps_s / surrogate.jobs.step_s
