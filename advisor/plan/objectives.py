@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
 from advisor.sharing.groups import one_by_one, without_phases
-from advisor.simulation.events import Indices, set_spans
+from advisor.simulation.events import set_spans
 from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]
@@ -30,22 +30,18 @@ class PhaseGroup:
 
     Attributes:
         chosen: The set of its jobs, by number in `Sets`.
-        setup: Number of the set-up of the GPU that the group needs.
-        cost: Its part in the cost of phases, see `advisor.plan.candidate_space.Space.cost`.
+        setup: A key of the instances and MPS daemons that the group needs.
+        cost: Its part in the cost of phases, see `Objective.of_group`.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
     chosen: int
     placement: Choice | Assignment
-    setup: int
+    setup: object
     jobs: int
     time_s: float
     cost: float
     due: tuple[tuple[float, float], ...]
-
-    @property
-    def on_instances(self) -> bool:
-        return isinstance(self.placement, Assignment)
 
     def beats(self, other: "PhaseGroup") -> bool:
         """Check that it is nowhere worse than `other`, a group of the same jobs."""
@@ -56,22 +52,14 @@ class PhaseGroup:
         )
 
 
-class Turn(NamedTuple):
-    """A group's place in a sequence: pause before it, jobs not ended then, power of an idle GPU."""
-
-    pause_s: float
-    left: int
-    idle_w: float
-
-
 class Objective(ABC):
     """A goal of plans, always as a cost: the lower, the better.
 
     Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
     at once, so that a search finds those that are worth an exact forecast: `scores` and `price` for
-    jobs under vectors of MPS limits, or in partitions that do not slow each other, `after` and
-    `of_phases` for groups one after another. The defaults are those of a plan that costs its
-    makespan. For plans on several GPUs see `advisor.plan.placement`.
+    jobs under vectors of MPS limits, or in partitions that do not slow each other, `of_group`,
+    `after` and `of_phases` for groups one after another. The defaults are those of a plan that
+    costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
 
     Attributes:
         choice: The goal in words, for a list to choose from.
@@ -120,16 +108,26 @@ class Objective(ABC):
         """
         return outcomes.largest(outcomes.ends_s), outcomes.summed(outcomes.ends_s)
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
-        """Compute a plan's cost and tie-breaker from the largest and the sum of its `scores`.
+    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
+        """Compute the cost of jobs that run at once, and a tie-breaker, from their `scores`.
 
-        Both grow with `most` and with `total`, so lower bounds of these bound the cost. A GPU on
-        which `jobs` jobs run takes `awake_w` watts before what they add.
+        For a mean over the jobs, that is the sum. Both grow with `most`, the largest score, and
+        with `total`, so lower bounds of these bound the cost. A GPU on which jobs run takes
+        `awake_w` watts before what they add.
         """
         return most, total
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        """Add `group` to the sum of the groups `before`; the second number is a maximum."""
+    def of_group(self, price: float, jobs: int) -> float:
+        """Compute the part of a group of so many jobs in the cost of phases, from its `price`."""
+        return price
+
+    def after(
+        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+    ) -> Sums:
+        """Add `group` to the sum of the groups `before`; the second number is a maximum.
+
+        It starts after a pause, when so many jobs are left. An idle GPU takes `idle_w` watts.
+        """
         return before[0] + group.cost, 0.0
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
@@ -148,8 +146,10 @@ class Makespan(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.makespan_interval_s
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        return before[0] + turn.pause_s + group.time_s, 0.0
+    def after(
+        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+    ) -> Sums:
+        return before[0] + pause_s + group.time_s, 0.0
 
 
 class MeanCompletion(Objective):
@@ -170,11 +170,13 @@ class MeanCompletion(Objective):
     def turn(self, job: Job) -> float:
         return job.alone_s or 0.0
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
-        return total / jobs, most
+    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
+        return total, most
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
+    def after(
+        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+    ) -> Sums:
+        waits_s = pause_s * left + group.time_s * (left - group.jobs)
         return before[0] + group.cost + waits_s, 0.0
 
 
@@ -212,8 +214,10 @@ class Deadlines(Objective):
         tightness = outcomes.largest(outcomes.ends_s / outcomes.deadlines_s)
         return tightness, outcomes.summed(outcomes.ends_s)
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        start_s = before[0] + turn.pause_s
+    def after(
+        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+    ) -> Sums:
+        start_s = before[0] + pause_s
         late = max(((start_s + end) / due for end, due in group.due), default=0.0)
         return start_s + group.time_s, max(before[1], late)
 
@@ -242,8 +246,11 @@ class Throughput(Objective):
     def scores(self, outcomes: Outcomes) -> Arrays:
         return outcomes.largest(outcomes.slowdowns), -outcomes.summed(1 / outcomes.slowdowns)
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
+
+    def of_group(self, price: float, jobs: int) -> float:
+        return price * jobs
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
@@ -277,11 +284,13 @@ class Energy(Objective):
     def scores(self, outcomes: Outcomes) -> Arrays:
         return outcomes.largest(outcomes.ends_s), outcomes.added_j
 
-    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int | Indices) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
         return awake_w * most + total, most
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
+    def after(
+        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+    ) -> Sums:
+        return before[0] + group.cost + idle_w * pause_s, 0.0
 
 
 _ALL = (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
@@ -300,7 +309,7 @@ def costs_of_ways(
         allowed=np.ones(len(ends_s), dtype=bool), slowdowns=slowdowns, ends_s=ends_s,
         added_j=np.zeros(len(ends_s)),
     )  # fmt: skip
-    return objective.price(*objective.scores(outcomes), awake_w=1.0, jobs=len(jobs))[0]
+    return objective.price(*objective.scores(outcomes), awake_w=1.0)[0]
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
