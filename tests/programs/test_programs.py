@@ -35,17 +35,24 @@ from tests import synthetic
 LISTED = read_programs()
 KINDS = {"vision", "language", "rl", "graphs", "gans", "speech or diffusion"}
 
-# Prints a count that begins again with each epoch, and starts a process outside its group.
+# Prints a count that begins again with each epoch.
 EPOCHS = """
-import subprocess, sys, time
-left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-print("child", left.pid)
+import sys, time
 while True:
     for step in range(40):
         sys.stderr.write(f"\\r{step}/40 [now]")
         sys.stderr.flush()
         time.sleep(0.02)
 """
+# Starts a process outside its group, too.
+LEAVES = (
+    """
+import subprocess
+left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+print("child", left.pid)
+"""
+    + EPOCHS
+)
 LINES = """
 import time
 while True:
@@ -64,6 +71,7 @@ def program(name, pace, **fields):
 
 SMALL = {
     "epochs": (program("epochs", r"^(\d+)/40 \["), EPOCHS),
+    "leaves": (program("leaves", r"^(\d+)/40 \["), LEAVES),
     "lines": (program("lines", r"^loss: ", steps=10), LINES),
     "broken": (program("broken", r"^never"), BROKEN),
 }
@@ -157,7 +165,7 @@ def test_a_workload_of_the_zoo_prints_its_pace(capsys, monkeypatch):
 
 
 def test_programs_run_together_are_timed_by_their_prints_and_all_ended(checkouts):
-    together = [SMALL["epochs"][0], SMALL["lines"][0]]
+    together = [SMALL["leaves"][0], SMALL["lines"][0]]
     ran = run_together(together, checkouts, [{}, {}], cores(), window_s=1.5, start_s=60)
     epochs, lines = ran["jobs"]
     assert [epochs["exit"], lines["exit"]] == [None, None]
@@ -184,7 +192,7 @@ def test_a_program_that_fails_ends_the_run_with_its_exit_code(checkouts):
 
 
 def test_a_process_outside_the_programs_group_is_ended_too(checkouts):
-    running = Running(SMALL["epochs"][0], checkouts, {}, cores(), began=0.0)
+    running = Running(SMALL["leaves"][0], checkouts, {}, cores(), began=0.0)
     while not running.stamps:
         assert running.exit_code is None
     child = int(re.search(r"child (\d+)", running.tail)[1])
@@ -202,8 +210,8 @@ def test_what_a_file_of_results_holds_is_not_measured_again(checkouts, tmp_path,
     out = tmp_path / "results.jsonl"
     monkeypatch.setattr(sys, "argv", [
         "measure", str(checkouts), "--out", str(out), "--devices", "cpu", "--list", str(small),
-        "--no-zoo", "--parts", "alone", "mixes", "--mixes", "0", "1", "--alone-s", "0.5",
-        "--mix-s", "0.5", "--again", "1", "--trees", str(tmp_path / "trees"),
+        "--no-zoo", "--parts", "alone", "mixes", "--mixes", "0", "1", "--alone-s", "0.1",
+        "--mix-s", "0.1", "--again", "1", "--trees", str(tmp_path / "trees"),
     ])  # fmt: skip
     assert measure.main() == 0
     first = out.read_text()

@@ -61,18 +61,16 @@ def command():
             each.clear()
 
 
-def test_mixes_and_whole_jobs_run_and_are_recorded(command):
+def test_mixes_and_whole_jobs_run_and_are_recorded(command, capsys):
     whole_jobs = whole("together", "naive", [40, 900])
-    shared = command(mix("pair"), mix("each", "serial", purpose="solo"), whole_jobs)
+    shared = command(mix("pair"), whole_jobs)
     code, said = shared.finish(*SHORT)
     assert code == 0, said
-    pair, first, second, together = read_runs(shared.out)
-    assert (pair.id, first.id, second.id) == ("pair", "each.1", "each.2")
-    assert pair.ok
+    pair, together = read_runs(shared.out)
+    assert (pair.id, together.id, pair.ok) == ("pair", "together", True)
     assert [len(tenant.windows) for tenant in pair.tenants] == [3, 3]
     assert all(tenant.memory.allocated_mib > 0 for tenant in pair.tenants)
     assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
-    assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
     assert pair.provenance.command.startswith("advisor runs plans.json --out")
 
     done = together.completion
@@ -85,10 +83,21 @@ def test_mixes_and_whole_jobs_run_and_are_recorded(command):
         assert sum(window.seconds for window in tenant.windows) == pytest.approx(ended_s)
 
     shared.assert_nothing_is_left()
-    code, said = shared.finish(*SHORT)
+    words = (shared.plans, "--out", shared.out, "--device", "cpu", *SHORT)
+    code, said = refused(run_list, words, capsys)
     assert (code, "--resume" in said) == (2, True)
-    assert shared.finish("--resume", *SHORT)[0] == 0
-    assert len(read_runs(shared.out)) == 4
+    assert refused(run_list, (*words, "--resume"), capsys) == (0, "")
+    assert len(read_runs(shared.out)) == 2
+
+
+@pytest.mark.exhaustive
+def test_a_serial_plan_is_recorded_as_a_run_of_each_workload(command):
+    shared = command(mix("each", "serial", purpose="solo"))
+    code, said = shared.finish(*SHORT)
+    assert code == 0, said
+    first, second = read_runs(shared.out)
+    assert (first.id, second.id) == ("each.1", "each.2")
+    assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
 
 
 def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(command):
