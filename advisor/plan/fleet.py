@@ -10,7 +10,13 @@ from advisor.plan import ObjectiveName
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool
 from advisor.plan.fleet_search import WAYS, Candidate, FleetSearch, Way
-from advisor.plan.forecast import CachingPredictor, Forecaster, Mixes, cap_choices, forecast
+from advisor.plan.forecast import (
+    CachingPredictor,
+    Mixes,
+    cap_choices,
+    forecast,
+    forecast_allowed,
+)
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, joint_ratio, rankable_by
 from advisor.plan.placement import PlacedGroup, Problem, soonest_first
@@ -349,12 +355,11 @@ def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForec
     late, best = set(free.late), free
     for places in equal:
         first = free.on[places[0]]
-        forecaster = Forecaster(
-            first.members, next(each for each in questions if each.gpu == first.gpu)
-        )
+        question = next(each for each in questions if each.gpu == first.gpu)
+        mixes = Mixes(first.members, question.predictor)
         plans = [best]
         for cap_w in cap_choices(first.gpu):
-            capped = forecaster.forecast(first.sharing, cap_w)
+            capped = forecast_allowed(mixes, question, first.sharing, cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
             plans.append(replace(best, on=tuple(
                 replace(on, power_cap_w=cap_w, forecast=capped) if at in places else on

@@ -112,7 +112,12 @@ class Mixes:
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """Predict while only the jobs at the positions `running` run."""
-        return self._predict(running, restricted(sharing, running))
+        arrangement = restricted(sharing, running)
+        key = tuple(self._kind[job] for job in running), arrangement
+        if key not in self._mixes:
+            profiles = [self.jobs[job].profile for job in running]
+            self._mixes[key] = self._predictor.predict(profiles, arrangement)
+        return self._mixes[key]
 
     def histories(self, sharing: Sharing) -> list[History] | None:
         """Simulate all jobs from the start, at each of `LEVELS`; None if a length is not known."""
@@ -162,13 +167,6 @@ class Mixes:
             [*(each.seconds for each in medians), 0.0], fullest.oom_probability,
         )  # fmt: skip
 
-    def _predict(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
-        key = tuple(self._kind[job] for job in running), sharing
-        if key not in self._mixes:
-            profiles = [self.jobs[job].profile for job in running]
-            self._mixes[key] = self._predictor.predict(profiles, sharing)
-        return self._mixes[key]
-
 
 class MixCache:
     """Caches the answers of `predictor` for equal profiles in equal order."""
@@ -211,69 +209,44 @@ class CachingPredictor(MixCache):
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """Forecast all jobs under `sharing`, from start to end, whether they fit or not."""
     result = Forecast(
-        prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
-        speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
-    )  # fmt: skip
+        prediction=mixes.whole(sharing), deadlines_s=tuple(job.deadline_s for job in mixes.jobs)
+    )
     if (histories := mixes.histories(sharing)) is None:
         return result
     makespan_s = around([each.makespan_s for each in histories])
     alone_s = serial_interval_s(mixes)
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
+    joules = energy_j(histories, lambda each: mixes.seated(sharing, each.seats).power_w, idle_w)
     return replace(
-        result,
-        makespan_interval_s=makespan_s,
-        energy_j=energy_j(
-            histories, lambda each: mixes.seated(sharing, each.seats).power_w, idle_w
-        ),
-        speedup_vs_serial=alone_s.p50 / makespan_s.p50,
-        serial_interval_s=alone_s,
+        result, makespan_interval_s=makespan_s, energy_j=joules,
+        speedup_vs_serial=alone_s.p50 / makespan_s.p50, serial_interval_s=alone_s,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
-    )
-
-
-def serial_s(mixes: Mixes) -> float:
-    """Return the seconds of all jobs one after another; every job's length must be known."""
-    return serial_interval_s(mixes).p50
+    )  # fmt: skip
 
 
 def serial_interval_s(mixes: Mixes) -> Interval:
-    """Return the interval of `serial_s`."""
+    """Return the seconds of all jobs one after another; every job's length must be known."""
     pairs = zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
     parts = [answer.paced_s.scaled(job.work_steps or 0.0) for job, answer in pairs]
     return Interval(*(sum(each.at(level) for each in parts) for level in LEVELS))
 
 
-class Forecaster:
-    """Forecasts `jobs` under each sharing; each mix is predicted once."""
-
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self.jobs = tuple(jobs)
-        self._question = question
-        self._mixes: dict[float | None, Mixes] = {}
-
-    def mixes(self, power_cap_w: float | None = None) -> Mixes:
-        """Return the jobs, predicted under a power cap."""
-        if power_cap_w not in self._mixes:
-            predictor, gpu = self._question.predictor, self._question.gpu
-            if power_cap_w is not None:
-                predictor = CappedPredictor(predictor, gpu, power_cap_w)
-            self._mixes[power_cap_w] = Mixes(self.jobs, predictor)
-        return self._mixes[power_cap_w]
-
-    def forecast(self, sharing: Sharing, power_cap_w: float | None = None) -> Forecast | LeftOut:
-        """Forecast the jobs under `sharing`; or say why it is not allowed."""
-        mixes = self.mixes(power_cap_w)
-        gpu, conditions = self._question.gpu, self._question.conditions
-        problem = broken_rule(self.jobs, sharing, gpu, conditions)
-        if not problem:
-            problem = memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
-        if problem:
-            return LeftOut(str(sharing), problem)
-        result = forecast(mixes, sharing)
-        if power_cap_w is None or result.makespan_s is None:
-            return result
-        # A cap that a plan chooses is part of what it gains over serial, which has none.
-        return replace(result, speedup_vs_serial=serial_s(self.mixes()) / result.makespan_s)
+def forecast_allowed(
+    mixes: Mixes, question: Question, sharing: Sharing, cap_w: float | None = None
+) -> Forecast | LeftOut:
+    """Forecast the jobs under `sharing`, and under a power cap; or say why that is not allowed."""
+    gpu, conditions, free = question.gpu, question.conditions, mixes
+    if cap_w is not None:
+        mixes = Mixes(mixes.jobs, CappedPredictor(question.predictor, gpu, cap_w))
+    problem = broken_rule(mixes.jobs, sharing, gpu, conditions)
+    problem = problem or memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
+    if problem:
+        return LeftOut(str(sharing), problem)
+    result = forecast(mixes, sharing)
+    if cap_w is None or result.makespan_s is None:
+        return result
+    # A cap that a plan chooses is part of what it gains over serial, which has none.
+    return replace(result, speedup_vs_serial=serial_interval_s(free).p50 / result.makespan_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,26 +269,21 @@ class CappedPredictor:
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """Predict; raise `InvalidInput` where the power of a job is not known."""
         mix = self.predictor.predict(profiles, sharing)
+        turns = [mix] * len(profiles)
         if sharing.mode == "serial":
             turns = [self.predictor.predict([profile], sharing) for profile in profiles]
-            powers = [_power_w(turn) for turn in turns]
-        else:
-            powers = [_power_w(mix)] * len(profiles)
+        powers = [turn.power_w.p50 for turn in turns if turn.power_w is not None]
+        if len(powers) < len(turns):
+            names = ", ".join(sorted({profile.name for profile in profiles}))
+            raise InvalidInput(
+                f"a power cap needs the power of every job, which was not measured of all of "
+                f"{names}. Profile them again on a GPU that meters power, or leave the cap out."
+            )
         return capped(mix, powers, self.cap_w, self.gpu)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the surrogate without the cap: which limits are best hardly depends on it."""
         return self.predictor.surrogate(profiles)
-
-
-def _power_w(mix: MixPrediction) -> float:
-    if mix.power_w is None:
-        names = ", ".join(sorted({job.job for job in mix.jobs}))
-        raise InvalidInput(
-            f"a power cap needs the power of every job, which was not measured of all of {names}. "
-            "Profile them again on a GPU that meters power, or leave the cap out."
-        )
-    return mix.power_w.p50
 
 
 # Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less.
@@ -366,24 +334,19 @@ class Machine:
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the basis of a recommendation for `jobs` on this machine."""
-        profiles = [job.profile for job in jobs]
-        standing = Standing(
+        profiles, host = [job.profile for job in jobs], self.host
+        factors = [each for each in map(host.factor, profiles) if each != 1] if host else []
+        measured = [each for each in profiles if each.estimated_from is None]
+        checked, present = host.check if host else None, self.present
+        return Standing(
             calibrated=str(self.file) if self.file else None,
+            stale=() if present is None else stale_profiles(
+                measured, present, host_known=checked is not None
+            ),
+            host_check=checked, host_factor=median(factors) if factors else None,
+            host_solo=tuple({each.name: 0 for each in profiles if host and host.solo_run(each)}),
             unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
         )  # fmt: skip
-        if (host := self.host) is not None:
-            factors = [each for each in map(host.factor, profiles) if each != 1]
-            standing = replace(
-                standing,
-                host_check=host.check,
-                host_factor=median(factors) if factors else None,
-                host_solo=tuple({each.name: 0 for each in profiles if host.solo_run(each)}),
-            )
-        if self.present is None:
-            return standing
-        measured = [each for each in profiles if each.estimated_from is None]
-        checked = standing.host_check is not None
-        return replace(standing, stale=stale_profiles(measured, self.present, host_known=checked))
 
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
         """Correct `profiles` for this machine's host, if known."""

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, get_args
 
@@ -13,10 +14,10 @@ from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidate_space import proposed
 from advisor.plan.forecast import (
     CachingPredictor,
-    Forecaster,
     Mixes,
     cap_choices,
     forecast,
+    forecast_allowed,
     why_no_caps,
 )
 from advisor.plan.limits import best_limits, protecting_limits
@@ -192,16 +193,16 @@ def _sorted_groups(forecast: Forecast) -> list[str]:
 
 
 def _candidates(
-    forecaster: Forecaster, question: Question
+    mixes: Mixes, question: Question
 ) -> tuple[list[Forecast], list[LeftOut], int, str | None]:
     """Forecast the candidates besides serial that are worth it and allowed.
 
     The other values: what is left out and why, the number of candidates considered, and how they
     were searched, in words.
     """
-    jobs = forecaster.jobs
-    sharings, left_out, compared = _whole_gpu(forecaster.mixes(), question)
-    first = start_answers(forecaster.forecast, sharings)  # replayed during the search for others
+    jobs, answer = mixes.jobs, partial(forecast_allowed, mixes, question)
+    sharings, left_out, compared = _whole_gpu(mixes, question)
+    first = start_answers(answer, sharings)  # replayed during the search for others
     if question.rough:
         more, exact = list[Sharing](), None
         left_out.append(LeftOut("MIG, phases and other limits", "the search stopped early"))
@@ -209,7 +210,7 @@ def _candidates(
         more, unsearched, exact = proposed(jobs, question)
         left_out += unsearched
     more = [each for each in dict.fromkeys(more) if each not in sharings]
-    results = start_answers(forecaster.forecast, more)
+    results = start_answers(answer, more)
     answers = [*first(), *results()]
     forecasts = [each for each in answers if isinstance(each, Forecast)]
     left_out += [each for each in answers if isinstance(each, LeftOut)]
@@ -217,7 +218,7 @@ def _candidates(
         if problem := why_no_caps(question.gpu, question.objective, question.conditions):
             left_out.append(LeftOut("power caps", problem))
         else:
-            forecasts += _under_caps([Serial(), *sharings, *more], forecaster, question)
+            forecasts += _under_caps([Serial(), *sharings, *more], mixes, question)
     sparing = [each for each in forecasts
                if not slows_protected(jobs, each.prediction, question.level)]  # fmt: skip
     if too_slow := len(forecasts) - len(sparing):
@@ -251,28 +252,17 @@ def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[Le
     return list(dict.fromkeys((*ways, *limits, *protecting))), left_out, compared - len(limits)
 
 
-def _under_caps(
-    sharings: Sequence[Sharing], forecaster: Forecaster, question: Question
-) -> list[Forecast]:
+def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -> list[Forecast]:
     """Forecast `sharings` under their best cap that makes no further job late, if one helps."""
-    capped = []
+    capped, level = [], question.level
     for sharing in sharings:
-        free = forecaster.forecast(sharing)
-        if isinstance(free, LeftOut):
-            continue
-        plans = [
-            free,
-            *(forecaster.forecast(sharing, cap_w) for cap_w in cap_choices(question.gpu)),
-        ]
-        in_time = [
-            plan for plan in plans
-            if isinstance(plan, Forecast) and plan.late(question.level) <= free.late(question.level)
-        ]  # fmt: skip
-        best = min(
-            in_time, key=lambda each: known_cost(each, question.objective).at(question.level)
-        )
-        if best is not free:
-            capped.append(best)
+        answers = (forecast_allowed(mixes, question, sharing, cap_w)
+                   for cap_w in (None, *cap_choices(question.gpu)))  # fmt: skip
+        plans = [each for each in answers if isinstance(each, Forecast)]
+        in_time = [each for each in plans if each.late(level) <= plans[0].late(level)]
+        costs = [known_cost(each, question.objective).at(level) for each in in_time]
+        if costs and costs[0] > min(costs):
+            capped.append(in_time[costs.index(min(costs))])
     return capped
 
 
@@ -305,9 +295,7 @@ def ranked(
             raise NothingFits(f"{problem}: no plan is possible. Switch MIG mode off.")
         check_each_fits(serial.prediction, gpu, conditions)
     with one_thread():
-        forecasts, left_out, considered, searched = _candidates(
-            Forecaster(jobs, question), question
-        )
+        forecasts, left_out, considered, searched = _candidates(mixes, question)
     cap_w = serial.prediction.power_cap_w
     others = (  # without serial in other orders, which are no better
         each for each in forecasts

@@ -87,9 +87,9 @@ class Forecast:
     """
 
     prediction: MixPrediction
-    makespan_interval_s: Interval | None
-    energy_j: Interval | None
-    speedup_vs_serial: float | None
+    makespan_interval_s: Interval | None = None
+    energy_j: Interval | None = None
+    speedup_vs_serial: float | None = None
     serial_interval_s: Interval | None = None
     ends_s: tuple[Interval, ...] | None = None
     deadlines_s: tuple[float | None, ...] = ()
