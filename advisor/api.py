@@ -46,9 +46,9 @@ from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, Running
-    from advisor.plan.comparison import Comparison
     from advisor.plan.copies import Copies, Trials
     from advisor.plan.fleet import FleetPlan
+    from advisor.plan.reasons import Comparison
     from advisor.plan.slices import SlicesForJob
 
 JobLike = str | Profile | Job
@@ -486,8 +486,8 @@ class Advisor:
             NothingFits: The GPU cannot be cut up like that.
         """
         from advisor.launch.plan_file import SavedPlan
-        from advisor.plan.comparison import compare
         from advisor.plan.ranking import best_turns
+        from advisor.plan.reasons import compare
 
         def forecast(plan: "str | Sharing | SavedPlan", cap_w: float | None) -> Forecast:
             if isinstance(plan, SavedPlan):

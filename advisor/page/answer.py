@@ -17,9 +17,9 @@ from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.device import present_machine
 from advisor.page.link import WantedJob, at_first, linked, on_the_page
 from advisor.plan import ObjectiveName
-from advisor.plan.comparison import compare
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.ranking import verdict
+from advisor.plan.reasons import compare
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import Level

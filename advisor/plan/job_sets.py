@@ -178,14 +178,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
     gpu, level, margin = question.gpu, question.level, question.conditions.memory_margin
     steps_s, added_w = np.ones(sets.counts.shape), np.zeros(sets.counts.shape)
     fits = np.ones(len(sets.counts), dtype=bool)
-    part, most = option.partition.slices is not None, int(sets.sizes.max())
-    if option.limit is not None and option.limit not in equal_limits(most):
-        fits[1:] = False
-        return steps_s, fits, added_w
     for chosen, tenants in enumerate(sets.tenants[1:], start=1):
-        if part and len(tenants) == most > 1:  # they would leave the rest of the instance idle
-            fits[chosen] = False
-            continue
         profiles = [sets.jobs[kind].profile for kind in tenants]
         mix = question.predictor.predict(profiles, option.on_gpu(len(tenants)))
         fits[chosen] = memory_problem(mix, gpu, margin) is None

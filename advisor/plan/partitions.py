@@ -7,8 +7,9 @@ another (`Objective.scores`): for the makespan from the largest end, for through
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count, islice, product
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -165,17 +166,17 @@ class AssignmentSearch:
     def in_order(self, whole: int) -> Iterator[Assignment]:
         """Yield assignments of the jobs of the set `whole`, cheapest first; of equal ones one."""
         ticket, seen_marks = count(), set()  # tickets tell equal bounds apart
-        heap: list[tuple[float, float, int, Assignment, Iterator[_Bounded]]] = []
+        first, then = (each[:, whole].tolist() for each in self._roots)
+        heap: list[tuple[float, float, int, Assignment, Iterator[_Bounded]]] = [
+            (cost, second, next(ticket), Assignment(cut, whole), iter(()))
+            for cost, second, cut in zip(first, then, self.cuts, strict=True) if isfinite(cost)
+        ]  # fmt: skip
+        heapify(heap)
 
         def push_next(siblings: Iterator[_Bounded]) -> None:
-            for cost, then, partial in islice(siblings, 1):
-                heappush(heap, (cost, then, next(ticket), partial, siblings))
+            for cost, second, partial in islice(siblings, 1):
+                heappush(heap, (cost, second, next(ticket), partial, siblings))
 
-        costs, then = (each[:, whole] for each in self._roots)
-        push_next(
-            (float(costs[at]), float(then[at]), Assignment(self.cuts[at], whole))
-            for at in np.lexsort((then, costs)).tolist() if np.isfinite(costs[at])
-        )  # fmt: skip
         while heap:
             _, _, _, partial, siblings = heappop(heap)
             push_next(siblings)

@@ -1,21 +1,30 @@
-"""The resource that limits a plan, its reasons in words, and changes from one plan to another."""
+"""The resource that limits a plan, in words; two plans compared; and what jobs lose to hosts."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import known_cost, tied
+from advisor.plan.objectives import (
+    cost_ratio,
+    holds_one,
+    joint_ratio,
+    known_cost,
+    rankable_by,
+    tied,
+)
+from advisor.plan.rules import broken_rule, memory_problem
 from advisor.plan.values import Forecast
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
-from advisor.prediction.prediction import Level, MixPrediction
-from advisor.sharing.groups import partitions, running_together, sets_in_turn
+from advisor.prediction.prediction import Interval, Level, MixPrediction
+from advisor.sharing.groups import one_by_one, partitions, running_together, sets_in_turn
 from advisor.simulation.events import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -62,15 +71,13 @@ class Binding:
     @property
     def limit(self) -> Limit | None:
         """The resource that limits the plan as a whole; None where none is full."""
-        return "host path" if len(self.by_host) == len(self.host_shares) else self.of_gpu
+        return "host path" if len(self.by_host) == len(self.host_shares) else self._of_gpu
 
     @property
-    def of_gpu(self) -> Limit | None:
+    def _of_gpu(self) -> Limit | None:
         """The resource that limits the jobs not bound by their hosts; None: none is full."""
-        if self.cut == "own instances":
-            return self.cut
-        full = [each for each, share in self.uses.items() if share >= FULL[each]]
-        return full[0] if full else self.cut
+        full = (each for each, share in self.uses.items() if share >= FULL[each])
+        return self.cut if self.cut == "own instances" else next(full, self.cut)
 
     def limit_of(self, job: int) -> Limit | None:
         """Return the resource that limits the job at the position `job`."""
@@ -78,16 +85,15 @@ class Binding:
             return "host path"
         if job in self.alone:
             return "GPU time" if (self.gpu_shares[job] or 0.0) >= FULL["GPU time"] else None
-        return self.of_gpu
+        return self._of_gpu
 
     def use_of(self, job: int) -> float | None:
         """Return the share in use of what limits a job, 0..1; None where that has no measure."""
-        limit = self.limit_of(job)
-        if limit == "host path":
+        if job in self.by_host:
             return self.host_shares[job]
         if job in self.alone:
             return self.gpu_shares[job]
-        return next((share for each, share in self.uses.items() if each == limit), None)
+        return next((share for each, share in self.uses.items() if each == self._of_gpu), None)
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
@@ -149,6 +155,186 @@ def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
             return None
         total += share * took / sum(takes)
     return total
+
+
+# Share of memory from which it is named; and the smallest difference that is not written as 0 %.
+_FULL_MEMORY, SEEN = 0.9, 0.005
+
+
+def slowed(starved: Sequence[tuple[str, float]]) -> str:
+    """Name the jobs that are slowed, e.g. ``"bert is slowed 20x"``; of copies the worst."""
+    most = {name: max(times for other, times in starved if other == name) for name, _ in starved}
+    return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
+
+
+def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
+    """Describe the resource that limits the plan, and how full the others are."""
+    busy = {"GPU busy" if each == "GPU time" else each: use for each, use in bound.uses.items()}
+    measured = ", ".join(f"{name} {use:.0%}" for name, use in busy.items())
+    measured = measured or "GPU activity not measured"
+    match bound.limit:
+        case "host path":
+            least = min(share or 0.0 for share in bound.host_shares)
+            parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
+        case "own instances" if mix.sharing.mode == "mig":
+            parts = ["SMs and memory of its own for each job"]
+        case "own instances":
+            parts = ["jobs on instances, some shared"]
+        case None:
+            parts = [f"no resource saturated ({measured})" if busy else measured]
+        case limit:
+            parts = [f"limited by {'the SMs' if limit == 'SMs' else limit} ({measured})"]
+    if bound.by_host and bound.limit != "host path":
+        parts.append(f"{named([mix.jobs[job].job for job in bound.by_host])} CPU-bound")
+    if bound.memory > _FULL_MEMORY:
+        parts.append(f"memory {bound.memory:.0%} full")
+    if mix.wide_because:
+        parts.append(mix.wide_because)
+    if bound.cut == "own instances":
+        parts.append("estimated, not confirmed on hardware")
+    if mix.power_cap_w is not None:
+        parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")
+    return ", ".join(parts)
+
+
+def named(jobs: Sequence[str]) -> str:
+    """Join names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
+    counts = Counter(jobs).items()
+    return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts)
+
+
+def compared(
+    plan: Forecast, other: Forecast, name: str, objective: ObjectiveName, level: Level
+) -> str:
+    """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
+    own, its = (known_cost(each, objective).at(level) for each in (plan, other))
+    behind = own / its - 1 if own > its else 1 - its / own
+    if abs(behind) < SEEN:
+        return f"as good as {name}"
+    distance = f"{behind:.0%} behind {name}" if behind > 0 else f"{-behind:.0%} ahead of {name}"
+    return f"{distance}, within our error" if tied(plan, other, objective, level) else distance
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One number under two plans.
+
+    Attributes:
+        ratio: The joint interval of the second over the first.
+    """
+
+    first: Interval
+    second: Interval
+    ratio: Interval
+
+    @property
+    def within_error(self) -> bool:
+        """True if both are equal within our error."""
+        return holds_one(self.ratio)
+
+    @property
+    def change(self) -> float:
+        """The share by which the second number exceeds the first; negative where it is smaller."""
+        return self.second.p50 / self.first.p50 - 1
+
+    @property
+    def less(self) -> int | None:
+        """Index of the smaller number, 0 or 1; None where they are equal within our error."""
+        return None if self.within_error else int(self.second.p50 < self.first.p50)
+
+
+def difference(first: Interval, second: Interval, *, same_way: bool) -> Difference:
+    """Compare a number under two plans; see `joint_ratio`."""
+    return Difference(first, second, joint_ratio(second, first, same_way=same_way))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """One job under two plans; each pair holds the value under the first, then the second.
+
+    Attributes:
+        ends_s: Seconds until the job ends, waiting included; None: a length is unknown.
+        energy_step_j: The job's share of the GPU's energy for a step; None: not measured.
+    """
+
+    number: int
+    job: str
+    step_s: Difference
+    ends_s: Difference | None
+    memory_mib: Difference
+    energy_step_j: Difference | None
+    slowdown: tuple[float, float]
+    oom_probability: tuple[float, float]
+    limits: tuple[Limit | None, Limit | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
+
+    Attributes:
+        objective: The objective compared by; if another than asked for, `note` gives the reason.
+        forbidden: Why the plan is not allowed; None where it is.
+        serial: All jobs one after another; None where one of the plans is that, or not known.
+    """
+
+    gpu: Gpu
+    objective: ObjectiveName
+    note: str | None
+    plans: tuple[Forecast, Forecast]
+    cost: Difference
+    jobs: tuple[JobChange, ...]
+    power_w: Difference | None
+    bindings: tuple[Binding, Binding]
+    forbidden: tuple[str | None, str | None]
+    serial: Forecast | None = None
+
+    @property
+    def same_way(self) -> bool:
+        """True if the plans differ by the power cap of one, at most."""
+        return self.plans[0].sharing == self.plans[1].sharing
+
+
+def compare(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    plans: tuple[Forecast, Forecast],
+    objective: ObjectiveName = "makespan",
+    serial: Forecast | None = None,
+) -> Comparison:
+    """Compare the second of `plans` for `jobs` on `gpu` with the first, and both with `serial`."""
+    in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
+    compared_by, note = rankable_by(plans, objective)
+    first, second = (each.prediction for each in plans)
+    bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
+    changed = partial(difference, same_way=first.sharing == second.sharing)
+
+    def if_known(one: Interval | None, other: Interval | None) -> Difference | None:
+        return None if one is None or other is None else changed(one, other)
+
+    def forbidden(plan: Forecast) -> str | None:
+        return broken_rule(jobs, plan.sharing, gpu) or memory_problem(plan.prediction, gpu)
+
+    changes = []
+    for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):
+        ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
+        changes.append(JobChange(
+            number=at + 1, job=one.job, ends_s=if_known(ends, later),
+            step_s=changed(one.step_s, other.step_s),
+            memory_mib=changed(one.memory_interval_mib, other.memory_interval_mib),
+            energy_step_j=if_known(one.energy_step_j, other.energy_step_j),
+            slowdown=(one.slowdown, other.slowdown),
+            oom_probability=(one.oom_probability, other.oom_probability),
+            limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
+        ))  # fmt: skip
+    costs = [known_cost(each, compared_by) for each in plans]
+    ratio = cost_ratio(plans[1], plans[0], compared_by)
+    return Comparison(
+        gpu=gpu, objective=compared_by, note=note, plans=plans,
+        cost=Difference(costs[0], costs[1], ratio), jobs=tuple(changes),
+        power_w=if_known(first.power_w, second.power_w), bindings=bindings,
+        forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
+    )  # fmt: skip
 
 
 _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
@@ -223,61 +409,3 @@ def _work(workload: Workload) -> Workload:
         workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None,
         model=own or workload.model, family=own or workload.family,
     )  # fmt: skip
-
-
-# Share of memory from which it is named; and the smallest difference that is not written as 0 %.
-_FULL_MEMORY, SEEN = 0.9, 0.005
-
-
-def slowed(starved: Sequence[tuple[str, float]]) -> str:
-    """Name the jobs that are slowed, e.g. ``"bert is slowed 20x"``; of copies the worst."""
-    most = {name: max(times for other, times in starved if other == name) for name, _ in starved}
-    return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
-
-
-def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
-    """Describe the resource that limits the plan, and how full the others are."""
-    busy = {"GPU busy" if each == "GPU time" else each: use for each, use in bound.uses.items()}
-    measured = ", ".join(f"{name} {use:.0%}" for name, use in busy.items())
-    measured = measured or "GPU activity not measured"
-    match bound.limit:
-        case "host path":
-            least = min(share or 0.0 for share in bound.host_shares)
-            parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
-        case "own instances" if mix.sharing.mode == "mig":
-            parts = ["SMs and memory of its own for each job"]
-        case "own instances":
-            parts = ["jobs on instances, some shared"]
-        case None:
-            parts = [f"no resource saturated ({measured})" if busy else measured]
-        case limit:
-            parts = [f"limited by {'the SMs' if limit == 'SMs' else limit} ({measured})"]
-    if bound.by_host and bound.limit != "host path":
-        parts.append(f"{named([mix.jobs[job].job for job in bound.by_host])} CPU-bound")
-    if bound.memory > _FULL_MEMORY:
-        parts.append(f"memory {bound.memory:.0%} full")
-    if mix.wide_because:
-        parts.append(mix.wide_because)
-    if bound.cut == "own instances":
-        parts.append("estimated, not confirmed on hardware")
-    if mix.power_cap_w is not None:
-        parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")
-    return ", ".join(parts)
-
-
-def named(jobs: Sequence[str]) -> str:
-    """Join names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
-    counts = Counter(jobs).items()
-    return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts)
-
-
-def compared(
-    plan: Forecast, other: Forecast, name: str, objective: ObjectiveName, level: Level
-) -> str:
-    """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
-    own, its = (known_cost(each, objective).at(level) for each in (plan, other))
-    behind = own / its - 1 if own > its else 1 - its / own
-    if abs(behind) < SEEN:
-        return f"as good as {name}"
-    distance = f"{behind:.0%} behind {name}" if behind > 0 else f"{-behind:.0%} ahead of {name}"
-    return f"{distance}, within our error" if tied(plan, other, objective, level) else distance

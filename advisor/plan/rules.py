@@ -30,6 +30,42 @@ EXACT_JOBS = 8
 """More jobs than this on one GPU are split into groups."""
 
 
+_CUDA = re.compile(r"(\d{1,3})\.(\d{1,3})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Permissions of machine and user.
+
+    Attributes:
+        root: Whether plans may make MIG instances and set power caps.
+        instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
+            "4g.71gb")``, on a GPU in MIG mode; None: MIG mode is off, or root may change it.
+        cuda: Version of the driver, e.g. ``"13.0"``.
+    """
+
+    root: bool = True
+    instances: tuple[str, ...] | None = None
+    cuda: str | None = None
+    memory_margin: float = 0.0
+    power_caps: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.memory_margin < 1:
+            raise InvalidInput(
+                f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
+                f"{self.memory_margin:g}. Change --memory-margin."
+            )
+        if self.cuda is not None and not _CUDA.match(self.cuda):
+            raise InvalidInput(
+                f"expected a CUDA version such as 13.0, got {self.cuda!r}. Run nvidia-smi."
+            )
+
+
+UNCONDITIONAL = Conditions()
+"""The default: everything is allowed."""
+
+
 def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """MPS serves one user at a time: other users' processes wait until its clients have left.
 
@@ -66,21 +102,18 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     return None
 
 
-def _no_root_no_mig(sharing: Sharing) -> str | None:
-    """Only root can switch MIG on, and create instances or allow others to create them."""
-    return "making MIG instances takes root, and there is none" if sharing.instances else None
-
-
-def _only_these_instances(
-    jobs: Sequence[Job], sharing: Sharing, there: Sequence[str]
-) -> str | None:
-    """Without root, jobs on a GPU in MIG mode have its instances as they are."""
+def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> str | None:
+    """Only root can switch MIG mode, and create instances or allow others to create them."""
+    if conditions.instances is None:
+        needs_root = sharing.instances and not conditions.root
+        return "making MIG instances takes root, and there is none" if needs_root else None
     for group in groups(sharing, len(jobs)):
         if not group.instances:
             return "MIG mode is on, and switching it off takes root"
         if any(part.slices is not None for part in group.partitions):
             return "making compute instances takes root, and there is none"
-        if lacking := Counter(each.profile for each in group.instances) - Counter(there):
+        own = Counter(each.profile for each in group.instances)
+        if lacking := own - Counter(conditions.instances):
             names = ", ".join(lacking)
             return f"there is no further {names}, and making MIG instances takes root"
     return None
@@ -100,9 +133,6 @@ def _too_many_mps_clients(
         if part.sharing.under_mps and clients > allowed:
             return f"MPS serves {counted(allowed, 'process')} at most, not {clients}"
     return None
-
-
-_CUDA = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
@@ -136,39 +166,6 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """Permissions of machine and user.
-
-    Attributes:
-        root: Whether plans may make MIG instances and set power caps.
-        instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
-            "4g.71gb")``, on a GPU in MIG mode; None: MIG mode is off, or root may change it.
-        cuda: Version of the driver, e.g. ``"13.0"``.
-    """
-
-    root: bool = True
-    instances: tuple[str, ...] | None = None
-    cuda: str | None = None
-    memory_margin: float = 0.0
-    power_caps: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.memory_margin < 1:
-            raise InvalidInput(
-                f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
-                f"{self.memory_margin:g}. Change --memory-margin."
-            )
-        if self.cuda is not None and not _CUDA.match(self.cuda):
-            raise InvalidInput(
-                f"expected a CUDA version such as 13.0, got {self.cuda!r}. Run nvidia-smi."
-            )
-
-
-UNCONDITIONAL = Conditions()
-"""The default: everything is allowed."""
-
-
 def broken_rule(
     jobs: Sequence[Job], sharing: Sharing, gpu: Gpu, conditions: Conditions = UNCONDITIONAL
 ) -> str | None:
@@ -180,12 +177,6 @@ def broken_rule(
         or _data_parallel_off_mig(jobs, sharing)
         or _no_root(jobs, sharing, conditions)
     )
-
-
-def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> str | None:
-    if conditions.instances is not None:
-        return _only_these_instances(jobs, sharing, conditions.instances)
-    return None if conditions.root else _no_root_no_mig(sharing)
 
 
 def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:

@@ -12,9 +12,17 @@ from rich.padding import Padding
 from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are
-from advisor.plan.comparison import Comparison, Difference, JobChange, difference
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Binding, Limit, compared, limit_in_words
+from advisor.plan.reasons import (
+    Binding,
+    Comparison,
+    Difference,
+    JobChange,
+    Limit,
+    compared,
+    difference,
+    limit_in_words,
+)
 from advisor.plan.values import Forecast, Plan, Recommendation
 from advisor.prediction.prediction import LEVELS, Interval, all_known
 from advisor.report import forecast

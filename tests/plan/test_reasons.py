@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.comparison import Difference, compare, difference
 from advisor.plan.forecast import CappedPredictor, Mixes, forecast
 from advisor.plan.objectives import tied
 from advisor.plan.ranking import ranked, verdict
-from advisor.plan.reasons import binding, limit_in_words
+from advisor.plan.reasons import Difference, binding, compare, difference, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.report.forecast import gain
 from advisor.report.plan_tables import comparison_text, job_reason

@@ -12,10 +12,10 @@ from rich.console import Console
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.comparison import compare
 from advisor.plan.copies import CopiesTable, copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
+from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
 from advisor.report.copies import copies_report
