@@ -62,10 +62,8 @@ from advisor.workload.job import Job
 class Space:
     """The outcome of every set of `jobs` in every partition of a GPU, each computed once.
 
-    Attributes:
-        exact: Whether costs are exact as far as partitions do not slow each other: without a
-            surrogate model, the predictor itself predicts every set.
-        awake_w: Power of a GPU that is awake, before what its jobs add.
+    Without a surrogate model, costs are `exact` as far as partitions do not slow each other.
+    `awake_w` is the power of a GPU that is awake, before what its jobs add.
     """
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
@@ -273,10 +271,7 @@ def _keep(kept: list[Label], cost: float, worst: float, before: Label, group: Ph
 
 
 def _groups(space: Space, chosen: int, needs: dict[object, Group | Hybrid]) -> list[PhaseGroup]:
-    """Ways for the set `chosen` to share the GPU, without those beaten in every respect.
-
-    Notes in `needs` an example of each set-up.
-    """
+    """Ways for the set `chosen` to share the GPU that none beats; notes each set-up in `needs`."""
     jobs, objective = space.jobs_in(chosen), space.objective
     kept: list[PhaseGroup] = []
     for option in options(WHOLE_GPU)[: None if jobs > 1 else 1]:
@@ -345,8 +340,7 @@ def proposed(
 ) -> tuple[list[Sharing], list[LeftOut], bool | None]:
     """Find the best few plans on MIG instances and in phases; and what is left out, and why.
 
-    The third value is whether the predictor itself predicted every set of jobs, not its surrogate;
-    None: no set was looked at.
+    The third value is whether the predictor itself predicted every set; None: none was looked at.
     """
     if len(jobs) == 1:
         return [], [], None
@@ -372,10 +366,7 @@ _AT_ONCE = (2, 3, 4)
 
 
 def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
-    """Return queues of `jobs` under MPS, best first by estimates; none if a length is not known.
-
-    The longest jobs start first, unless the objective has an order of its own.
-    """
+    """Return queues under MPS, best first by estimates; the longest jobs start first by default."""
     work = all_known(job.work_steps for job in jobs)
     if work is None or len(jobs) <= _AT_ONCE[0]:
         return []

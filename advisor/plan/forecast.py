@@ -92,8 +92,7 @@ class Mixes:
     def whole(self, sharing: Sharing) -> MixPrediction:
         """Predict while all jobs run, or in phases all of a group; check the number of jobs.
 
-        Jobs of a queue are predicted over their own run times. If a length is not known, all jobs
-        are taken to be equally long alone.
+        Jobs of a queue are predicted over their own run times, equally long alone if unknown.
         """
         check_count(sharing, len(self.jobs))
         sharing = without_idle_queue(sharing, len(self.jobs))
@@ -311,12 +310,7 @@ def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> s
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine on which the jobs are to run, as far as it is known.
-
-    Attributes:
-        file: File of `calibration`; None: there is none.
-        host: None: nothing is known of it.
-    """
+    """The machine on which the jobs are to run, as far as it is known."""
 
     file: Path | None
     calibration: Calibration | None

@@ -38,13 +38,11 @@ def with_one(members: Members, kind: int) -> Members:
 
 
 class Kinds:
-    """Jobs grouped into kinds of equal ones, in the order of the first of each.
+    """Jobs grouped into kinds of equal ones, in the order of the first of each, shapes (kinds,).
 
     Attributes:
-        jobs: One job of each kind, shape (kinds,).
-        positions: Positions of the jobs of each kind among all, from 0, shape (kinds,).
-        copies: Number of jobs of each kind, shape (kinds,).
-        ruled_as: The first kind for which all rules have the same result, shape (kinds,).
+        positions: Positions of the jobs of each kind among all, from 0.
+        ruled_as: The first kind for which all rules have the same result.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -69,11 +67,8 @@ class Sets(Kinds):
     """All sets of some jobs, by number: 0 is the empty one, the last one contains all jobs.
 
     The number of a set minus that of a smaller one within it is the number of what is left.
-
-    Attributes:
-        counts: Number of jobs of each kind in each set, shape (sets, kinds).
-        sizes: Number of jobs in each set, shape (sets,).
-        tenants: Kinds of the jobs in each set, in order, once for each copy.
+    `counts` are the jobs of each kind in each set, shape (sets, kinds), `sizes` their sums, and
+    `tenants` the kinds of the jobs in each set, in order, once for each copy.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -99,10 +94,7 @@ class Sets(Kinds):
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices, Indices]:
-        """Every set within every set, and what it leaves, each (pairs,).
-
-        The third value is the index of the first pair of each outer set, shape (sets,).
-        """
+        """Every set in every set, and the rest, (pairs,); where each outer set starts, (sets,)."""
         outer, inner = np.nonzero((self.counts[None] <= self.counts[:, None]).all(axis=2))
         return inner, outer - inner, np.searchsorted(outer, np.arange(len(self.counts)))
 
@@ -171,10 +163,7 @@ and watts that each such job adds to the power of a GPU that is awake, (sets, ki
 
 
 def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: float) -> Answers:
-    """Ask the predictor about each set: exact, but slow where it replays traces.
-
-    `awake_w` is the power of a GPU that is awake, before what its jobs add.
-    """
+    """Ask the predictor about each set: exact, but slow where it replays traces."""
     gpu, level, margin = question.gpu, question.level, question.conditions.memory_margin
     steps_s, added_w = np.ones(sets.counts.shape), np.zeros(sets.counts.shape)
     fits = np.ones(len(sets.counts), dtype=bool)
@@ -200,10 +189,7 @@ def _own_w(job: JobPrediction, mix: MixPrediction, level: Level) -> float:
 def estimated_answers(
     options: Sequence[Option], sets: Sets, surrogate: SurrogatePredictor, margin: float
 ) -> list[Answers]:
-    """Ask the surrogate model about each set, all options at once: medians only, and fast.
-
-    `margin` is the share of each memory that jobs must leave free.
-    """
+    """Ask the surrogate model about each set, all options at once: medians only, and fast."""
     tenancies = [Tenancy(partition_of(surrogate.gpu, *each.partition), each.sharing, each.limit)
                  for each in options]  # fmt: skip
     fits = [surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, margin) for each in tenancies]

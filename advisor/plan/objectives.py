@@ -29,9 +29,7 @@ class PhaseGroup:
     """A group of a plan in phases, whose jobs share the GPU until the last of them ends.
 
     Attributes:
-        chosen: The set of its jobs, by number in `Sets`.
         setup: A key of the instances and MPS daemons that the group needs.
-        cost: Its part in the cost of phases, see `Objective.of_group`.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
@@ -55,24 +53,20 @@ class PhaseGroup:
 class Objective(ABC):
     """A goal of plans, always as a cost: the lower, the better.
 
-    Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
-    at once, so that a search finds those that are worth an exact forecast: `scores` and `price` for
-    jobs under vectors of MPS limits, or in partitions that do not slow each other, `of_group`,
-    `after` and `of_phases` for groups one after another. The defaults are those of a plan that
-    costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
+    Plans are ranked by `cost`, which is exact. The other methods estimate it for thousands of
+    candidates at once: `scores` and `price` for jobs at once, in partitions that do not slow each
+    other, `of_group`, `after` and `of_phases` for groups one after another. The defaults are those
+    of a plan that costs its makespan.
 
     Attributes:
-        choice: The goal in words, for a list to choose from.
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.
         then: The objective that decides between plans whose costs are tied; None: none does.
-        order_matters: Whether the order in which groups run counts, not only how long they take.
         in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
             and pauses between groups do not count.
         within_group: The objective by which one group is searched, where it differs. Deadlines
-            count from the start of the whole plan; the start of a group is not known, so its jobs
-            are to end early.
+            count from the start of the whole plan, and the start of a group is not known.
     """
 
     name: ClassVar[ObjectiveName]
@@ -102,18 +96,14 @@ class Objective(ABC):
         return 0.0
 
     def scores(self, outcomes: Outcomes) -> Arrays:
-        """Compute two scores of each set of jobs in a partition, each of shape (sets,).
-
-        A plan counts the largest of the first over its partitions, and the sum of the second.
-        """
+        """Compute the two scores of each set of jobs, of which a plan counts maximum and sum."""
         return outcomes.largest(outcomes.ends_s), outcomes.summed(outcomes.ends_s)
 
     def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
-        """Compute the cost of jobs that run at once, and a tie-breaker, from their `scores`.
+        """Compute the cost of jobs that run at once, a sum for a mean, and a tie-breaker.
 
-        For a mean over the jobs, that is the sum. Both grow with `most`, the largest score, and
-        with `total`, so lower bounds of these bound the cost. A GPU on which jobs run takes
-        `awake_w` watts before what they add.
+        Both grow with `most` and `total`, of their `scores`, so lower bounds of these bound the
+        cost. A GPU on which jobs run takes `awake_w` watts before what they add.
         """
         return most, total
 
@@ -122,13 +112,10 @@ class Objective(ABC):
         return price
 
     def after(
-        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
     ) -> Sums:
-        """Add `group` to the sum of the groups `before`; the second number is a maximum.
-
-        It starts after a pause, when so many jobs are left. An idle GPU takes `idle_w` watts.
-        """
-        return before[0] + group.cost, 0.0
+        """Add `group`, after a pause with so many jobs left, to a sum and a maximum over groups."""
+        return sums[0] + group.cost, 0.0
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         """Compute the cost of groups that run one after another from the numbers of `after`."""
@@ -147,9 +134,9 @@ class Makespan(Objective):
         return forecast.makespan_interval_s
 
     def after(
-        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
     ) -> Sums:
-        return before[0] + pause_s + group.time_s, 0.0
+        return sums[0] + pause_s + group.time_s, 0.0
 
 
 class MeanCompletion(Objective):
@@ -174,17 +161,14 @@ class MeanCompletion(Objective):
         return total, most
 
     def after(
-        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
     ) -> Sums:
         waits_s = pause_s * left + group.time_s * (left - group.jobs)
-        return before[0] + group.cost + waits_s, 0.0
+        return sums[0] + group.cost + waits_s, 0.0
 
 
 class Deadlines(Objective):
-    """Largest ratio of the end of a job to its deadline; above 1 a job is late.
-
-    The cost of a plan for several GPUs is the number of late jobs.
-    """
+    """Largest ratio of the end of a job to its deadline; on several GPUs, the late jobs."""
 
     name = "deadlines"
     unit = "ratio"
@@ -215,11 +199,11 @@ class Deadlines(Objective):
         return tightness, outcomes.summed(outcomes.ends_s)
 
     def after(
-        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
     ) -> Sums:
-        start_s = before[0] + pause_s
+        start_s = sums[0] + pause_s
         late = max(((start_s + end) / due for end, due in group.due), default=0.0)
-        return start_s + group.time_s, max(before[1], late)
+        return start_s + group.time_s, max(sums[1], late)
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         return worst
@@ -288,9 +272,9 @@ class Energy(Objective):
         return awake_w * most + total, most
 
     def after(
-        self, before: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
+        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
     ) -> Sums:
-        return before[0] + group.cost + idle_w * pause_s, 0.0
+        return sums[0] + group.cost + idle_w * pause_s, 0.0
 
 
 _ALL = (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
@@ -300,10 +284,7 @@ OBJECTIVES: dict[ObjectiveName, Objective] = {each.name: each for each in _ALL}
 def costs_of_ways(
     objective: Objective, jobs: Sequence[Job], slowdowns: Floats, ends_s: Floats
 ) -> Floats:
-    """Compute the cost of each way to run all `jobs`, shape (ways,); only their order matters.
-
-    `slowdowns` and `ends_s` are those of each job in each way, shape (ways, jobs).
-    """
+    """Compute a cost of each way to run all `jobs` to order them by, from values (ways, jobs)."""
     outcomes = Outcomes(
         counts=np.ones(ends_s.shape, dtype=np.intp), deadlines_s=deadlines_s(jobs),
         allowed=np.ones(len(ends_s), dtype=bool), slowdowns=slowdowns, ends_s=ends_s,
@@ -371,7 +352,7 @@ def cost_ratio(
 ) -> Interval:
     """Return the joint interval of the cost of `one` over that of `other`, around that at `level`.
 
-    With serial as `one`, it is the gain of `other`: above 1 beats serial.
+    With serial as `one`, it is the gain of `other`.
     """
     first, second = (_with_error(each, objective) for each in (one, other))
     ratio = joint_ratio(first, second, same_way=one.sharing == other.sharing)
@@ -379,10 +360,7 @@ def cost_ratio(
 
 
 def _with_error(forecast: Forecast, objective: ObjectiveName) -> Interval:
-    """The cost with the error of its pace, which jobs that run one by one lack in throughput.
-
-    The unit of throughput is the pace of each job alone, whatever that is.
-    """
+    """The cost with the error of its pace, the unit of throughput for jobs that run one by one."""
     cost = known_cost(forecast, objective)
     if objective != "throughput" or not one_by_one(forecast.sharing):
         return cost

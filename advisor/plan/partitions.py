@@ -27,12 +27,7 @@ _Parts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Cut:
-    """One way to cut a GPU into partitions.
-
-    Attributes:
-        parts: Compute slices of the parts of each instance, largest first; empty: the instance is
-            whole.
-    """
+    """One way to cut a GPU into instances, and some into parts of so many compute slices."""
 
     instances: tuple[Instance, ...]
     parts: tuple[_Parts, ...]
@@ -91,10 +86,7 @@ Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
 
 class SetScores(NamedTuple):
-    """Two scores of every set under one option, shape (sets,); infinite: the set is not allowed.
-
-    A plan counts the largest of `most`, and the sum of `total`.
-    """
+    """Scores of every set, (sets,): a plan counts the largest of `most`, the sum of `total`."""
 
     most: Floats
     total: Floats
@@ -113,13 +105,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A cut of the GPU, with a set of jobs in each of its first partitions; the empty set: unused.
-
-    Attributes:
-        left: The set of jobs that have no partition yet.
-        most: Largest score of the sets placed so far.
-        total: Sum of their other scores.
-    """
+    """A cut of the GPU, with a set of jobs in each of its first partitions; some are `left`."""
 
     cut: Cut
     left: int

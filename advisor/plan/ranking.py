@@ -163,10 +163,9 @@ _NAMED = 2
 
 
 def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> Ordered:
-    """Choose the plans to show, the first few of each kind, in the order of the rules.
+    """Choose the plans to show, the first and the best few of each kind, in order.
 
-    The first of `forecasts` is among them. Of plans that differ only in where instances lie or in
-    the order of groups, the best remains.
+    Of plans that differ only in where instances lie or in the order of groups, the best remains.
     """
     prices = [
         (price.at(question.level), at)
@@ -195,11 +194,7 @@ def _sorted_groups(forecast: Forecast) -> list[str]:
 def _candidates(
     mixes: Mixes, question: Question
 ) -> tuple[list[Forecast], list[LeftOut], int, str | None]:
-    """Forecast the candidates besides serial that are worth it and allowed.
-
-    The other values: what is left out and why, the number of candidates considered, and how they
-    were searched, in words.
-    """
+    """Forecast the candidates besides serial; what is left out, their number, and the search."""
     jobs, answer = mixes.jobs, partial(forecast_allowed, mixes, question)
     sharings, left_out, compared = _whole_gpu(mixes, question)
     first = start_answers(answer, sharings)  # replayed during the search for others
@@ -366,10 +361,8 @@ class Verdict:
 
     Attributes:
         answers: All conclusions that hold, the one to act on first. ``"fix-host-first"``: the hosts
-            hold back every job of the best plan, some of them far. ``"equal"``: another plan equals
-            the best within our error.
-        next_behind: Share by which the next plan costs more than the best; negative where it costs
-            less, and another rule puts the best before it. None: there is no other plan.
+            hold back every job of the best plan, some of them far.
+        next_behind: Share by which the next plan costs more than the best, if there is one.
     """
 
     answers: tuple[Answer, ...]

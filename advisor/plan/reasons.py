@@ -44,11 +44,10 @@ HOST_BOUND = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """The resources that limit the jobs of one plan.
+    """The resources that limit the jobs of one plan; shares are 0..1, and None if not measured.
 
     Attributes:
-        host_shares: Share of each job's predicted step that its host path takes, 0..1, shape
-            (jobs,); None where the host path was not measured.
+        host_shares: Share of each job's predicted step that its host path takes, shape (jobs,).
         gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Share in use of each of the GPU's measured resources, the fullest first.
@@ -108,11 +107,7 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     profiles = [job.profile for job in jobs]
 
     def of_steps(parts_s: Sequence[float | None]) -> tuple[float | None, ...]:
-        """Seconds of a part of each step alone, as shares of the predicted step.
-
-        The GPU causes the slowdown of a step. A slower host lengthens the host path and the steps
-        that wait for it by the same factor.
-        """
+        """Seconds of a part of each step alone, as shares of the step that the GPU slows."""
         return tuple(
             None if part_s is None else min(1.0, part_s / profile.step_s / answer.slowdown)
             for part_s, profile, answer in zip(parts_s, profiles, mix.jobs, strict=True)
@@ -217,11 +212,7 @@ def compared(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One number under two plans.
-
-    Attributes:
-        ratio: The joint interval of the second over the first.
-    """
+    """One number under two plans; `ratio` is the joint interval of the second over the first."""
 
     first: Interval
     second: Interval
@@ -250,12 +241,7 @@ def difference(first: Interval, second: Interval, *, same_way: bool) -> Differen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """One job under two plans; each pair holds the value under the first, then the second.
-
-    Attributes:
-        ends_s: Seconds until the job ends, waiting included; None: a length is unknown.
-        energy_step_j: The job's share of the GPU's energy for a step; None: not measured.
-    """
+    """One job under two plans; each pair holds the value under the first, then the second."""
 
     number: int
     job: str
@@ -273,9 +259,9 @@ class Comparison:
     """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
 
     Attributes:
-        objective: The objective compared by; if another than asked for, `note` gives the reason.
+        objective: The objective compared by; if another than wanted, `note` gives the reason.
         forbidden: Why the plan is not allowed; None where it is.
-        serial: All jobs one after another; None where one of the plans is that, or not known.
+        serial: All jobs one after another; None where one of the plans is that.
     """
 
     gpu: Gpu
@@ -347,9 +333,7 @@ _FAR, _FASTER = 2 / 3, 0.95
 class HostBound:
     """A job that a shorter host path would speed up more than any sharing can.
 
-    Attributes:
-        host_share: Share of its predicted step that its host path takes, 0..1.
-        gpu_share: Share of its step alone in which the GPU works for it, 0..1.
+    `host_share` is that of the predicted step, `gpu_share` that of the step alone, 0..1.
     """
 
     job: str
@@ -386,8 +370,7 @@ def variants_of(
 ) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
     """Load profiles of the same work as one of `jobs`, with another loader or execution.
 
-    Their names end in ``-compiled``, ``-graph`` or ``-loaderN``. The second value is why files of
-    such a name hold none.
+    Their names end as `_WAYS`. The second value is why files of such a name hold none.
     """
     names = {job.name for job in jobs}
     stems = {_WAYS.sub("", name) for name in names}

@@ -22,12 +22,9 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceBatch:
-    """The largest batch on one kind of slice: a MIG profile, or `WHOLE`.
+    """The largest batch that fits, at the upper end of its memory, on a MIG profile or `WHOLE`.
 
-    Attributes:
-        largest: The largest batch size that fits even at the upper end of its memory; None where
-            not even the smallest one does.
-        open_ended: Whether a larger batch size, beyond what can be estimated, may fit.
+    If `open_ended`, a larger one, beyond what can be estimated, may fit.
     """
 
     name: str
@@ -40,12 +37,9 @@ class SliceBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicesForJob:
-    """The largest batch of one job on each kind of slice, the smallest slice first.
+    """The largest batch of one job, named without a batch size, on each kind of slice.
 
-    Attributes:
-        job: The workload's name without a batch size.
-        measured: Batch sizes at which the job was measured, increasing.
-        confirmed_on_hardware: Whether all of it is confirmed by real runs of this kind.
+    The smallest slice is first; `measured` are the batch sizes of its profiles.
     """
 
     gpu: Gpu
@@ -107,18 +101,13 @@ def _on_slice(
         within = alone.jobs[0].memory_interval_mib.p95 <= alone.memory_capacity_mib
         return within and memory_problem(alone, gpu) is None
 
-    largest: int | None = measured[0]
-    open_ended = True
     if len(measured) < 2:
-        if memory_problem(mix(measured[0]), gpu):
-            largest, open_ended = None, False
-    elif not holds(fits := ceil(measured[0] / FARTHEST)):
-        largest, open_ended = None, False
-    elif holds(breaks := int(measured[-1] * FARTHEST)):
-        largest = breaks
+        largest = None if memory_problem(mix(measured[0]), gpu) else measured[0]
+        open_ended = largest is not None
     else:
-        more = bisect_left(range(fits + 1, breaks), True, key=lambda batch: not holds(batch))
-        largest, open_ended = fits + more, False
+        batches = range(ceil(measured[0] / FARTHEST), int(measured[-1] * FARTHEST) + 1)
+        fit = bisect_left(batches, True, key=lambda batch: not holds(batch))
+        largest, open_ended = batches[fit - 1] if fit else None, fit == len(batches)
     return SliceBatch(
         name=WHOLE if kind is None else kind.name,
         instances=1 if kind is None else kind.max_instances,
@@ -129,12 +118,9 @@ def _on_slice(
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """Speed of one job on one kind of instance, with the rest of the GPU idle.
+    """Speed of one job on a MIG profile, or on `WHOLE`, with the rest of the GPU idle.
 
-    Attributes:
-        where: The MIG profile's name, or `WHOLE`.
-        compute_share: Share of the GPU's compute slices, 0..1.
-        speed: Speed over the median speed on the whole GPU; None: the job does not fit.
+    It is relative to the median on the whole GPU; None: the job does not fit.
     """
 
     job: str

@@ -20,12 +20,7 @@ Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question about the jobs on one GPU.
-
-    Attributes:
-        rough: Whether the search stops early, with the limits that the surrogate model alone takes
-            for the best, and without MIG and phases.
-    """
+    """A question about the jobs on one GPU; `rough`: the search is to stop early."""
 
     gpu: Gpu
     predictor: Predicts
@@ -40,11 +35,10 @@ class Standing:
     """The basis of a recommendation, apart from profiles and model.
 
     Attributes:
-        calibrated: File of the machine's calibration; None: there is none.
+        calibrated: File of the machine's calibration.
         stale: Profiles that were made with other software or hardware than the present, by kind.
-        host_check: The last check of this host; None: it was not checked.
         host_factor: Seconds of host work here over those where the jobs were profiled: median over
-            the jobs. None: not known.
+            the jobs.
         host_solo: Jobs that ran alone here since they were profiled.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
@@ -120,9 +114,7 @@ class Plan(Forecast):
     Attributes:
         ties_best: Whether its cost equals that of the best within our error; true of the best.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
-        why: What limits the plan, how far behind the best it is, and the rule of `precedes_by`.
-        commands: Shell lines that apply the plan; empty until
-            `advisor.launch.commands.with_commands` adds them.
+        commands: Shell lines that apply the plan, once `advisor.launch.commands` adds them.
     """
 
     rank: int
@@ -149,7 +141,6 @@ class Recommendation:
         ranked_by: The objective of the ranking; if it is not `objective`, `note` gives the reason.
         serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
             of every gain; also one of `plans`.
-        considered: Number of ways to share that were predicted, estimated or left out.
         searched: How many were predicted and how many estimated, in words; None: no search.
         variants: Profiles of the same work with another loader or execution.
         refused_variants: Why files with the names of such profiles could not be read.
