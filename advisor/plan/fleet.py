@@ -8,8 +8,8 @@ from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.fleet_groups import GpuQueue, GroupPool
-from advisor.plan.fleet_search import WAYS, Candidate, FleetSearch, Way
+from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
+from advisor.plan.fleet_search import WAYS, FleetSearch, Way
 from advisor.plan.forecast import (
     CachingPredictor,
     Mixes,
@@ -19,7 +19,6 @@ from advisor.plan.forecast import (
 )
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, joint_ratio, rankable_by
-from advisor.plan.placement import PlacedGroup, Problem, soonest_first
 from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
 from advisor.prediction.prediction import (
@@ -185,35 +184,24 @@ class FleetForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSearchResult:
-    """How a plan for several GPUs was found.
-
-    Attributes:
-        exact: Whether every way to group the jobs was compared.
-        compared: Groups of jobs that were compared.
-        predicted: Those of them that were predicted in full; the others were estimated.
-        cut_short: Whether more effort would compare more.
-    """
-
-    cost: float
-    exact: bool
-    compared: int
-    predicted: int
-    cut_short: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan(FleetForecast):
     """The best plan for many jobs, or for several GPUs.
 
     Attributes:
         note: Why `ranked_by` is not the objective that was asked for; None: it is.
+        exact: Whether every way to group the jobs was compared.
+        groups_compared: Groups of jobs that were compared.
+        groups_predicted: Those of them that were predicted in full; the others were estimated.
+        cut_short: Whether more effort would compare more.
         others: The best plan of every other way, best first.
     """
 
     terms: FleetTerms
     note: str | None
-    search: FleetSearchResult
+    exact: bool
+    groups_compared: int
+    groups_predicted: int
+    cut_short: bool
     others: tuple[FleetForecast, ...]
     standing: Standing = field(default_factory=Standing)
 
@@ -255,32 +243,29 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
         )
         for pool in pools
     ]  # fmt: skip
-    groups = [GroupPool(at, kinds, problem, each) for at, each in enumerate(questions)]
+    groups = [GroupPool(at, problem, each) for at, each in enumerate(questions)]
     _check_each_runs_somewhere(kinds, problem, groups, terms)
-    search = FleetSearch(kinds, problem, groups)
-    candidates = search.candidates(questions, terms.effort)
-
-    def planned(candidate: Candidate) -> FleetForecast:
-        placement = soonest_first(candidate.plan, problem)
-        return FleetForecast(
-            way=candidate.way, cost=problem.cost(placement), pools=tuple(pools),
-            on=_gpu_plans(placement, kinds, problem), ranked_by=objective.name, level=terms.level,
-        )  # fmt: skip
-
-    plans = _different([planned(each) for each in candidates], kinds)
+    search = FleetSearch(problem, groups, terms.effort)
+    search.run(questions)
+    found = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
+    plans = _different([
+        FleetForecast(
+            way=way, cost=problem.cost(placement), pools=tuple(pools),
+            on=_gpu_plans(placement, problem), ranked_by=objective.name, level=terms.level,
+        )
+        for way, placement in found
+    ], kinds)  # fmt: skip
     if terms.conditions.power_caps and plans[0].energy_j is not None:
         plans = [_with_caps(each, questions) for each in plans]
         plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
     best, *others = _unless_in_vain(plans)
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
-    exact = candidates[0].way == "exact"
-    result = FleetSearchResult(
-        cost=best.cost, exact=exact, compared=compared, predicted=predicted,
-        cut_short=search.cut_short and not exact,
-    )  # fmt: skip
+    exact = found[0][0] == "exact"
     return FleetPlan(
         way=best.way, cost=best.cost, pools=best.pools, on=best.on, ranked_by=best.ranked_by,
-        level=best.level, terms=terms, note=note, search=result, others=tuple(others),
+        level=best.level, terms=terms, note=note, exact=exact, others=tuple(others),
+        groups_compared=compared, groups_predicted=predicted,
+        cut_short=search.cut_short and not exact,
     )  # fmt: skip
 
 
@@ -373,9 +358,9 @@ def _runs_the_same(one: GpuPlan, other: GpuPlan) -> bool:
     return (one.gpu, one.members, one.sharing) == (other.gpu, other.members, other.sharing)
 
 
-def _gpu_plans(plan: Sequence[PlacedGroup], kinds: Kinds, problem: Problem) -> tuple[GpuPlan, ...]:
+def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[GpuPlan, ...]:
     """The plan of each GPU of `plan`, by GPU number."""
-    left = [list(positions) for positions in kinds.positions]
+    left = [list(positions) for positions in problem.kinds.positions]
     queues: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
     for placed in sorted(plan, key=lambda each: (each.start_s, each.gpus)):
         numbers = [left[kind].pop(0) + 1 for kind in placed.group.members]
@@ -383,28 +368,20 @@ def _gpu_plans(plan: Sequence[PlacedGroup], kinds: Kinds, problem: Problem) -> t
             queues.setdefault(gpu, []).append((placed, numbers))
     plans = []
     for gpu, queue in sorted(queues.items()):
-        pool = problem.pools[queue[0][0].group.pool]
+        pool = problem.pools[problem.pool_of[gpu]]
         own = sorted(number for _, numbers in queue for number in numbers)
         renamed: list[Group | Hybrid] = []
+        waits_s, free_s, before = dict[int, float](), 0.0, None
         for placed, numbers in queue:
-            renamed += relabelled(placed.group.sharing, [own.index(one) + 1 for one in numbers])
-        members = tuple(pool.jobs[number - 1] for number in own)
-        sharing = in_turn(renamed)
+            group = placed.group
+            renamed += relabelled(group.sharing, [own.index(one) + 1 for one in numbers])
+            free_s += problem.pause_s(before, group)
+            waits_s |= dict.fromkeys(numbers, placed.start_s - free_s)
+            free_s, before = free_s + group.runs_s, group
+        members, sharing = tuple(pool.jobs[number - 1] for number in own), in_turn(renamed)
         plans.append(GpuPlan(
             number=gpu, gpu=pool.gpu, jobs=tuple(own), members=members, sharing=sharing,
             forecast=forecast(Mixes(members, pool.predictor), sharing),
-            waits_s=_waits_s(queue, own),
+            waits_s=tuple(waits_s[number] for number in own),
         ))  # fmt: skip
     return tuple(plans)
-
-
-def _waits_s(
-    queue: Sequence[tuple[PlacedGroup, list[int]]], own: Sequence[int]
-) -> tuple[float, ...]:
-    """Seconds that each job of a GPU starts later than if the groups followed each other."""
-    waits_s, free_s, before = dict[int, float](), 0.0, None
-    for placed, numbers in queue:
-        pause_s = placed.group.after_s(before) if before else 0.0
-        waits_s |= dict.fromkeys(numbers, placed.start_s - free_s - pause_s)
-        free_s, before = free_s + pause_s + placed.group.runs_s, placed.group
-    return tuple(waits_s[number] for number in own)

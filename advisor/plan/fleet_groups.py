@@ -1,25 +1,29 @@
-"""Jobs that share a GPU of a pool: how long they take, estimated many at once, or predicted."""
+"""Groups of jobs on GPUs of one or more models: how long they take, where and when they run."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import fsum, inf
 
 import numpy as np
 
 from advisor.hardware.partition import whole_gpu
+from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members
-from advisor.plan.objectives import throughput
-from advisor.plan.placement import FleetGroup, Problem
+from advisor.plan.objectives import Objective, throughput
 from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
-from advisor.plan.values import Forecast, Question
+from advisor.plan.values import Question
 from advisor.prediction.cache import answer_all
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
+from advisor.prediction.prediction import MixPrediction
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
-from advisor.sharing.groups import in_turn, most_at_once
-from advisor.simulation.events import DONE, Indices
+from advisor.sharing.groups import groups, in_turn, most_at_once
+from advisor.simulation.events import DONE, Indices, repartition_s
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
 
 WAYS: dict[Mode, Concurrent] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
@@ -48,30 +52,216 @@ class GpuQueue:
         return in_turn([Group(jobs, Queue(way, self.at_once))])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetGroup:
+    """A group of jobs that share one GPU, or a job that takes several, and how long they take.
+
+    Attributes:
+        pool: Index of the pool whose GPU it takes.
+        sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
+        ends_s: Seconds from their common start until each job ends, in the order of `members`,
+            shape (jobs,); for throughput, in units of each job's time alone.
+        energy_j: Joules of its GPUs until the last job ends; None: not known.
+        gpus: GPUs of one host that it takes at once.
+    """
+
+    members: Members
+    pool: int
+    sharing: Sharing
+    ends_s: tuple[float, ...]
+    energy_j: float | None
+    gpus: int = 1
+
+    @property
+    def runs_s(self) -> float:
+        """Seconds until the last job ends."""
+        return max(self.ends_s)
+
+    @property
+    def holds_s(self) -> float:
+        """Seconds until the last job ends, times the number of its GPUs."""
+        return self.runs_s * self.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """A group placed on its GPUs, numbered from 0; its jobs start at `start_s`."""
+
+    group: FleetGroup
+    gpus: tuple[int, ...]
+    start_s: float
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.group.runs_s
+
+
+Placement = tuple[PlacedGroup, ...]
+"""A plan: each group on its GPUs."""
+
+
+def makespan_s(plan: Sequence[PlacedGroup]) -> float:
+    """Return when the last job ends."""
+    return max(each.end_s for each in plan)
+
+
+def job_ends_s(plan: Iterable[PlacedGroup]) -> Iterator[tuple[int, float]]:
+    """Yield kind and end of each job of `plan`."""
+    for placed in plan:
+        for kind, end_s in zip(placed.group.members, placed.group.ends_s, strict=True):
+            yield kind, placed.start_s + end_s
+
+
+# Share of a GPU's jobs that wait while a group runs: half, on average.
+_WAITING = 0.5
+
+
+class Problem:
+    """Jobs to run on the GPUs of `pools`, numbered pool by pool and host by host from 0.
+
+    Attributes:
+        jobs: Kind of each job, increasing, shape (jobs,).
+        widths: GPUs that a job of each kind takes, shape (kinds,).
+        alone_s: Seconds of a job of each kind alone, on the GPU where it is fastest; 1 for
+            throughput.
+        deadlines_s: Deadline of each kind from the start of all.
+        hosts: Numbers of the GPUs of each host, pool by pool.
+        pool_of: Pool of each GPU.
+    """
+
+    def __init__(self, kinds: Kinds, objective: Objective, pools: Sequence[GpuPool]) -> None:
+        self.pools, self.objective, self.kinds = tuple(pools), objective, kinds
+        self.jobs = [kind for kind, copies in enumerate(kinds.copies) for _ in range(copies)]
+        self.widths = [job.gpus for job in kinds.jobs]
+        self.alone_s = [
+            min(pool.jobs[at].alone_s or 0.0 for pool in pools) if objective.in_seconds else 1.0
+            for at, *_ in kinds.positions
+        ]
+        self.deadlines_s = [job.deadline_s for job in kinds.jobs]
+        self.pool_of = [at for at, pool in enumerate(pools) for _ in range(pool.gpus)]
+        self.hosts = []
+        for at, pool in enumerate(pools):
+            first, size = self.pool_of.index(at), pool.host_gpus
+            starts = range(first, first + pool.gpus, size)
+            self.hosts.append([tuple(range(start, start + size)) for start in starts])
+
+    def pause_s(self, before: FleetGroup | None, after: FleetGroup) -> float:
+        """Return the seconds between two groups on one GPU; none before the first."""
+        if before is None or not self.objective.in_seconds:
+            return 0.0
+        return _between_s(before.sharing, len(before.members), after.sharing, len(after.members))
+
+    def late(self, plan: Iterable[PlacedGroup]) -> int:
+        """Count the jobs of `plan` that miss their deadlines."""
+        return sum(end_s > (self.deadlines_s[kind] or inf) for kind, end_s in job_ends_s(plan))
+
+    def cost(self, plan: Sequence[PlacedGroup]) -> float:
+        """Compute the cost of `plan`, the lower the better; for deadlines it counts late jobs."""
+        match self.objective.name:
+            case "mean-completion":
+                return fsum(end_s for _, end_s in job_ends_s(plan)) / len(self.jobs)
+            case "deadlines":
+                return float(self.late(plan))
+            case "energy":
+                last_s, used_j = makespan_s(plan), fsum(each.group.energy_j or 0.0 for each in plan)
+                for at, pool in enumerate(self.pools):
+                    own = (each.group.holds_s for each in plan if each.group.pool == at)
+                    used_j += (pool.gpus * last_s - fsum(own)) * (pool.idle_power_w or 0.0)
+                return used_j
+            case _:
+                return makespan_s(plan)
+
+    def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float, float]:
+        """Return late jobs, cost and makespan, by which plans are compared in this order."""
+        return self.late(plan), self.cost(plan), makespan_s(plan)
+
+    def weight(self, group: FleetGroup) -> float:
+        """Estimate a group's part in the cost."""
+        if self.objective.order_matters:
+            waits_s = _WAITING * len(self.jobs) / len(self.pool_of) * group.holds_s
+            return sum(group.ends_s) + waits_s
+        if self.objective.saves_energy and group.energy_j is not None:
+            return group.energy_j
+        return group.holds_s
+
+
+@cache
+def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
+    return repartition_s(groups(before, jobs_before)[-1], groups(after, jobs)[0])
+
+
+def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
+    """Place each of `items`, in this order, where it ends soonest.
+
+    An item is a group of jobs as it would run on each pool that can hold it. On a host it takes the
+    GPUs that are free first.
+    """
+    plan, free_s = list[PlacedGroup](), [0.0] * len(problem.pool_of)
+    last: dict[int, FleetGroup] = {}
+    for ways in items:
+        places = []
+        for at, group in enumerate(ways):
+            for host in problem.hosts[group.pool]:
+                if len(host) >= group.gpus:
+                    gpus = tuple(sorted(host, key=free_s.__getitem__)[: group.gpus])
+                    start_s = max(
+                        free_s[gpu] + problem.pause_s(last.get(gpu), group) for gpu in gpus
+                    )
+                    places.append((start_s + group.runs_s, at, gpus, start_s))
+        end_s, at, gpus, start_s = min(places)
+        plan.append(PlacedGroup(ways[at], gpus, start_s))
+        free_s = [end_s if gpu in gpus else own_s for gpu, own_s in enumerate(free_s)]
+        last |= dict.fromkeys(gpus, ways[at])
+    return tuple(plan)
+
+
+def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placement:
+    """Arrange `items` in the best plan of a few orders; what takes most GPUs comes first."""
+
+    def runs_s(ways: Sequence[FleetGroup]) -> float:
+        return min(each.runs_s for each in ways)
+
+    def least(of_kinds: Sequence[float | None], ways: Sequence[FleetGroup]) -> float:
+        return min(of_kinds[kind] or inf for kind in ways[0].members)
+
+    orders = [sorted(items, key=lambda each: (-each[0].gpus, -runs_s(each)))]
+    if problem.objective.order_matters:
+        orders.append(sorted(items, key=lambda each: runs_s(each) / len(each[0].members)))
+        orders.append(sorted(items, key=lambda each: least(problem.alone_s, each)))
+    if any(problem.deadlines_s):
+        due_s = problem.deadlines_s
+        orders.append(sorted(items, key=lambda each: (least(due_s, each), runs_s(each))))
+    return min((dealt(order, problem) for order in orders), key=problem.rank)
+
+
 class GroupPool:
     """Queues of jobs on a GPU of one pool, each estimated and predicted once.
 
     Attributes:
         jobs: A job of each kind, shape (kinds,), as profiled on this model of GPU.
+        holds: Whether the memory of a GPU holds a job of each kind alone, same shape.
     """
 
-    def __init__(self, number: int, kinds: Kinds, problem: Problem, question: Question) -> None:
-        self.number, self._kinds = number, kinds
-        self._problem, self._question = problem, question
-        pool = problem.pools[number]
-        self.jobs = [pool.jobs[positions[0]] for positions in kinds.positions]
+    def __init__(self, number: int, problem: Problem, question: Question) -> None:
+        self.number, self._problem, self._question = number, problem, question
+        jobs = problem.pools[number].jobs
+        self.jobs = [jobs[first] for first, *_ in problem.kinds.positions]
         surrogate = question.predictor.surrogate([job.profile for job in self.jobs])
         self._estimator = (
             None if surrogate is None else _Estimator(self.jobs, surrogate, question, problem)
         )
         alone = [question.predictor.predict([job.profile], Serial()) for job in self.jobs]
-        margin = question.conditions.memory_margin
-        self.holds = [memory_problem(mix, question.gpu, margin) is None for mix in alone]
+        self.holds = [self._fits(mix) for mix in alone]
         self._held_mib = [mix.jobs[0].memory_mib for mix in alone]
         self._obeyed: dict[tuple[Mode, tuple[int, ...]], bool] = {}
         self._fitting: dict[tuple[Mode, Members], bool] = {}
         self._estimated: dict[GpuQueue, FleetGroup | None] = {}
         self._predicted: dict[GpuQueue, FleetGroup | None] = {}
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of queues and batches that were compared, and of those predicted in full."""
+        return len({*self._predicted, *self._estimated}), len(self._predicted)
 
     def allows(self, queue: GpuQueue, mode: Mode = "mps") -> bool:
         """Check that any of the jobs that may meet are allowed to share, and fit in memory."""
@@ -84,7 +274,7 @@ class GroupPool:
         if queue.at_once == 1:
             return True
         largest = sorted(queue.order, key=lambda kind: -self._held_mib[kind])[: queue.at_once]
-        return self._obeys(queue, mode) and self._fits(tuple(sorted(largest)), mode)
+        return self._obeys(queue, mode) and self._holds_all(tuple(sorted(largest)), mode)
 
     def _host_holds(self, queue: GpuQueue) -> bool:
         """Check the memory of the host, of which each GPU has an equal part; not measured: none."""
@@ -92,13 +282,12 @@ class GroupPool:
         if pool.host_memory_mib is None:
             return True
         held_mib = sorted(self.jobs[kind].profile.host_memory_mib or 0.0 for kind in queue.order)
-        gpus = max(self.jobs[kind].gpus for kind in queue.order)
-        part_mib = pool.host_memory_mib / pool.host_gpus * gpus
-        return sum(held_mib[-queue.at_once :]) * gpus <= part_mib
+        part_mib = pool.host_memory_mib / pool.host_gpus  # for each process of a job of several
+        return sum(held_mib[-queue.at_once :]) <= part_mib
 
     def _obeys(self, queue: GpuQueue, mode: Mode) -> bool:
         """Check that no rule forbids it; jobs that are equal for all rules are checked once."""
-        ruled = sorted({self._kinds.ruled_as[kind] for kind in queue.order})
+        ruled = sorted({self._problem.kinds.ruled_as[kind] for kind in queue.order})
         key = mode, (min(queue.at_once, len(queue.order)), *ruled)
         if key not in self._obeyed:
             first = [self.jobs[kind] for kind in ruled]
@@ -107,18 +296,20 @@ class GroupPool:
             self._obeyed[key] = broken is None
         return self._obeyed[key]
 
-    def _fits(self, members: Members, mode: Mode) -> bool:
+    def _holds_all(self, members: Members, mode: Mode) -> bool:
+        """Check that the memory of a GPU holds these jobs together."""
         if (mode, members) not in self._fitting:
-            if self._estimator is not None:
-                fits = self._estimator.fits(members, mode)
-            else:
-                profiles = [self.jobs[kind].profile for kind in members]
-                question = self._question
-                mix = question.predictor.predict(profiles, WAYS[mode])
-                margin = question.conditions.memory_margin
-                fits = not memory_problem(mix, question.gpu, margin)
-            self._fitting[mode, members] = fits
+            profiles = [self.jobs[kind].profile for kind in members]
+            self._fitting[mode, members] = (
+                self._fits(self._question.predictor.predict(profiles, WAYS[mode]))
+                if self._estimator is None
+                else self._estimator.fits(profiles, mode)
+            )
         return self._fitting[mode, members]
+
+    def _fits(self, mix: MixPrediction) -> bool:
+        question = self._question
+        return not memory_problem(mix, question.gpu, question.conditions.memory_margin)
 
     def estimated(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
         """Estimate queues, each in its better way; None: it is not allowed. Else predict them."""
@@ -136,79 +327,55 @@ class GroupPool:
             ]
             ends = self._estimator.outcomes(allowed, mode) if allowed else []
             for queue, (ends_s, energy_j) in zip(allowed, ends, strict=True):
-                group = self._group(queue, queue.sharing(way), ends_s, energy_j)
-                best = self._estimated[queue]
-                if best is None or self._problem.weight(group) < self._problem.weight(best):
-                    self._estimated[queue] = group
+                group = self._group(queue.order, queue.sharing(way), ends_s, energy_j)
+                better = filter(None, [self._estimated[queue], group])
+                self._estimated[queue] = min(better, key=self._problem.weight)
         return [self._estimated[queue] for queue in queues]
 
-    def predicted(self, queues: Iterable[GpuQueue]) -> list[FleetGroup | None]:
+    def predicted(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
         """Predict queues, each in the way that is estimated better, or else in both."""
-        every = list(queues)
-        new = [each for each in dict.fromkeys(every) if each not in self._predicted]
+        new = [each for each in dict.fromkeys(queues) if each not in self._predicted]
         self._predicted |= zip(new, answer_all(self._predict, new), strict=True)
-        return [self._predicted[queue] for queue in every]
+        for queue in new:  # its steps are corrected now: estimate it again
+            self._estimated.pop(queue, None)
+        return [self._predicted[queue] for queue in queues]
 
     def _predict(self, queue: GpuQueue) -> FleetGroup | None:
-        estimate = self._estimated.get(queue)
-        sharings = [queue.sharing(way) for mode, way in WAYS.items() if self.allows(queue, mode)]
-        if estimate is not None:
+        if estimate := self._estimated.get(queue):
             sharings = [estimate.sharing]
-        elif queue.at_once < len(queue.order):
-            sharings = sharings[:1]
-        groups = []
-        for sharing in dict.fromkeys(sharings):
-            mixes = Mixes([self.jobs[kind] for kind in queue.order], self._question.predictor)
-            groups.append(self.of_forecast(queue.order, forecast(mixes, sharing)))
-            if self._estimator is not None:
-                self._estimator.correct(queue.order, mixes)
-        fitting = [each for each in groups if each is not None]
-        return min(fitting, key=self._problem.weight, default=None)
+        else:
+            modes = [mode for mode in WAYS if self.allows(queue, mode)]
+            waits = queue.at_once < len(queue.order)
+            sharings = [queue.sharing(WAYS[mode]) for mode in modes[: 1 if waits else None]]
+        every = [self.predict(queue.order, sharing) for sharing in dict.fromkeys(sharings)]
+        return min(filter(None, every), key=self._problem.weight, default=None)
 
-    def of_forecast(self, members: Members, plan: Forecast) -> FleetGroup | None:
-        """Return the group of a forecast of `members`; None: they do not fit.
+    def predict(self, members: Members, sharing: Sharing) -> FleetGroup | None:
+        """Predict `members` under `sharing`; None: they do not fit.
 
         For throughput, all jobs are taken to be equally long alone.
         """
-        question, level = self._question, self._question.level
-        queue = GpuQueue(members, most_at_once(plan.sharing, len(members)))
-        margin = question.conditions.memory_margin
-        if memory_problem(plan.prediction, question.gpu, margin) or not self._host_holds(queue):
+        mixes = Mixes([self.jobs[kind] for kind in members], self._question.predictor)
+        plan, level = forecast(mixes, sharing), self._question.level
+        if self._estimator is not None:
+            self._estimator.correct(members, mixes)
+        queue = GpuQueue(members, most_at_once(sharing, len(members)))
+        if not self._fits(plan.prediction) or not self._host_holds(queue):
             return None
+        ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
         if self._problem.objective.in_seconds and plan.ends_s is not None:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
-        else:
-            ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
         energy_j = None if plan.energy_j is None else plan.energy_j.at(level)
-        return self._group(queue, plan.sharing, ends_s, energy_j)
+        return self._group(members, sharing, ends_s, energy_j)
 
     def _group(
-        self, queue: GpuQueue, sharing: Sharing, ends_s: tuple[float, ...], energy_j: float | None
+        self, members: Members, sharing: Sharing, ends_s: tuple[float, ...], energy_j: float | None
     ) -> FleetGroup:
-        gpus = max(self.jobs[kind].gpus for kind in queue.order)
+        gpus = max(self._problem.widths[kind] for kind in members)
         return FleetGroup(
-            members=queue.order, pool=self.number, sharing=sharing, ends_s=ends_s,
-            energy_j=None if energy_j is None else gpus * energy_j, gpus=gpus,
-            in_seconds=self._problem.objective.in_seconds,
+            members=members, pool=self.number, sharing=sharing, ends_s=ends_s, gpus=gpus,
+            energy_j=None if energy_j is None else gpus * energy_j,
         )  # fmt: skip
-
-    def paced_s(self, members: Members, *, predict: bool) -> list[float]:
-        """Return a step of each of `members` under MPS, with its share of epoch ends, in seconds.
-
-        Unless they are to be predicted, they are estimated if possible; a job alone is predicted.
-        """
-        if not predict and self._estimator is not None and len(members) > 1:
-            paced_s: list[float] = self._estimator.paced_s(np.array([members]), "mps")[0].tolist()
-            return paced_s
-        profiles = [self.jobs[kind].profile for kind in members]
-        sharing = Mps() if len(members) > 1 else Serial()
-        mix = self._question.predictor.predict(profiles, sharing)
-        return [job.paced_s.at(self._question.level) for job in mix.jobs]
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of queues and batches that were compared, and of those predicted in full."""
-        return len({*self._predicted, *self._estimated}), len(self._predicted)
 
 
 class _Estimator:
@@ -218,19 +385,19 @@ class _Estimator:
         self, jobs: Sequence[Job], surrogate: SurrogatePredictor, question: Question,
         problem: Problem,
     ) -> None:  # fmt: skip
-        self._surrogate, self._gpu = surrogate, question.gpu
+        self._surrogate, self._summaries = surrogate, surrogate.jobs
         self._margin = question.conditions.memory_margin
-        self._objective, self._summaries = problem.objective, surrogate.jobs
+        self._saves_energy = problem.objective.saves_energy
         work = [job.work_steps or 0.0 for job in jobs]
-        self._work = np.array(work) if self._objective.in_seconds else 1 / surrogate.jobs.step_s
+        in_seconds = problem.objective.in_seconds
+        self._work = np.array(work) if in_seconds else 1 / surrogate.jobs.step_s
         self._ends = np.array([profile.end_share for profile in surrogate.profiles])
         self._steps: dict[tuple[Mode, bytes], Floats] = {}
 
-    def fits(self, members: Members, mode: Mode) -> bool:
+    def fits(self, profiles: Sequence[Profile], mode: Mode) -> bool:
         """Check whether the memory of a GPU holds these jobs."""
-        profiles = tuple(self._surrogate.profiles[kind] for kind in members)
-        few = SurrogatePredictor(profiles, self._gpu, self._surrogate.model)
-        counts = np.ones((1, len(members)), dtype=np.intp)
+        few = replace(self._surrogate, profiles=tuple(profiles))
+        counts = np.ones((1, len(profiles)), dtype=np.intp)
         return bool(few.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)[0])
 
     def outcomes(
@@ -256,17 +423,18 @@ class _Estimator:
             at = rows[:, None], columns
             runs = np.take_along_axis(running, columns, axis=1)
             sets = np.where(runs, kinds[at], -1)
-            paced_s = np.where(runs, self.paced_s(sets, mode), 1.0)
+            host_s, work_s = self._ends[sets].transpose(2, 0, 1)
+            paced_s = np.where(runs, self._steps_s(sets, mode) * (1 + work_s) + host_s, 1.0)
             seconds = np.where(runs, left[at] * paced_s, np.inf).min(axis=1)
             rest = left[at] - seconds[:, None] / paced_s
             done = runs & (rest <= DONE * work[at])
             now_s[rows] += seconds
-            if self._objective.saves_energy:
+            if self._saves_energy:
                 energy_j[rows] += seconds * self._power_w(sets, mode)
             ends_s[at] = np.where(done, now_s[rows, None], ends_s[at])
             left[at] = np.where(runs, np.where(done, 0.0, rest), left[at])
             begun[rows] = np.minimum(begun[rows] + done.sum(axis=1), lengths[rows])
-        joules = [float(each) if self._objective.saves_energy else None for each in energy_j]
+        joules = [float(each) if self._saves_energy else None for each in energy_j]
         return [(tuple(ends_s[row, : len(queue.order)].tolist()), joules[row])
                 for row, queue in enumerate(queues)]  # fmt: skip
 
@@ -278,15 +446,10 @@ class _Estimator:
         added_w[:, :-1] = surrogate.added_w(self._tenancy(mode), steps_s[:, :-1])
         own_w = np.take_along_axis(added_w, sets, axis=1).sum(axis=1)
         awake_w = surrogate.model.of(surrogate.gpu).power.awake_w
-        return np.asarray(np.minimum(awake_w + own_w, self._gpu.power_limit_w or np.inf))
+        return np.asarray(np.minimum(awake_w + own_w, surrogate.gpu.power_limit_w or np.inf))
 
     def _tenancy(self, mode: Mode) -> Tenancy:
-        return Tenancy(whole_gpu(self._gpu), WAYS[mode])
-
-    def paced_s(self, sets: Indices, mode: Mode) -> Floats:
-        """Seconds of a step and its share of epoch ends, shape (sets, jobs); -1: no job."""
-        host_s, work = self._ends.T
-        return np.asarray(self._steps_s(sets, mode) * (1 + work[sets]) + host_s[sets])
+        return Tenancy(whole_gpu(self._surrogate.gpu), WAYS[mode])
 
     def correct(self, order: Members, mixes: Mixes) -> None:
         """Take the steps of sets of the jobs `order` that were predicted instead of estimates."""

@@ -316,7 +316,7 @@ def _caveat(plan: FleetPlan) -> str:
 
 def _effort(plan: FleetPlan) -> Iterator[str]:
     """A hint where a longer search may find a better plan."""
-    if plan.search.cut_short:
+    if plan.cut_short:
         yield f"--effort {4 * plan.terms.effort:g} searches longer."
 
 
@@ -340,9 +340,9 @@ def _more_notes(plan: FleetPlan) -> Iterator[str]:
 
 def _search_line(plan: FleetPlan) -> str:
     """How the plan was found."""
-    search = plan.search
-    effort = f"{search.compared:,} groups and queues compared, {search.predicted} predicted in full"
-    if search.exact:
+    compared, predicted = plan.groups_compared, plan.groups_predicted
+    effort = f"{compared:,} groups and queues compared, {predicted} predicted in full"
+    if plan.exact:
         return f"{effort}: every way to divide the jobs among the GPUs"
     return f"{effort}: the best of obvious plans, improved"
 
@@ -403,7 +403,6 @@ def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> 
     launches = () if why_not_started(each) else fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
-    search = ("exact", "compared", "predicted", "cut_short")
     return {
         "ties_best": holds_one(ratio), "sharing": _sharing(each),
         "commands": _commands(launches, device), "why": _search_line(plan),
@@ -424,8 +423,11 @@ def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> 
             | forecast.forecast_document(on.forecast)
             for at, on in enumerate(each.on)
         ],
-        "search": {"cost": each.cost, "way": each.way}
-        | {name: getattr(plan.search, name) for name in search},
+        "search": {
+            "cost": each.cost, "way": each.way, "exact": plan.exact,
+            "compared": plan.groups_compared, "predicted": plan.groups_predicted,
+            "cut_short": plan.cut_short,
+        },
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,15 +11,16 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
+from advisor.hardware.partition import whole_gpu
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet import plan_fleet
-from advisor.plan.fleet_groups import GpuQueue, GroupPool
+from advisor.plan.fleet_groups import GpuQueue, GroupPool, Problem
 from advisor.plan.forecast import CachingPredictor, over_time
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.placement import Problem
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.plan.values import Question
+from advisor.prediction.mix_steps import Tenancy, paced_steps
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.sharing.groups import most_at_once
@@ -77,7 +79,7 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     terms = FleetTerms(objective=aim, gpus=gpus, level=level, conditions=conditions)
     found = planned(jobs, terms)
     twin = Twin(StandIn(), replace(terms, objective=found.ranked_by))
-    assert found.search.cost <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
+    assert found.cost <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
     placed = Counter(number for each in found.on for number in each.jobs)
     assert placed == Counter(range(1, len(jobs) + 1))
     assert {each.number for each in found.on} <= set(range(gpus))
@@ -93,8 +95,8 @@ def test_of_few_jobs_no_plan_is_better(jobs, gpus, aim):
     terms = FleetTerms(objective=aim, gpus=gpus)
     found = planned(jobs, terms)
     least = Twin(StandIn(), replace(terms, objective=found.ranked_by)).least(jobs)
-    assert found.search.exact or found.search.cost <= least
-    assert found.search.cost <= least * (1 + 1e-3) + between_s(found, jobs)
+    assert found.exact or found.cost <= least
+    assert found.cost <= least * (1 + 1e-3) + between_s(found, jobs)
 
 
 def reported_cost(found):
@@ -116,12 +118,12 @@ def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
     jobs = made(jobs, aim)
     terms = FleetTerms(objective=aim, gpus=gpus, level=level)
     found = planned(jobs, terms, Fussy())
-    assert found.search.cost == pytest.approx(reported_cost(found), rel=1e-9)
+    assert found.cost == pytest.approx(reported_cost(found), rel=1e-9)
 
 
 def test_the_same_question_has_the_same_answer_and_a_plan_is_never_worse_than_the_plain_queue():
     one, other = (planned(TEN, FleetTerms(gpus=2)) for _ in range(2))
-    assert (one.on, one.search) == (other.on, other.search)
+    assert (one.on, one.groups_compared) == (other.on, other.groups_compared)
     order = sorted(TEN, key=lambda job: -job.alone_s)
     for at_once in (2, 3, 4):
         fleet = Fleet(gpu=NO_MIG.key, gpus=2, policy="first-come")
@@ -138,8 +140,8 @@ def test_with_the_models_predictor_no_answer_is_worse_either():
             for name in names for length_s in (900, 2000)]  # fmt: skip
     terms = FleetTerms()
     found = planned(jobs, terms, predictor, gpu(key))
-    assert found.search.cost <= Twin(predictor, terms, gpu(key)).greedy(jobs) + BETWEEN_S
-    assert found.search.cost == pytest.approx(found.makespan_s.p50, rel=1e-9)
+    assert found.cost <= Twin(predictor, terms, gpu(key)).greedy(jobs) + BETWEEN_S
+    assert found.cost == pytest.approx(found.makespan_s.p50, rel=1e-9)
 
 
 @pytest.mark.parametrize("way", [Mps(), Mps((30.0, 50.0, 80.0))])
@@ -285,18 +287,20 @@ def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
     names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128", "gpt2-small-finetune-bs2")
     jobs = advisor.jobs([f"{name}@{epochs}" for name in names for epochs in (1, 2, 5)])
     pool = GpuPool(gpu=advisor.card, hosts=1, host_gpus=1, jobs=jobs, predictor=advisor.predictor)
-    kinds = Kinds(jobs)
+    kinds, tenancy = Kinds(jobs), Tenancy(whole_gpu(advisor.card), Mps())
+    surrogate = advisor.predictor.surrogate([job.profile for job in jobs])
     question = Question(gpu=pool.gpu, predictor=pool.predictor, objective="makespan")
-    groups = GroupPool(0, kinds, Problem(kinds, OBJECTIVES["makespan"], [pool]), question)
+    groups = GroupPool(0, Problem(kinds, OBJECTIVES["makespan"], [pool]), question)
     queues = [GpuQueue((0, 3, 6, 1, 4, 7), 2), GpuQueue((8, 7, 5), 3), GpuQueue((2, 5, 8, 0), 1),
               GpuQueue((4, 2, 1, 8, 3, 0, 6), 4)]  # fmt: skip
     for queue, group in zip(queues, groups.estimated(queues), strict=True):
         order, tasks = queue.order, [Task(jobs[kind].work_steps) for kind in queue.order]
 
         def pace(seats, order=order):
-            kinds = sorted(order[seat.job] for seat in seats)
-            paced_s = dict(zip(kinds, groups.paced_s(tuple(kinds), predict=False), strict=True))
-            return [1 / paced_s[order[seat.job]] for seat in seats]
+            running = [order[seat.job] for seat in seats]
+            ((steps_s,),) = surrogate.steps([(tenancy, np.array([running]))])
+            paced_s = paced_steps([jobs[kind].profile for kind in running], steps_s)
+            return (1 / paced_s).tolist()
 
         looped = run(tasks, pace, InOrder(GpuCapacity((0,) * queue.at_once)))
         assert group.ends_s == pytest.approx(looped.ends_s, rel=1e-9)
