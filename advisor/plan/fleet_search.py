@@ -181,9 +181,7 @@ class FleetSearch:
             items += [ways[queue]] if ways[queue] else alone
         return arranged(items, self._problem)
 
-    def _groups(
-        self, pairs: Sequence[_OnGpu], *, predict: bool = False
-    ) -> list[FleetGroup | None]:
+    def _groups(self, pairs: Sequence[_OnGpu], *, predict: bool = False) -> list[FleetGroup | None]:
         """Estimate or predict queues on their GPUs; None: empty, or not allowed."""
         groups: dict[_OnGpu, FleetGroup | None] = {}
         for at, pool in enumerate(self._pools):
