@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput
 from advisor.launch import shell
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start, launch_plan
-from advisor.plan.fleet import FleetForecast
 from advisor.plan.values import Plan, Recommendation
+
+if TYPE_CHECKING:
+    from advisor.plan.fleet import FleetForecast
 
 
 def commands(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
@@ -136,7 +139,7 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
     return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
 
 
-def why_not_started(fleet: FleetForecast) -> str | None:
+def why_not_started(fleet: "FleetForecast") -> str | None:
     """Return why no script starts a plan for several GPUs; None: one does."""
     by_hand = "start them by hand (`recommend --details`)."
     if len(fleet.pools) > 1:
@@ -148,7 +151,7 @@ def why_not_started(fleet: FleetForecast) -> str | None:
     return None
 
 
-def fleet_launch_plans(fleet: FleetForecast) -> tuple[LaunchPlan, ...]:
+def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
     """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
 
     Raises:
