@@ -330,9 +330,8 @@ def _group(
 
 # The most sets of jobs that are searched: those of 8 jobs.
 MOST_SETS = 256
-# How many plans of each kind are forecast, and how many of few jobs, whose forecasts are quick. How
-# instances slow each other shows only in the forecast.
-_FORECAST, _FORECAST_OF_FEW, _FEW = 3, 6, 3
+# How many plans of each kind are forecast: how instances slow each other shows only there.
+_FORECAST = 3
 
 
 def proposed(
@@ -348,17 +347,17 @@ def proposed(
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(jobs, question)
-    exact = space.exact
-    few = exact or len(jobs) <= _FEW
-    most = _FORECAST_OF_FEW if few else _FORECAST
-    apart = list(islice(space.on_instances(one_each=True), _FORECAST if few else 1))
+    apart = list(islice(space.on_instances(one_each=True), 2))
     fixed = question.conditions.instances is not None
     plans, phased = [*([] if fixed else _queues(jobs, space)[:1]), *apart], list(in_phases(space))
     for way in (space.on_instances(), phased):
-        plans += islice(way if fixed else filter(_cut_up, way), most)
+        # All jobs in one partition would just have a smaller GPU.
+        cut = (each for each in way if fixed or not instance_sets(each)
+               or any(len(own.partitions) > 1 for own in instance_sets(each)))  # fmt: skip
+        plans += islice(cut, _FORECAST)
     # Groups on instances seem cheaper than they are, because they slow each other.
     plans += islice((each for each in phased if not each.instances), 1)
-    return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], exact
+    return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], space.exact
 
 
 # Jobs that a queue runs at once.
@@ -385,12 +384,6 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
     ends_s = [from_the_start(queue, work, pace).ends_s for queue in queues]
     order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
     return [queues[at] for at in order]
-
-
-def _cut_up(plan: Sharing) -> bool:
-    """Check that jobs use more than one partition at once; all in one is just a smaller GPU."""
-    cut = instance_sets(plan)
-    return not cut or any(len(each.partitions) > 1 for each in cut)
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:
