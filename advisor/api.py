@@ -1,4 +1,7 @@
-"""Advice from names and files: what the command line, the page and notebooks call."""
+"""Advice from names and files: what the command line, the page and notebooks call.
+
+Wrong arguments and files raise `InvalidInput`; jobs or plans too big for a GPU, `NothingFits`.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +49,7 @@ from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, Running
-    from advisor.plan.copies import Copies, Trials
+    from advisor.plan.copies import Copies, CopiesTable, Trials
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.reasons import Comparison
     from advisor.plan.slices import SlicesForJob
@@ -75,9 +78,6 @@ class Advisor:
         present: This machine, to find stale profiles; None: the machine that was calibrated.
         host_check: How fast the host is now; None: profiles stay as on the hosts on which they
             were measured.
-
-    Raises:
-        InvalidInput: No or several GPUs have that name, or a number or path is wrong.
     """
 
     gpu: str = DEFAULT_GPU
@@ -91,16 +91,16 @@ class Advisor:
     host_check: HostCheck | None = None
 
     def __post_init__(self) -> None:
-        of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
+        check_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
         gpu_meant(self.gpu)
-        check_is_number("power_cap_w", self.power_cap_w)
-        check_is_number("host_cores", self.host_cores, counts=True)
+        check_kind("power_cap_w", self.power_cap_w, Real | None, "a number, or None")
+        check_kind("host_cores", self.host_cores, int | None, "a whole number, or None")
+        if self.host_cores is not None and self.host_cores < 1:
+            raise InvalidInput(f"host_cores is at least 1, got {self.host_cores}")
         for name in ("profiles", "models", "calibration"):
             path = getattr(self, name)
-            if isinstance(path, str):
-                object.__setattr__(self, name, Path(path))
-            elif path is not None and not isinstance(path, Path):
-                raise InvalidInput(f"{name} is a path, e.g. 'mine'; got {shown(path)}")
+            check_kind(name, path, str | Path | None, "a path, e.g. 'mine'")
+            object.__setattr__(self, name, None if path is None else Path(path))
 
     @property
     def card(self) -> Gpu:
@@ -122,7 +122,7 @@ class Advisor:
         finder = profile_finder(self.card, self.profiles, self.calibration)
 
         def find(name: str) -> Profile:
-            of_kind("a profile", name, str, "its name")
+            check_kind("a profile", name, str, "its name")
             return finder(name)
 
         return find
@@ -178,8 +178,8 @@ class Advisor:
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the evidence that advice for `jobs` is based on."""
         profiles = {job.name: job.profile for job in jobs}
-        paces = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
-        paced = tuple((name, pace) for name, pace in paces if pace is not None)
+        paced = tuple((name, pace) for name, profile in profiles.items()
+                      if (pace := pace_of(profile, self.own_paces)) is not None)  # fmt: skip
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
@@ -192,16 +192,7 @@ class Advisor:
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1
     ) -> tuple[Job, ...]:
-        """Return the jobs with these names, or in a file; without either, the bundled ones.
-
-        Args:
-            names: ``"NAME[:COPIES][@EPOCHS]"``; NAME may be a profile file's path.
-            file: A TOML file of jobs.
-            gpus: Number of equal GPUs.
-
-        Raises:
-            InvalidInput: Both are given, or a name, count or file is wrong.
-        """
+        """Return the jobs with these names, or in a file; without either, the bundled ones."""
         if names and file:
             raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
         if names:
@@ -212,11 +203,7 @@ class Advisor:
             return read_jobs(path, self.find_profile)
 
     def running(self, names: Sequence[str], sharing: str) -> "Running":
-        """Return the running jobs called `names`, which share the GPU by `sharing`.
-
-        Raises:
-            InvalidInput: A name is wrong, none is given, or these jobs cannot share like this.
-        """
+        """Return the running jobs called `names`, which share the GPU by `sharing`."""
         from advisor.plan.admission import Running
 
         return Running(jobs=self.jobs(names) if names else (), sharing=self.read_sharing(sharing))
@@ -226,13 +213,8 @@ class Advisor:
     ) -> "tuple[Running | None, tuple[str, ...]]":
         """Return the running jobs called `names`, one for each process that runs on a GPU.
 
-        They share it as its driver reports.
-
-        Returns:
-            None if nothing runs; and the reason for each file that holds no profile.
-
-        Raises:
-            InvalidInput: The GPU is of another model, or the names do not match what runs there.
+        They share it as its driver reports; None if nothing runs. The second value has the reason
+        for each file that holds no profile.
         """
         from advisor.plan.admission import held_alone_mib, running_now
 
@@ -245,39 +227,18 @@ class Advisor:
         profiles, refused = sound_profiles(key, self.profiles)
         return running_now(live, jobs, held_alone_mib(profiles.values())), refused
 
-    def at_measured_batches(self, names: str | Sequence[str]) -> tuple[Profile, ...]:
-        """Return profiles of one job at each batch size measured; errors as of `find_profile`.
-
-        Args:
-            names: The job's name, with or without a batch size; or names or files of its profiles.
-        """
-        names = [names] if isinstance(names, str) else listed("jobs", names, "names")
-        if not names:
-            raise InvalidInput("no job is given. Name one, with or without a batch size")
-        for name in names:
-            of_kind("a job at its batch sizes", name, str, "its name")
-        if len(names) == 1 and not names[0].endswith(".json"):
-            names = list(names_of_batches(names[0], self.card, self.profiles)) or names
-        return tuple(self.find_profile(name) for name in names)
-
     def jobs(self, jobs: JobsLike, gpus: int = 1) -> tuple[Job, ...]:
-        """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch.
-
-        Raises:
-            InvalidInput: A job, name, count or file is wrong, or a profile is of another GPU.
-        """
+        """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch."""
         load, key = cache(self.find_profile), self.card.key
         members: list[Job] = []
-        for each in listed("jobs", jobs, "names"):
+        for each in as_list("jobs", jobs, "names"):
             match each:
-                case Job():
-                    members.append(each)
-                case Profile():
-                    members.append(Job(each))
+                case Job() | Profile():
+                    members.append(each if isinstance(each, Job) else Job(each))
                 case str():
                     members += parse_jobs([each], load, gpus)
                 case _:
-                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {shown(each)}")
+                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {each!r:.60}")
         if strangers := {job.profile.gpu for job in members} - {key}:
             raise InvalidInput(
                 f"profiles of {', '.join(sorted(strangers))} cannot be used on {key}. Name the "
@@ -286,13 +247,6 @@ class Advisor:
             )
         return job_set(members, gpus)
 
-    def one_job(self, job: JobLike) -> Job:
-        """Return the one job that `job` stands for; errors as of `jobs`, or for several copies."""
-        jobs = self.jobs([job])
-        if len(jobs) > 1:
-            raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
-        return jobs[0]
-
     def read_sharing(self, value: str | Sharing) -> Sharing:
         """Return the sharing that `value` is, or is the notation of on this GPU."""
         if isinstance(value, str):
@@ -300,25 +254,16 @@ class Advisor:
             if sharing.instances:
                 profiles_named(self.card, [each.profile for each in sharing.instances])
             return sharing
-        of_kind("a way to share", value, Sharing, "'mps=50,50'")
+        check_kind("a way to share", value, Sharing, "'mps=50,50'")
         return value
 
     def recommend(
         self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
         conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
     ) -> Recommendation:  # fmt: skip
-        """Rank the ways in which `jobs` can share the GPU, best first.
+        """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
 
-        Args:
-            jobs: Names, profiles or jobs.
-            objective: The quantity that plans are ranked by.
-            conditions: Limits of machine and user in addition to those of the jobs.
-            level: Point of a cost's interval that plans are ranked by: ``"p50"``, the median, or
-                ``"p95"``, the upper end.
-
-        Raises:
-            InvalidInput: A name, count, file or power cap is wrong.
-            NothingFits: A job is too big for the GPU.
+        `conditions` are limits of machine and user in addition to those of the jobs.
         """
         from advisor.launch.commands import with_commands
         from advisor.plan.reasons import variants_of
@@ -326,9 +271,8 @@ class Advisor:
         members = self.jobs(jobs)
         advised = with_commands(self._ranked(members, objective, conditions, level, rough=False))
         variants, refused = variants_of(members, self.card.key, self.profiles)
-        another = None
+        free, another = replace(conditions, instances=None), None
         if conditions.root and conditions.instances is not None:
-            free = replace(conditions, instances=None)
             another = self._ranked(members, objective, free, level, rough=False).best
         return replace(advised, variants=variants, refused_variants=refused, another_layout=another)
 
@@ -336,10 +280,7 @@ class Advisor:
         self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
         conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
     ) -> Recommendation:  # fmt: skip
-        """Rank as `recommend` does, by a search that stops early; without commands and variants.
-
-        It is shown while the whole search goes on, which needs the same predictions.
-        """
+        """Rank as `recommend` does, by a search that stops early; without commands and variants."""
         return self._ranked(self.jobs(jobs), objective, conditions, level, rough=True)
 
     def _ranked(
@@ -353,8 +294,8 @@ class Advisor:
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         question = jobs, objective, conditions, level, rough
-        earlier = (answer for other, answer in tuple(self._answers) if other == question)
-        if (answer := next(earlier, None)) is None:
+        answer = next((own for other, own in tuple(self._answers) if other == question), None)
+        if answer is None:
             answer = ranked(
                 jobs, self.card, self.predictor, objective, conditions, level, rough=rough
             )
@@ -365,14 +306,10 @@ class Advisor:
         """Return the best plan that is found for many jobs, or for several GPUs.
 
         The GPUs of a host that run jobs share its `cores` equally.
-
-        Raises:
-            InvalidInput: A job is wrong, or protected.
-            NothingFits: A job is too big for a GPU.
         """
         from advisor.plan.fleet import plan_fleet
 
-        of_kind("terms", terms, FleetTerms, "advisor.plan.cluster.FleetTerms(gpus=2)")
+        check_kind("terms", terms, FleetTerms, "advisor.plan.cluster.FleetTerms(gpus=2)")
         members, pools = self.jobs(jobs, terms.total), []
         for count in terms.counts:
             there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
@@ -405,50 +342,47 @@ class Advisor:
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
     ) -> "Copies":
         """Count the copies of `job` that fit, and those worthwhile; see `copies_that_pay`."""
-        from advisor.plan.copies import CopiesTable, copies_that_pay
+        from advisor.plan.copies import copies_that_pay
 
-        _check_ranking(conditions, level)
-        one = self.one_job(job)
-        table = CopiesTable(one, self.card, self.predictor, conditions, level)
-        return replace(copies_that_pay(table), standing=self.standing([one]))
+        table = self._copies_table(job, conditions, level)
+        return replace(copies_that_pay(table), standing=self.standing([table.job]))
 
     def trials(
         self, job: JobLike, *, steps: float | None = None, count: int | None = None,
         start_s: float = 0.0, conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
     ) -> "Trials":  # fmt: skip
-        """Count the trials of a hyper-parameter search to run at once; see `trials_that_pay`.
-
-        Raises:
-            InvalidInput: A number is wrong, or the length of a trial is not known.
-            NothingFits: Not even one trial fits.
-        """
-        from advisor.plan.copies import CopiesTable, trials_that_pay
+        """Count the trials of a hyper-parameter search to run at once; see `trials_that_pay`."""
+        from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
-            check_is_number(what, number)
-        _check_ranking(conditions, level)
-        one = self.one_job(job)
-        table = CopiesTable(one, self.card, self.predictor, conditions, level)
+            check_kind(what, number, Real | None, "a number, or None")
+        table = self._copies_table(job, conditions, level)
         trials = trials_that_pay(table, steps, count, start_s)
-        return replace(trials, copies=replace(trials.copies, standing=self.standing([one])))
+        return replace(trials, copies=replace(trials.copies, standing=self.standing([table.job])))
+
+    def _copies_table(self, job: JobLike, conditions: Conditions, level: Level) -> "CopiesTable":
+        from advisor.plan.copies import CopiesTable
+
+        _check_ranking(conditions, level)
+        if len(jobs := self.jobs([job])) > 1:
+            raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
+        return CopiesTable(jobs[0], self.card, self.predictor, conditions, level)
 
     def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
         """Return the largest batch of one job on slices of the GPU; see `slices_for_job`.
 
-        Args:
-            names: Names as for `at_measured_batches`.
-            on: MIG profiles, or ``"whole"``; none: all.
-
-        Raises:
-            UnknownName: There is no such profile or slice.
-            InvalidInput: The profiles are not of one job.
-            NothingFits: The GPU has no MIG.
+        `names` are the job's name, with or without a batch size, or names or files of its profiles;
+        `on` are MIG profiles, or ``"whole"``; none: all.
         """
         from advisor.plan.slices import slices_for_job
 
-        profiles = self.at_measured_batches(names)
-        slices = listed("on", on, "slices")
-        largest = slices_for_job(profiles, self.card, self.predictor, slices)
+        names = [names] if isinstance(names, str) else as_list("jobs", names, "names")
+        if not names:
+            raise InvalidInput("no job is given. Name one, with or without a batch size")
+        if len(names) == 1 and isinstance(names[0], str) and not names[0].endswith(".json"):
+            names = list(names_of_batches(names[0], self.card, self.profiles)) or names
+        profiles = tuple(map(self.find_profile, names))
+        largest = slices_for_job(profiles, self.card, self.predictor, as_list("on", on, "slices"))
         return replace(largest, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
@@ -458,7 +392,7 @@ class Advisor:
         """Return the jobs among `offered` that may join the running ones; see `additions`."""
         from advisor.plan.admission import Running, additions
 
-        of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
+        check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         waiting = self.jobs(offered)
         answer = additions(running, waiting, self.card, self.predictor, most_slowing, conditions)
         return replace(answer, standing=self.standing([*running.jobs, *waiting]))
@@ -480,10 +414,6 @@ class Advisor:
 
         The power cap applies to plans without one of their own; if both plans are equal, only to
         the second, so that they differ by the cap.
-
-        Raises:
-            InvalidInput: A way of sharing is none, or one for other jobs, or there are not two.
-            NothingFits: The GPU cannot be cut up like that.
         """
         from advisor.launch.plan_file import SavedPlan
         from advisor.plan.ranking import best_turns
@@ -495,7 +425,7 @@ class Advisor:
             return self._forecast(members, plan, cap_w)
 
         check_objective(objective)
-        if len(pair := listed("plans", plans, "two ways to share")) != 2:
+        if len(pair := as_list("plans", plans, "two ways to share")) != 2:
             raise InvalidInput(f"two plans are compared, as ('naive', 'mps'); got {len(pair)}")
         (first, second), members = pair, self.jobs(jobs)
         first_cap_w = None if first == second else self.power_cap_w
@@ -509,24 +439,14 @@ class Advisor:
     ) -> OverTime:  # fmt: skip
         """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
 
-        Args:
-            arrivals: At least one, of jobs that were measured on these GPUs.
-            sharing: How each GPU is shared; its first job is the one in the first place, and so on.
-                Phases, and a queue in its own order, need all jobs at the start, and one GPU.
-            fleet: The GPUs, and the policy of the queue.
-            at_once: Most jobs at once on a GPU, if `sharing` fixes no number; None: as many as fit
-                in memory.
-            conditions: Limits of machine and user in addition to those of the jobs.
-
-        Raises:
-            InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
-            NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
+        At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
+        Phases, and a queue in its own order, need all jobs at the start, and one GPU.
         """
-        of_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
+        check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
-        check_is_number("at_once", at_once)
-        arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
+        check_kind("at_once", at_once, int | None, "a whole number, or None")
+        arrivals = as_list("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.gpus > 1)
         predictors = cache(partial(self.predictor_under, self.power_cap_w))
         answer = over_time(
@@ -536,15 +456,10 @@ class Advisor:
         return replace(answer, standing=self.standing(distinct))
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:
-        """Replay the kernels that the first jobs of a simulation run.
-
-        Raises:
-            InvalidInput: They share neither by time slices nor by MPS, or lack a kernel trace.
-        """
+        """Replay the kernels that the first jobs of a simulation run."""
         return recorded(*simulation.first_mix, self.card, self.model.of(self.card).physics)
 
     def _forecast(self, jobs: JobsLike, sharing: str | Sharing, cap_w: float | None) -> Forecast:
-
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
         members = self.jobs(jobs)
         answer = forecast(Mixes(members, predictor), self.read_sharing(sharing))
@@ -567,40 +482,19 @@ def predict(
 
 
 def _check_ranking(conditions: object, level: object) -> None:
-    of_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
+    check_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
     if level not in LEVELS:
-        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {shown(level)}")
+        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {level!r:.60}")
 
 
-def listed(what: str, values: Any, of: str) -> list[Any]:
-    """Return `values` as a list; messages call it `what`, and its members `of`.
-
-    Raises:
-        InvalidInput: It is not a list, or is a word, which would be read letter by letter.
-    """
-    if isinstance(values, str | Profile | Job | Arrival) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} are a list of {of}, as [{shown(values)}]")
+def as_list(what: str, values: Any, of: str) -> list[Any]:
+    """Return `values` as a list; a word, which would be read letter by letter, is refused."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} are a list of {of}, as [{values!r:.60}]")
     return list(values)
 
 
-def of_kind(what: str, value: object, kind: Any, example: str) -> None:
+def check_kind(what: str, value: object, kind: Any, example: str) -> None:
     """Check that `value` is of that `kind`; messages call it `what`, and show the `example`."""
     if not isinstance(value, kind):
-        raise InvalidInput(f"{what} is written as {example}; got {shown(value)}")
-
-
-def check_is_number(what: str, value: object, *, counts: bool = False) -> None:
-    """Check that `value` is a number or None; if it `counts`, a whole number of at least 1."""
-    if value is None or (isinstance(value, int) and value >= 1):
-        return
-    if counts or not isinstance(value, Real):
-        kind = "whole number of at least 1" if counts else "number"
-        raise InvalidInput(f"{what} is a {kind}; got {shown(value)}")
-
-
-def shown(value: object) -> str:
-    """Return `value` for a message: a job by its name, and nothing at length."""
-    if isinstance(value, Profile | Job):
-        return value.name
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+        raise InvalidInput(f"{what} is written as {example}; got {value!r:.60}")
