@@ -120,14 +120,17 @@ class Mixes:
 
     def histories(self, sharing: Sharing) -> list[History] | None:
         """Simulate all jobs from the start, at each of `LEVELS`; None if a length is not known."""
-        work = all_known(job.work_steps for job in self.jobs)
-        return None if work is None else self._simulated(sharing, work)
+        lengths = all_known(job.work_steps for job in self.jobs)
+        return None if lengths is None else self._simulated(sharing)
 
     def seated(self, sharing: Sharing, seats: PlacedJobs) -> MixPrediction:
         """Predict while only the jobs in `seats` run."""
         return self.part(sharing, tuple(seat.job for seat in seats))
 
-    def _simulated(self, sharing: Sharing, work_steps: Sequence[float]) -> list[History]:
+    def _simulated(self, sharing: Sharing) -> list[History]:
+        lengths = all_known(job.work_steps for job in self.jobs)
+        work_steps = lengths or [1 / job.alone_step_s for job in self.jobs]
+
         def pace(level: Level) -> Pace:
             return lambda seats: [
                 1 / job.paced_s.at(level) for job in self.seated(sharing, seats).jobs
@@ -140,9 +143,7 @@ class Mixes:
 
     def _queued(self, sharing: Sharing, queue: tuple[int, ...], at_once: int) -> MixPrediction:
         """Predict a queue of the jobs at positions `queue`; memory is for any that may meet."""
-        histories = self.histories(sharing) or self._simulated(
-            sharing, [1 / job.alone_step_s for job in self.jobs]
-        )
+        histories = self._simulated(sharing)
         stretches = [[each for each in history.stretches if each.seats[0].job in queue]
                      for history in histories]  # fmt: skip
         mixes = {each.seats: self.seated(sharing, each.seats)

@@ -6,7 +6,7 @@ another (`Objective.scores`): for the makespan from the largest end, for through
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import count, islice, product
 from math import isfinite
@@ -49,36 +49,27 @@ class Cut:
 
 def cuts(gpu: Gpu) -> tuple[Cut, ...]:
     """Return the cuts of `gpu` that leave no room for an instance; of symmetric ones, one."""
-    names = dict.fromkeys(each.profile for layout in layouts(gpu) for each in layout)
-    divisions = (tuple(each for each in compute_sets(gpu, name) if len(each) > 1) for name in names)
-    slices = (profile_of(gpu, name).compute_slices for name in names)
-    return _cuts(layouts(gpu), tuple(zip(names, slices, divisions, strict=True)))
-
-
-def cut_into(gpu: Gpu, names: Sequence[str]) -> Cut:
-    """Return the cut of `gpu` into undivided instances of these profiles."""
-    largest = sorted(names, key=lambda name: -profile_of(gpu, name).compute_slices)
-    return Cut(tuple(map(Instance, largest)), ((),) * len(largest))
-
-
-@cache
-def _cuts(
-    maximal: Sequence[Sequence[Instance]], offered: Sequence[tuple[str, int, Sequence[_Parts]]]
-) -> tuple[Cut, ...]:
-    slices = {name: own for name, own, _ in offered}
-    divisions = {name: ((), *parts) for name, _, parts in offered}
+    slices = {each.name: each.compute_slices for each in gpu.mig}
 
     def place(pair: tuple[Instance, _Parts]) -> tuple[int, str, _Parts, int]:
         instance, parts = pair
         return -slices[instance.profile], instance.profile, parts, instance.start or 0
 
     distinct: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
-    for layout in maximal:
-        for chosen in product(*(divisions[each.profile] for each in layout)):
+    for layout in layouts(gpu):
+        divisions = ([(), *(own for own in compute_sets(gpu, each.profile) if len(own) > 1)]
+                     for each in layout)  # fmt: skip
+        for chosen in product(*divisions):
             pairs = sorted(zip(layout, chosen, strict=True), key=place)
             cut = Cut(tuple(each for each, _ in pairs), tuple(own for _, own in pairs))
             distinct.setdefault(tuple((each.profile, own) for each, own in pairs), cut)
     return tuple(distinct.values())
+
+
+def cut_into(gpu: Gpu, names: Sequence[str]) -> Cut:
+    """Return the cut of `gpu` into undivided instances of these profiles."""
+    largest = sorted(names, key=lambda name: -profile_of(gpu, name).compute_slices)
+    return Cut(tuple(map(Instance, largest)), ((),) * len(largest))
 
 
 Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
