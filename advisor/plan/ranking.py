@@ -74,11 +74,9 @@ def by_precedence(plans: Sequence[Forecast], question: Question) -> Ordered:
     def place(each: Forecast) -> tuple[int, float, float]:
         """Late jobs, for objectives in joules; the cost; and what decides between equal costs."""
         late = len(each.late(level)) if objective.saves_energy else 0
-        costs = (
-            known_cost(each, name) for name in (objective.name, objective.then or objective.name)
-        )
-        own, deciding = (each.at(level) for each in costs)
-        return late, own, deciding
+        own, then = (known_cost(each, name).at(level)
+                     for name in (objective.name, objective.then or objective.name))  # fmt: skip
+        return late, own, then
 
     fewest = min(place(each)[0] for each in plans)
     first, rule = _first([each for each in plans if place(each)[0] == fewest], question)
@@ -106,12 +104,11 @@ def _first(pool: Sequence[Forecast], question: Question) -> tuple[Forecast, Prec
 
     cheapest = min(pool, key=price)
     spared = [each for each in pool if not starved(each, level)]
-    if len(spared) < len(pool):
-        most = (1 + SPARING) * price(cheapest)
-        if any(
-            price(each) <= most if objective.unit == "ratio" else is_near(each) for each in spared
-        ):
-            pool, rule = spared, "starvation"
+    most = (1 + SPARING) * price(cheapest)
+    if len(spared) < len(pool) and any(
+        price(each) <= most if objective.unit == "ratio" else is_near(each) for each in spared
+    ):
+        pool, rule = spared, "starvation"
     if objective.then is not None:
         cheapest = min(pool, key=price)
         near = list(filter(is_near, pool))
