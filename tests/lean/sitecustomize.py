@@ -1,30 +1,14 @@
-"""Spares processes of tests the imports of torch's compiler, torchvision and timm.
+"""Spares processes of tests what torch and the zoo import, and plain training does not use.
 
-Each optimizer imports the first and each workload of the zoo all three, without a use for them
-here. That takes twice as long as torch.
+Those are torch's compiler, which each optimizer imports, shapes of tensors without data, which
+torch does, and torchvision and timm, which the zoo does. They take twice as long as the rest.
 """
 
 import sys
-from importlib import import_module
-from types import ModuleType
+from types import SimpleNamespace
 
-
-class _Compiler(ModuleType):
-    """The part of the compiler that a program needs which compiles nothing; loads the rest."""
-
-    def disable(self, function, *_, **__):
-        return function
-
-    def graph_break(self, *_, **__):
-        pass
-
-    def __getattr__(self, name):
-        if name.startswith("__") and name != "__path__":
-            raise AttributeError(name)
-        if sys.modules[self.__name__] is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
-
-
-sys.modules["torch._dynamo"] = _Compiler("torch._dynamo")
+sys.modules["torch._dynamo"] = SimpleNamespace(
+    disable=lambda function, *_, **__: function, graph_break=lambda *_, **__: None
+)
+sys.modules["torch._meta_registrations"] = SimpleNamespace()
 sys.modules["torchvision"] = sys.modules["timm"] = None  # they cannot be imported

@@ -142,7 +142,7 @@ while True:
     count()
 """
 
-# Two trainings in threads; the second begins after the first.
+# Two trainings in threads; the second begins after the first step of the first.
 SCRIPTS["threads.py"] = r"""
 import os
 from pathlib import Path
@@ -155,8 +155,8 @@ def train(file):
     for step in range(1, 100_000_000):
         network(torch.ones(2, 4)).sum().backward()
         Path(os.environ["COUNT"] + file).write_text(str(step))
-        begun.set()
         optimizer.step()
+        begun.set()
 threads = [Thread(target=train, args=[file], daemon=True) for file in ("", ".other")]
 threads[0].start()
 begun.wait()

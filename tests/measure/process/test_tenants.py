@@ -137,9 +137,13 @@ def home(tmp_path):
     (folder / "big.bin").write_bytes(b"0" * 2_000_000)
     (folder / "sitecustomize.py").write_text(
         "import os, pathlib\npathlib.Path(os.environ['COUNT'] + '.own').touch()\n"
-        + LEAN.read_text()
+        f"if 'WHOLE' not in os.environ: exec({LEAN.read_text()!r})\n"
     )
     return folder
+
+
+# A script that uses more of torch than plain training does.
+WHOLE = {"WHOLE": "yes"}
 
 
 def scripted(home, *command, **environment):
@@ -173,7 +177,8 @@ def took(tenant, home, steps):
 
 
 def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_they_were(home):
-    with started(scripted(home, "python", "plain.py", 30, SEED="7")) as ((tenant,), (loaded,)):
+    script = scripted(home, "python", "plain.py", 30, SEED="7", **WHOLE)
+    with started(script) as ((tenant,), (loaded,)):
         assert loaded["found"] == {
             "batch": 30, "steps_per_epoch": 4, "loader_workers": 1,
             "precision": "default", "execution": "eager",
@@ -218,19 +223,23 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("python", "by_hand.py"), ("python", "functional.py"), ("bash", "run.sh")],
+    ("words", "more"),
+    [
+        (("python", "by_hand.py"), {}),
+        (("python", "functional.py"), WHOLE),
+        (("bash", "run.sh"), {}),
+    ],
     ids=["without", "of a function", "with"],
 )
-def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(home, words):
+def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(home, words, more):
     """The one with an optimizer is started by a launcher that replaces the Python path."""
-    with started(scripted(home, *words)) as ((tenant,), (loaded,)):
+    with started(scripted(home, *words, **more)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
         assert abs(took(tenant, home, 20) - 20) <= 1  # they count after we do
 
 
 def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(home):
-    with started(scripted(home, "python", "closures.py")) as ((tenant,), (loaded,)):
+    with started(scripted(home, "python", "closures.py", **WHOLE)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
         assert abs(took(tenant, home, 20) - 20) <= 1
         assert len(tenant.ask("issue", seconds=0.05)["phases_s"]) == 1
