@@ -173,6 +173,11 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 
 _NO_ROOM = "MIG has no room left for another instance"
+_UNDER_MPS = (
+    "Or run all of them under MPS, where some may be added: --running-sharing mps lists them. MPS "
+    "serves only processes that start under it, so start the running jobs again: `advisor export "
+    "{} --gpu {} --sharing mps` prints the commands. Or use another GPU."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +240,22 @@ def additions(
         reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
         full = all(each.why == _NO_ROOM for each in left_out)
         more = "" if full else "Allow more with --hurt. "
-        raise NothingFits(
-            f"none of the jobs may be added: {reasons}. {more}{joined.remedy(offered)}"
-        )
+        remedy = "Or use another GPU."
+        if running.free_mib is None:  # else the driver, and not the user, gave the sharing
+            remedy = (
+                f"If the running jobs do not share the GPU by {running.sharing}, write how by "
+                f"--running-sharing. {remedy}"
+            )
+            with suppress(NothingFits):
+                if running.sharing.mode == "naive":
+                    under_mps = replace(running, sharing=Mps())
+                    additions(under_mps, offered, gpu, predictor, most_slowing, conditions)
+                    remedy = _UNDER_MPS.format(
+                        " ".join(name if n == 1 else f"{name}:{n}" for name, n
+                                 in Counter(job.name for job in (*running.jobs, *offered)).items()),
+                        gpu.key,
+                    )  # fmt: skip
+        raise NothingFits(f"none of the jobs may be added: {reasons}. {more}{remedy}")
     allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
     return Additions(
         gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
@@ -286,34 +304,6 @@ class _Joined:
                 if kinds.allows(group) and all(without(group, kind) in allowed for kind in group)
             }  # fmt: skip
         return additions, left_out
-
-    def remedy(self, offered: Sequence[Job]) -> str:
-        """Advice for when none of the jobs `offered` may be added."""
-        running = self.running
-        if running.free_mib is not None:  # the driver, and not the user, gave the sharing
-            return "Or use another GPU."
-        if running.sharing.mode == "naive" and self._any_under_mps(offered):
-            counts = Counter(job.name for job in (*running.jobs, *offered))
-            words = " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
-            return (
-                f"Or run all of them under MPS, where some may be added: --running-sharing mps "
-                f"lists them. MPS serves only processes that start under it, so start the running "
-                f"jobs again: `advisor export {words} --gpu {self.gpu.key} --sharing mps` prints "
-                f"the commands. Or use another GPU."
-            )
-        return (
-            f"If the running jobs do not share the GPU by {running.sharing}, write how by "
-            f"--running-sharing. Or use another GPU."
-        )
-
-    def _any_under_mps(self, offered: Sequence[Job]) -> bool:
-        running = replace(self.running, sharing=Mps())
-        with suppress(NothingFits):
-            joined = _Joined(
-                running, self.gpu, self._predictor, self._most_slowing, self._conditions
-            )
-            return any(isinstance(joined._best([job]), Addition) for job in offered)
-        return False
 
     def _best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` that gives them most throughput; else why none is allowed."""

@@ -1,6 +1,6 @@
 """The plan for many jobs, or for several GPUs: what each GPU runs, and how good that is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -107,16 +107,17 @@ class FleetForecast:
     @property
     def makespan_s(self) -> Interval | None:
         """Seconds until the last job ends; None where a job's length is not known."""
-        if (ends_s := self.ends_s) is None:
-            return None
-        return around([max(each.at(level) for each in ends_s) for level in LEVELS])
+        return self._of_ends(max)
 
     @property
     def mean_completion_s(self) -> Interval | None:
         """Mean over the jobs of the seconds until a job ends; None as for `makespan_s`."""
+        return self._of_ends(fmean)
+
+    def _of_ends(self, summary: Callable[[list[float]], float]) -> Interval | None:
         if (ends_s := self.ends_s) is None:
             return None
-        return around([fmean(each.at(level) for each in ends_s) for level in LEVELS])
+        return around([summary([each.at(level) for each in ends_s]) for level in LEVELS])
 
     @property
     def late(self) -> tuple[int, ...]:
@@ -331,31 +332,22 @@ def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForec
         assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
         return plan.energy_j.at(plan.level)
 
-    equal: list[list[int]] = []
-    for at, on in enumerate(free.on):
-        same = next((each for each in equal if _runs_the_same(free.on[each[0]], on)), None)
-        if same is None:
-            equal.append(same := [])
-        same.append(at)
-    late, best = set(free.late), free
-    for places in equal:
-        first = free.on[places[0]]
-        question = next(each for each in questions if each.gpu == first.gpu)
-        mixes = Mixes(first.members, question.predictor)
-        plans = [best]
-        for cap_w in cap_choices(first.gpu):
-            capped = forecast_allowed(mixes, question, first.sharing, cap_w)
+    late, best, left = set(free.late), free, list(free.on)
+    while left:
+        runs = left[0].gpu, left[0].members, left[0].sharing
+        same = [on.number for on in left if (on.gpu, on.members, on.sharing) == runs]
+        left = [on for on in left if on.number not in same]
+        question = next(each for each in questions if each.gpu == runs[0])
+        mixes, plans = Mixes(runs[1], question.predictor), [best]
+        for cap_w in cap_choices(question.gpu):
+            capped = forecast_allowed(mixes, question, runs[2], cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
             plans.append(replace(best, on=tuple(
-                replace(on, power_cap_w=cap_w, forecast=capped) if at in places else on
-                for at, on in enumerate(best.on)
+                replace(on, power_cap_w=cap_w, forecast=capped) if on.number in same else on
+                for on in best.on
             )))  # fmt: skip
         best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
     return best
-
-
-def _runs_the_same(one: GpuPlan, other: GpuPlan) -> bool:
-    return (one.gpu, one.members, one.sharing) == (other.gpu, other.members, other.sharing)
 
 
 def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[GpuPlan, ...]:
