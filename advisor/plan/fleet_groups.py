@@ -153,6 +153,8 @@ class Problem:
 
     def late(self, plan: Iterable[PlacedGroup]) -> int:
         """Count the jobs of `plan` that miss their deadlines."""
+        if not any(self.deadlines_s):
+            return 0
         return sum(end_s > (self.deadlines_s[kind] or inf) for kind, end_s in job_ends_s(plan))
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
