@@ -19,6 +19,11 @@ from tests.handed import BERT, JOBS, RESNET, handed
 from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
 from tests.waiting import PATIENCE_S, until
 
+IN_BOTH_FORMS = [
+    ("commands", "mps"), ("slurm", "naive"),
+    pytest.param("commands", "naive", marks=pytest.mark.exhaustive),
+    pytest.param("slurm", "mps", marks=pytest.mark.exhaustive),
+]  # fmt: skip
 PLAN = handed("mps=43,57.5")
 
 _BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"
@@ -168,8 +173,7 @@ def noted():
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("form", ["commands", "slurm"])
-@pytest.mark.parametrize("sharing", ["naive", "mps"])
+@pytest.mark.parametrize(("form", "sharing"), IN_BOTH_FORMS)
 def test_jobs_of_a_queue_start_in_order_when_others_end(form, sharing):
     done = ended(form, handed(f"{sharing}/2[4,1,2,3,5]", logging_jobs(last=5)))
     assert (done.returncode, done.stderr) == (0, "")
@@ -227,8 +231,7 @@ def test_the_mps_script_starts_all_daemons_or_none(node):
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("form", ["commands", "slurm"])
-@pytest.mark.parametrize("sharing", ["naive", "mps"])
+@pytest.mark.parametrize(("form", "sharing"), IN_BOTH_FORMS)
 def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
     # No profile can have such a name today; quoting does not lean on that.
     workload = copy(RESNET.profile.workload)
@@ -253,7 +256,10 @@ def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("word", ["EOF", "END", "END_"])
+@pytest.mark.parametrize(
+    "word",
+    [*(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("EOF", "END")), "END_"],
+)
 def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
     command = ("sh", "-c", 'touch ran; [ "$1" = "$0" ]', f"\n{word}\n", f"\n{word}\n")
     script_of_job = Script(command=command, folder=str(Path.cwd()))

@@ -72,7 +72,9 @@ def test_jobs_under_mps_run_in_one_allocation_with_their_limits(submits):
     assert not left()
 
 
-@pytest.mark.parametrize("sharing", ["naive", "naive/2"])
+@pytest.mark.parametrize(
+    "sharing", [pytest.param("naive", marks=pytest.mark.exhaustive), "naive/2"]
+)
 def test_jobs_that_take_turns_get_the_same_gpu_of_two(submits, sharing):
     (number,) = submits(handed(sharing, JOBS))
     assert end_of(number) == ("COMPLETED", "0:0")
@@ -134,7 +136,7 @@ def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slur
         assert json.loads(log.read_text()) == ["/tmp", ["a 'b' \"c\" $d", "END"]]
 
 
-@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize("ignores", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_scancel_leaves_neither_jobs_nor_a_daemon(submits, monkeypatch, ignores):
     monkeypatch.setenv("ENDLESS", "yes")
     if ignores:
