@@ -26,10 +26,12 @@ from advisor.workload.profile import Profile
 
 # The best vectors by the surrogate model are varied in rounds, each limit in turn by some steps of
 # `LIMIT_GRID`: as good as all vectors of a grid, over 40 sets of 2 to 7 jobs.
-_VARIED, _ROUNDS, _STEPS = 6, 6, np.array((-2, -1, 1, 2))
-# How many of the best are compared further, how many of these are replayed for a short time in each
-# of some rounds, and how many, the best by these replays, are returned.
-_PROMISING, _REPLAYED, _LEARNING, _BEST = 200, 4, 3, 2
+_VARIED, _ROUNDS, _STEPS = 6, 4, np.array((-2, -1, 1, 2))
+# How many of the best are compared further, and how many of these are replayed for a short time in
+# each of some rounds. The best of more than two rounds is no better.
+_PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
+# How many of the best are returned: forecasts of all of them are of so many jobs, or of one vector.
+_FORECAST = 6
 # Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
 _OCTAVES = 1.0
 # Variance of the log of a replayed step between limits that hardly differ.
@@ -83,7 +85,7 @@ def best_limits(
     if len(mixes.copies()) == 1 and not rough:  # as where advisor counts copies
         equal = equal_vectors(len(mixes.jobs))
         equal.sort(key=lambda each: mixes.whole(each).jobs[0].step_s.at(level))
-        return equal[:_BEST], len(equal)
+        return equal[:2], len(equal)
     if (
         surrogate is None or not surrogate.knows("mps-limits")
         or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
@@ -160,8 +162,8 @@ class _LimitSearch:
             corrected_s = estimated_s * np.exp(middle + likeness[:, tried] @ weights)
             steps_s = np.maximum(corrected_s, surrogate.jobs.step_s)
         order = np.argsort(self._costs(vectors[tried], replayed_s), kind="stable")
-        ordered = [tried[at] for at in order]
-        best = [*ordered[:_BEST], *[at for at in ordered if at in equal][:1]]
+        ordered, most = [tried[at] for at in order], max(1, _FORECAST // len(self._jobs))
+        best = [*ordered[:most], *[at for at in ordered if at in equal][:1]]
         return [sharings[at] for at in best]
 
     def _costs(self, vectors: Floats, together_s: Floats | None = None) -> Floats:
