@@ -39,7 +39,7 @@ _SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
 _TOO_COSTLY = 1.05
 # Up to so many jobs, two starts are improved; how often each is predicted, as predictions correct
 # the estimates; and rounds of changes the first time: ever fewer, so that estimates stay right.
-_FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 8, 17, 0.1
+_FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 6, 17, 0.1
 # Changes looked at in a round, at most and at least, with so many jobs in the longest queue as a
 # round of most changes takes; and rounds without gain that end the search.
 _LOOKED_AT, _LEAST_LOOKED_AT, _LONG, _STALE = 64, 16, 12, 6
