@@ -259,6 +259,7 @@ class GroupPool:
         self._fitting: dict[tuple[Mode, Members], bool] = {}
         self._estimated: dict[GpuQueue, FleetGroup | None] = {}
         self._predicted: dict[GpuQueue, FleetGroup | None] = {}
+        self._speeds: dict[Members, dict[int, float]] = {}
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -369,6 +370,18 @@ class GroupPool:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
         energy_j = None if plan.energy_j is None else plan.energy_j.at(level)
         return self._group(members, sharing, ends_s, energy_j)
+
+    def speeds(self, kinds: Sequence[int]) -> list[float]:
+        """Predict steps a second of jobs under MPS, or of one alone, shape (jobs,)."""
+        members = tuple(sorted(kinds))
+        if members not in self._speeds:
+            profiles = [self.jobs[kind].profile for kind in members]
+            sharing = Mps() if len(members) > 1 else Serial()
+            mix, level = self._question.predictor.predict(profiles, sharing), self._question.level
+            self._speeds[members] = {
+                kind: 1 / job.paced_s.at(level) for kind, job in zip(members, mix.jobs, strict=True)
+            }
+        return [self._speeds[members][kind] for kind in kinds]
 
     def _group(
         self, members: Members, sharing: Sharing, ends_s: tuple[float, ...], energy_j: float | None

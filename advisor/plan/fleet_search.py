@@ -10,8 +10,8 @@ The search is bounded by work and not by time, so a question always has the same
 The best of all predicted plans is the answer.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import ceil, inf
 from random import Random
@@ -32,6 +32,8 @@ from advisor.plan.fleet_groups import (
 from advisor.plan.job_sets import Members, with_one
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.values import Question
+from advisor.sharing.groups import most_at_once
+from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
 # Numbers of jobs in a batch, and at once in a queue; sums of busy shares of a GPU in first fit.
 _SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
@@ -85,12 +87,13 @@ class FleetSearch:
                 estimates.append((cost, way, queues, plan))
                 least[way] = min(cost, least.get(way, inf))
         near = min(least.values()) * _TOO_COSTLY
+        plans = [plan for *_, plan in estimates]
         for cost, way, queues, _ in estimates:
             if cost <= max(least[way], near):
-                self._offer(way, self._plan(way, queues, predict=True))
+                plans.append(self._plan(way, queues, predict=True))
+                self._offer(way, plans[-1])
         if self._queues:
-            self._improve([queues if way == "queue" else self._as_queues(plan)
-                           for _, way, queues, plan in estimates])  # fmt: skip
+            self._improve([self._as_queues(plan) for plan in plans if plan])
 
     def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -99,7 +102,7 @@ class FleetSearch:
             self.best[way] = plan
 
     def _obvious(self) -> Iterator[tuple[Way, list[GpuQueue]]]:
-        """Plans that need no search: batches to arrange, or for queues one on each GPU."""
+        """Plans that need no search: batches to arrange, or one queue to deal to all GPUs."""
         problem = self._problem
         alone_s, deadlines_s = problem.alone_s, problem.deadlines_s
         busy = [job.profile.busy_share or 1.0 for job in problem.kinds.jobs]
@@ -118,7 +121,7 @@ class FleetSearch:
             for most_busy in _BUSY:
                 yield "first-fit", self._first_fit(order, most_busy, busy)
             for at_once in _AT_ONCE if self._queues else ():
-                yield "queue", self._dealt(order, at_once)
+                yield "queue", [GpuQueue(tuple(order), at_once)]
 
     def _first_fit(
         self, order: Sequence[int], most: float, shares: Sequence[float]
@@ -140,17 +143,18 @@ class FleetSearch:
                 open_from += 1
         return batches
 
-    def _dealt(self, order: Sequence[int], at_once: int) -> list[GpuQueue]:
+    def _dealt(self, line: GpuQueue) -> list[GpuQueue]:
         """Deal jobs out to queues, each to the GPU with least work that may run it.
 
         The work of a job is its time alone, for its busy share of the GPU or its place in a queue.
         None is possible where no queue may take a job.
         """
+        at_once = line.at_once
         pool_of = self._problem.pool_of
         work_s = [[(job.alone_s or 0.0) * max(job.profile.busy_share or 1.0, 1 / at_once)
                    for job in pool.jobs] for pool in self._pools]  # fmt: skip
         queues, loads_s = [GpuQueue((), at_once)] * len(pool_of), [0.0] * len(pool_of)
-        for kind in order:
+        for kind in line.order:
             after_s = [load + work_s[at][kind] for load, at in zip(loads_s, pool_of, strict=True)]
             for gpu in sorted(range(len(queues)), key=after_s.__getitem__):
                 longer = GpuQueue((*queues[gpu].order, kind), at_once)
@@ -161,14 +165,34 @@ class FleetSearch:
                 return []
         return queues
 
+    def _dealt_as_free(self, line: GpuQueue) -> list[GpuQueue]:
+        """Deal jobs out in order, each to a GPU where a place is predicted to be free."""
+        pools = [self._pools[number] for number in self._problem.pool_of]
+
+        def pace(seats: PlacedJobs) -> list[float]:
+            return pools[seats[0].place].speeds([line.order[seat.job] for seat in seats])
+
+        def fits(job: int, gpu: int, seats: PlacedJobs) -> bool:
+            together = sorted(line.order[each] for each in (job, *(seat.job for seat in seats)))
+            return pools[gpu].allows(GpuQueue(tuple(together), line.at_once))
+
+        tasks = [Task(pools[0].jobs[kind].work_steps or 1.0) for kind in line.order]
+        history = run(tasks, pace, _Line(len(tasks), line.at_once, fits), len(pools))
+        gpu_of = dict(seat for stretch in history.stretches for seat in stretch.seats)
+        queues = [GpuQueue((), line.at_once)] * len(pools)
+        for job in sorted(gpu_of, key=lambda job: (history.starts_s[job], job)):
+            before = queues[gpu_of[job]]
+            queues[gpu_of[job]] = replace(before, order=(*before.order, line.order[job]))
+        return queues
+
     def _plan(self, way: Way, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
-        """Place queues on their GPUs, or arrange batches; empty where that is not possible.
+        """Deal out a queue, or arrange batches; empty where that is not possible.
 
         The jobs of a batch that no GPU holds run alone.
         """
         if way == "queue":
-            plan = _from_the_start(self._groups(list(enumerate(queues)), predict=predict))
-            return plan if len(plan) == sum(bool(queue.order) for queue in queues) else ()
+            deal = self._dealt_as_free if predict else self._dealt
+            return self._on_gpus(deal(queues[0]), predict=predict)
         singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
         wanted = list(dict.fromkeys([*queues, *singles]))
         of_pools = [pool.predicted(wanted) if predict else pool.estimated(wanted)
@@ -180,6 +204,11 @@ class FleetSearch:
             alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
             items += [ways[queue]] if ways[queue] else alone
         return arranged(items, self._problem)
+
+    def _on_gpus(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
+        """Run one of `queues` on each GPU; empty where that is not possible."""
+        plan = _from_the_start(self._groups(list(enumerate(queues)), predict=predict))
+        return plan if len(plan) == sum(bool(queue.order) for queue in queues) else ()
 
     def _groups(self, pairs: Sequence[_OnGpu], *, predict: bool = False) -> list[FleetGroup | None]:
         """Estimate or predict queues on their GPUs; None: empty, or not allowed."""
@@ -196,7 +225,8 @@ class FleetSearch:
         queues = [GpuQueue((), 1)] * len(self._problem.pool_of)
         for placed in sorted(plan, key=lambda each: each.start_s):
             before, members = queues[placed.gpus[0]], placed.group.members
-            longer = GpuQueue((*before.order, *members), max(before.at_once, len(members)))
+            at_once = most_at_once(placed.group.sharing, len(members))
+            longer = GpuQueue((*before.order, *members), max(before.at_once, at_once))
             queues[placed.gpus[0]] = longer
         return queues
 
@@ -204,13 +234,13 @@ class FleetSearch:
         """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
         rank = self._problem.rank
         possible = [(rank(plan), queues) for queues in starts
-                    if (plan := self._plan("queue", queues))]  # fmt: skip
+                    if (plan := self._on_gpus(queues))]  # fmt: skip
         few = len(self._problem.jobs) <= _FEW
         for _, start in sorted(possible, key=lambda pair: pair[0])[: 2 if few else 1]:
-            best, plan = start, self._plan("queue", start, predict=True)
+            best, plan = start, self._on_gpus(start, predict=True)
             for turn in range(_CORRECTED):
                 better = self._improved(best, ceil(self._rounds / (1 + turn)))
-                self._offer("queue", now := self._plan("queue", better, predict=True))
+                self._offer("queue", now := self._on_gpus(better, predict=True))
                 if now and (not plan or rank(now) < rank(plan)):
                     best, plan = better, now
 
@@ -271,6 +301,30 @@ class FleetSearch:
                 (one, replace(queues[one], order=tuple(own))),
                 (other, replace(queues[other], order=tuple(its))),
             )
+
+
+@dataclass(slots=True)
+class _Line:
+    """Jobs in order, the next to the GPU that runs fewest of those where it fits; none overtakes.
+
+    The place of a job is the number of its GPU.
+    """
+
+    jobs: int
+    at_once: int
+    fits: Callable[[int, int, PlacedJobs], bool]
+    _next: int = 0
+
+    def add(self, job: int) -> None:
+        """All jobs wait from the start."""
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        free = [at for at, seats in enumerate(gpus) if len(seats) < self.at_once]
+        for at in sorted(free, key=lambda at: len(gpus[at])):
+            if self._next < self.jobs and self.fits(self._next, at, gpus[at]):
+                self._next += 1
+                return JobStart(self._next - 1, at, at)
+        return None
 
 
 def _from_the_start(groups: Sequence[FleetGroup | None]) -> Placement:
