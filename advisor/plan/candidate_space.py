@@ -330,7 +330,8 @@ def _group(
 
 # The most sets of jobs that are searched: those of 8 jobs.
 MOST_SETS = 256
-# How many plans of each kind are forecast: how instances slow each other shows only there.
+# How many plans of each kind are forecast: how instances slow each other shows only there. Twice as
+# many without surrogate model, where all sets have been predicted already.
 _FORECAST = 3
 
 
@@ -354,7 +355,7 @@ def proposed(
         # All jobs in one partition would just have a smaller GPU.
         cut = (each for each in way if fixed or not instance_sets(each)
                or any(len(own.partitions) > 1 for own in instance_sets(each)))  # fmt: skip
-        plans += islice(cut, _FORECAST)
+        plans += islice(cut, _FORECAST * (1 + space.exact))
     # Groups on instances seem cheaper than they are, because they slow each other.
     plans += islice((each for each in phased if not each.instances), 1)
     return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], space.exact

@@ -78,8 +78,8 @@ mps_stop() {  # ends the daemon of folder $1 and its servers, which hold the GPU
 }
 use_mps() {  # has the next jobs run on device $1 under an MPS daemon of their own, number $2
   device=${1:-$client} pipes=/tmp/advisor-mps-$UID-$uuid-$2
-  mkdir -m 700 "$pipes" 2> /dev/null || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."
-  undo_by mps_stop "$pipes"
+  [ ! -e "$pipes" ] || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."
+  undo_by mps_stop "$pipes"; [ -O "$pipes" ] || mkdir -m 700 "$pipes"
   ADVISOR_MARK=mps-$pipes CUDA_VISIBLE_DEVICES=${1:-$uuid} CUDA_MPS_PIPE_DIRECTORY=$pipes \
     CUDA_MPS_LOG_DIRECTORY=$pipes nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
     ! mps get_server_list "$pipes" || return 0  # CUDA runs without a daemon, too
