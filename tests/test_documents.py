@@ -63,7 +63,7 @@ HELPS = {}
 
 
 def help_of(words, capfd):
-    """What the help of a command prints, on lines of any length; each is asked for once."""
+    """What the help of a command prints, on lines of any length; each is printed once."""
     if (key := tuple(words)) not in HELPS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", "1000")

@@ -27,6 +27,8 @@ from advisor.workload.profile import Profile
 # The best vectors by the surrogate model are varied in rounds, each limit in turn by some steps of
 # `LIMIT_GRID`: as good as all vectors of a grid, over 40 sets of 2 to 7 jobs.
 _VARIED, _ROUNDS, _STEPS = 6, 4, np.array((-2, -1, 1, 2))
+# Up to so many jobs, all vectors of the grid are estimated: that takes no longer.
+_ALL_TRIED = 3
 # How many of the best are compared further, and how many of these are replayed for a short time in
 # each of some rounds. The best of more than two rounds is no better.
 _PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
@@ -124,6 +126,9 @@ class _LimitSearch:
         grid, own = np.array(LIMIT_GRID, dtype=np.float64), np.eye(len(self._jobs), dtype=np.intp)
         costs: dict[tuple[float, ...], float] = {}
         new = np.array([each.limits for each in usual])
+        if new.shape[1] <= _ALL_TRIED:
+            every = np.stack(np.meshgrid(*[grid] * new.shape[1]), axis=-1)
+            new = np.concatenate([new, every.reshape(-1, new.shape[1])])
         for _ in range(_ROUNDS + 1):
             for copies in self._copies:  # it does not matter which of them has which limit
                 new[:, copies] = np.sort(new[:, copies], axis=1)

@@ -100,12 +100,10 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
             f"more would bring less than {PAYS:.0%} more {gained}, which is within the error."
         )
     elif gained is not None:
-        all_fit = copies.pay == copies.fit
         yield (
-            f"All {copies.fit} that fit are worthwhile."
-            if all_fit
-            else (f"{copies.pay} are worthwhile, perhaps more.")
-        )
+            f"All {copies.fit} that fit are worthwhile." if copies.pay == copies.fit
+            else f"{copies.pay} are worthwhile, perhaps more."
+        )  # fmt: skip
     if copies.mps_clients < copies.fit:
         yield (
             f"MPS serves {copies.mps_clients} processes at most; more {unit} would be time-sliced."

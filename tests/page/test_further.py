@@ -70,7 +70,7 @@ def test_nothing_that_a_handed_in_job_file_says_is_run_here(page, tmp_path):
             b'[[job]]\nprofile = "bert-base-finetune-bs16"\ncopies = 400')),
         *(pytest.param(name, each, marks=pytest.mark.exhaustive) for name, each in (
             ("bad.json", b""), ("bad.json", b"{"), ("jobs.toml", b""), ("jobs.toml", b"\xff"),
-            ("jobs.toml", b'[[job]]\nprofile = "nobody-knows"'),
+            ("jobs.toml", b'[[job]]\nprofile = "no-such-job"'),
             ("jobs.toml", b'[[job]]\nprofile = "/etc/passwd"'))),
     ],
 )  # fmt: skip

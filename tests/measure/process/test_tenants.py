@@ -271,7 +271,7 @@ def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
         assert f"{PATIENCE_S} s" not in ended.detail
 
 
-# Each step of its start waits until the test has heard what is said before.
+# Each step of its start waits until the test has read the message before.
 STARTS = """
 import time
 from pathlib import Path
