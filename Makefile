@@ -1,7 +1,7 @@
-# `make` ranks plans for the bundled jobs; `make check` proves the project, in minutes, and
-# `make check-all` with every case. All start from git, make and Python 3.11 alone: everything else
-# goes into .venv, in the versions of constraints.txt. `make constraints` renews those: see what
-# changed, and that `make check` passes.
+# `make` installs the command and the page, and ranks plans for the bundled jobs. `make check` tests
+# the project in minutes, `make check-all` with every case. All need git, make and Python 3.11 only:
+# everything else is installed in .venv, in the versions of constraints.txt. `make constraints`
+# renews those: look at what changed, and run `make check`.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -57,7 +57,7 @@ notebooks: $(VENV)/dev
 constraints:
 	$(PYTHON) -m venv --clear $(FRESH)
 	sed '/^# Below/q' constraints.txt > $(FRESH)/pins
-	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,dev]'
+	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[all,dev,docs,browser]'
 	$(FRESH)/bin/python -m pip freeze --all --exclude pip --exclude-editable > $(FRESH)/frozen
 	grep -vE '^((torch|torchvision|timm|triton)==|cuda-|nvidia-[^m])' $(FRESH)/frozen >> $(FRESH)/pins
 	mv $(FRESH)/pins constraints.txt
@@ -68,9 +68,9 @@ clean:
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable '.[page]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/base
-	$(PIP) --editable '.[profile,dev]'
+	$(PIP) --editable '.[dev]'
 	touch $@

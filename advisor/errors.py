@@ -13,6 +13,8 @@ A message has what failed, where, and how to fix it. Library code raises; `main`
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
+from importlib.util import find_spec
+from typing import Literal
 
 _MOST_QUOTED = 60
 
@@ -52,6 +54,22 @@ class UnknownName(InvalidInput):
                     if ratio >= ratios[0] - _LESS_ALIKE]  # fmt: skip
         hint = f" Near: {', '.join(near)}." if near else ""
         super().__init__(f"no {kind} is called {name!r}.{hint} {remedy}")
+
+
+Extra = Literal["page", "fit", "profile", "ray", "mlflow"]
+
+
+def require_extra(what: str, extra: Extra, *modules: str) -> None:
+    """Check that the `modules` that `what` imports are installed; `extra` contains them.
+
+    Raises:
+        AdvisorError: One is not installed.
+    """
+    if missing := next((name for name in modules if find_spec(name) is None), None):
+        raise AdvisorError(
+            f"{what} needs the extra '{extra}': {missing} is not installed. "
+            f"Run: pip install 'gpu-advisor[{extra}]'"
+        )
 
 
 class NothingFits(AdvisorError):

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
-from advisor.errors import GpuUnavailable, InvalidInput, clean
+from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
 from advisor.hardware import DEFAULT_GPU
 
 
@@ -160,6 +160,7 @@ def app(port: _Port = 8501) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.workload.reading import beside_package
 
+    require_extra("advisor app", "page", "streamlit", "altair")
     served = "from advisor.page import serve; serve()"
     server = [sys.executable, "-c", served, "run", str(beside_package("app.py"))]
     options = {

@@ -19,7 +19,14 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_text
-from advisor.errors import GpuUnavailable, InvalidInput, clean, counted, with_article
+from advisor.errors import (
+    GpuUnavailable,
+    InvalidInput,
+    clean,
+    counted,
+    require_extra,
+    with_article,
+)
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
 if TYPE_CHECKING:
@@ -321,6 +328,7 @@ def fit(
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
 
+    require_extra("advisor fit", "fit", "sklearn", "threadpoolctl", *(["optuna"] if tune else []))
     if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
         raise InvalidInput(
             "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
@@ -395,6 +403,8 @@ def evaluate(
     from advisor.report.scores import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
+    if not predictions:
+        require_extra("advisor evaluate", "fit", "sklearn", "threadpoolctl")
     why = "--export writes advisor's own predictions."
     exclude(passed_options(context), "export", ("predictions",), why)
     if export:

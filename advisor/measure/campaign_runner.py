@@ -15,7 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
@@ -251,16 +251,15 @@ def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
     """Return runners on a Ray cluster, each with its share of the cores of its node.
 
     Raises:
-        InvalidInput: Ray is not installed, or devices or cores were given.
+        AdvisorError: Ray is not installed.
+        InvalidInput: Devices or cores were given.
         GpuUnavailable: There is no such cluster, or it has no GPU free.
     """
     on_gpus = settings.campaign.gpu != "cpu"
     if words.cores or (words.devices and on_gpus):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
-    try:
-        ray = import_module("ray")
-    except ImportError:
-        raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
+    require_extra("--ray", "ray", "ray")
+    ray = import_module("ray")
     try:
         ray.init(address=words.ray, logging_level=logging.WARNING)
     except (ConnectionError, ValueError, RuntimeError) as error:

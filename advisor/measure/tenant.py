@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from time import monotonic
 from typing import Any, Literal
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
 from advisor.measure.explain_end import explain_end
 from advisor.measure.hook_folder import hook_variables, why_unseen
 from advisor.measure.process import say
@@ -88,6 +88,8 @@ def setup_of(
     """Return the setup of a tenant that trains `workload`: its script, or a command of the zoo."""
     if workload.script is not None:
         return TenantSetup(device, environment, workload.script, workload.batch)
+    timm = ["timm"] if workload.source == "timm" else []
+    require_extra(f"measuring {workload.name}", "profile", "torch", *timm)
     fields = {name: value for name, value in asdict(workload).items() if name != "script"}
     line = json.dumps({**fields, "environment": dict(environment)})
     return replace(zoo_setup(device), line=line)
@@ -102,6 +104,7 @@ def server_of(
     verbs: str, device: Literal["cuda", "cpu"], environment: Mapping[str, str]
 ) -> TenantSetup:
     """Return the setup of a program of ours that answers `verbs`, ``"module:NAME"``."""
+    require_extra("measuring this GPU", "profile", "torch")
     return _own(device, environment, "advisor.measure", "serve", verbs)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Literal
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, require_extra
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import masked_words
@@ -41,12 +41,9 @@ class MlflowLog:
     """
 
     def __init__(self, uri: str) -> None:
-        try:
-            from mlflow import MlflowClient
-        except ImportError:
-            raise AdvisorError(
-                "--mlflow: MLflow is not installed here. Install it: pip install 'advisor[mlflow]'"
-            ) from None
+        require_extra("--mlflow", "mlflow", "mlflow")
+        from mlflow import MlflowClient
+
         self._uri = uri
         with self._failures_explained():
             self._client = MlflowClient(tracking_uri=uri)

@@ -381,4 +381,4 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
     ]
     monkeypatch.setitem(sys.modules, "mlflow", None)
     said = advisor(*words)
-    assert (said.code, said.out, "advisor[mlflow]" in said.err) == (1, "", True)
+    assert (said.code, said.out, "gpu-advisor[mlflow]" in said.err) == (1, "", True)

@@ -3,6 +3,7 @@
 import re
 import sys
 from functools import partial
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
 # From MLflow's messages: what names may hold, and how long values may be.
@@ -63,6 +64,7 @@ def install(monkeypatch):
     """Put the stand-in in place of the package; returns what is logged through it."""
     store = Store()
     package, entities = ModuleType("mlflow"), ModuleType("mlflow.entities")
+    package.__spec__ = ModuleSpec("mlflow", None)
     package.MlflowClient = partial(Client, store)
     entities.Metric = entities.Param = entity
     monkeypatch.setitem(sys.modules, "mlflow", package)

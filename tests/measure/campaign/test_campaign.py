@@ -237,7 +237,7 @@ def cluster():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `cluster`")
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `ray`")
 def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cluster):
     shared = campaign(PLAN)
     process = shared.start("--ray", cluster.address)
