@@ -405,31 +405,29 @@ class Advisor:
         return self._forecast(jobs, sharing, self.power_cap_w)
 
     def compare(
-        self,
-        plans: "tuple[str | Sharing | SavedPlan, str | Sharing | SavedPlan]",
-        jobs: JobsLike,
+        self, plans: "Sequence[str | Sharing | SavedPlan]", jobs: JobsLike,
         objective: ObjectiveName = "makespan",
-    ) -> "Comparison":
-        """Compare the first of `plans` with the second for `jobs`: what changes, and why.
+    ) -> "Comparison":  # fmt: skip
+        """Compare the first of `plans` for `jobs` with the others.
 
-        The power cap applies to plans without one of their own; if both plans are equal, only to
-        the second, so that they differ by the cap.
+        The power cap applies to plans without one of their own; but not to the first if it is among
+        the others again, so that the two differ by the cap.
         """
         from advisor.launch.plan_file import SavedPlan
         from advisor.plan.ranking import best_turns
         from advisor.plan.reasons import compare
 
-        def forecast(plan: "str | Sharing | SavedPlan", cap_w: float | None) -> Forecast:
-            if isinstance(plan, SavedPlan):
-                return self._forecast(members, plan.sharing, plan.power_cap_w or cap_w)
-            return self._forecast(members, plan, cap_w)
-
         check_objective(objective)
-        if len(pair := as_list("plans", plans, "two ways to share")) != 2:
-            raise InvalidInput(f"two plans are compared, as ('naive', 'mps'); got {len(pair)}")
-        (first, second), members = pair, self.jobs(jobs)
-        first_cap_w = None if first == second else self.power_cap_w
-        forecasts = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
+        ways, members = as_list("plans", plans, "two ways to share or more"), self.jobs(jobs)
+        if len(ways) < 2:
+            raise InvalidInput(f"at least two plans, as ['naive', 'mps']; got {len(ways)}")
+        forecasts = []
+        for number, plan in enumerate(ways):
+            cap_w = None if number == 0 and plan in ways[1:] else self.power_cap_w
+            if isinstance(plan, SavedPlan):
+                cap_w = plan.power_cap_w or cap_w
+            sharing = plan.sharing if isinstance(plan, SavedPlan) else plan
+            forecasts.append(self._forecast(members, sharing, cap_w))
         serial = self._forecast(members, best_turns(members, objective), None)
         return compare(members, self.card, forecasts, objective, serial)
 

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from advisor import __version__
-from advisor.cli.advise import explain, export, predict, simulate
+from advisor.cli.advise import compare, export, predict, simulate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import (
     calibrate,
@@ -63,12 +63,13 @@ _BATCH_OPTIONS = "Use `advisor predict JOB-bsN --sharing mig=1g.18gb` for the pa
 REMOVED: Mapping[str, str] = {
     **{
         f"{command} --objective {objective}": instead
-        for command in ("recommend", "explain", "export", "validate")
+        for command in ("recommend", "compare", "export", "validate")
         for objective, instead in _OBJECTIVES.items()
     },
     "batch --batches": _BATCH_OPTIONS,
     "batch --details": _BATCH_OPTIONS,
     "confirm": "Run your own jobs and compare them with predictions: advisor validate JOB.",
+    "explain": "Use `advisor compare PLAN PLAN JOB`, of two plans or more.",
     "status": "Use `advisor run --list`, or `advisor run RUN` to watch a run.",
     "restore": "Use `advisor doctor --undo`.",
     "run --resume": "Use `advisor run RUN`.",
@@ -104,7 +105,7 @@ _app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    recommend, trials, batch, predict, explain, simulate, export, profile, campaign, runs,
+    recommend, trials, batch, predict, compare, simulate, export, profile, campaign, runs,
     calibrate, doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles,
     init, app,
 )  # fmt: skip

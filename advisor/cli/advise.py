@@ -41,9 +41,13 @@ _Sharing = Annotated[str, Option(
     "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in turn "
     "naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order mps/2[3,1,2].",
 )]
-_Plan = Annotated[str, Argument(
-    metavar="PLAN", show_default=False,
-    help="A sharing, as for `predict --sharing`, or a FILE.json from `export`.",
+_PlansAndJobs = Annotated[list[str], Argument(
+    metavar="PLAN PLAN... JOB...", show_default=False,
+    help="Two PLANs or more, the first of which the others are compared with: a sharing, as for "
+    "`predict --sharing`, or a FILE.json from `export`; then the JOBs, as for `predict`.",
+)]
+_Csv = Annotated[Path | None, Option(
+    "--csv", metavar="FILE", parser=to_write, help="Write a row for each plan to this file, too.",
 )]
 _TraceIn = Annotated[Path | None, Option(
     metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,...",
@@ -108,39 +112,37 @@ def predict(
     show_answer(forecast, as_json, forecast_report, forecast_document)
 
 
-def explain(
-    context: Context, first: _Plan, second: _Plan, jobs: options.Jobs = None,
-    job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
-    objective: options.Objective = "makespan", power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
-    as_json: options.AsJson = False,
+def compare(
+    context: Context, words: _PlansAndJobs, job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
+    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False, csv_file: _Csv = None,
 ) -> None:  # fmt: skip
-    """Compare two PLANs for the JOBs.
+    """Compare PLANs for the JOBs: time, energy, memory, and the slowdown of each job, with why.
 
-    The answer has what changes for each job, why, and whether that exceeds the error of prediction.
+    For example: advisor compare naive mps mps=43,57 resnet50-imagenet64-bs128:2
 
-    For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
-
-    With a power cap: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
+    With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
-    from advisor.report.plan_tables import comparison_document, comparison_report
-    from advisor.workload.store import profile_paths, profiled_gpus
+    from advisor.report.comparison import comparison_csv, comparison_document, comparison_report
+    from advisor.workload.writing import write_whole
 
-    names = {name for key in profiled_gpus(profiles) for name in profile_paths(key, profiles)}
-    for word in (first, second):
-        if word.partition(":")[0] in names:
-            raise InvalidInput(
-                f"expected two PLANs before the JOBs: advisor explain naive mps {word}"
-            )
-    plans = plan_named(first, profiles), plan_named(second, profiles)
+    named, jobs = options.plans_and_jobs(words)
+    if len(named) < 2:
+        raise InvalidInput(
+            f"expected two PLANs or more before the JOBs: advisor compare "
+            f"{' '.join(dict.fromkeys([*named, 'naive', 'mps']))} {' '.join(jobs) or 'JOB'}"
+        )
+    plans = [plan_named(word, profiles) for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
+    passed = passed_options(context) | ({"jobs": "JOB"} if jobs else {})
     if saved:
-        passed = passed_options(context) | {"plan": "a plan file"}
+        passed |= {"plan": "a plan file"}
         exclude(passed, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
-        if len(saved) == 2 and all(plan.power_cap_w for plan in saved):
-            exclude(passed, "plan", ("power_cap",), "both plans have their own caps.")
+        if len(saved) == len(plans) and all(plan.power_cap_w for plan in saved):
+            exclude(passed, "plan", ("power_cap",), "the plans have their own caps.")
         planned = check_same_jobs(saved)
         check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, "the file")
         gpu = planned.gpu
@@ -148,6 +150,8 @@ def explain(
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
     warn(comparison.plans[0].standing.doubts)
+    if csv_file is not None:
+        write_whole(csv_file, comparison_csv(comparison))
     show_answer(comparison, as_json, comparison_report, comparison_document)
 
 

@@ -1,8 +1,10 @@
 """Options that several commands accept, and checks of which exclude or need others."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +45,8 @@ def choose_gpu(context: Context, word: str) -> str:
             except UnknownName:
                 first_gpu()  # adds a GPU that the catalogue lacks
                 return gpu_meant(word).key
-    if any(str(each).endswith(".json") for each in map(context.params.get, _PLANS)):
+    plans, _ = plans_and_jobs(context.params.get("words") or ())
+    if any(str(word).endswith(".json") for word in (*plans, context.params.get("plan"))):
         return DEFAULT_GPU  # a plan names its GPU
     key, why = first_gpu(), "the GPU in this machine"
     if key is None:
@@ -55,8 +58,22 @@ def choose_gpu(context: Context, word: str) -> str:
     return key
 
 
-# Parameters that may be a plan's file.
-_PLANS = ("plan", "first", "second")
+# How the notation of a sharing begins.
+_SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-\w.])", re.I)
+
+
+def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the PLANs that `words` begin with, sharings and files of plans, and the JOBs."""
+    from advisor.workload.file_kinds import kind_of_file
+    from advisor.workload.reading import read_bytes
+
+    def is_plan(word: str) -> bool:
+        if word.endswith(".json"):
+            return kind_of_file(read_bytes(Path(word))) != "a profile"
+        return _SHARING.match(word) is not None
+
+    plans = list(takewhile(is_plan, words))
+    return plans, list(words[len(plans) :])
 
 
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:
@@ -67,6 +84,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
     words = [*(params.get("jobs") or params.get("names") or ()), params.get("job") or ""]
+    words += plans_and_jobs(params.get("words") or ())[1]
     folder = params.get("profiles")
     try:
         names = {profile_in(word) for word in single_words(filter(None, words))}

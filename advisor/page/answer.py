@@ -24,9 +24,9 @@ from advisor.plan.rules import Conditions
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import Level
 from advisor.report import charts
+from advisor.report.comparison import ComparisonSection, side_by_side
 from advisor.report.forecast import basis, caution, job_rows, plan_kind, plan_name
 from advisor.report.format import NOT_MEASURED, explained, shortened
-from advisor.report.plan_tables import ComparisonSection, side_by_side
 from advisor.report.recommendation import metric_cards, paragraphs
 from advisor.report.simulation import curves, simulation_facts, timeline
 from advisor.sharing import Sharing

@@ -1,10 +1,9 @@
-"""The resource that limits a plan, in words; two plans compared; and what jobs lose to hosts."""
+"""The resource that limits a plan, in words; plans compared; and what jobs lose to hosts."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -240,86 +239,59 @@ def difference(first: Interval, second: Interval, *, same_way: bool) -> Differen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobChange:
-    """One job under two plans; each pair holds the value under the first, then the second."""
-
-    number: int
-    job: str
-    step_s: Difference
-    ends_s: Difference | None
-    memory_mib: Difference
-    energy_step_j: Difference | None
-    slowdown: tuple[float, float]
-    oom_probability: tuple[float, float]
-    limits: tuple[Limit | None, Limit | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
+    """Plans for the same jobs on one GPU; the others are compared with the first.
 
     Attributes:
         objective: The objective compared by; if another than wanted, `note` gives the reason.
-        forbidden: Why the plan is not allowed; None where it is.
+        forbidden: Why a plan is not allowed; None where it is.
         serial: All jobs one after another; None where one of the plans is that.
     """
 
     gpu: Gpu
     objective: ObjectiveName
     note: str | None
-    plans: tuple[Forecast, Forecast]
-    cost: Difference
-    jobs: tuple[JobChange, ...]
-    power_w: Difference | None
-    bindings: tuple[Binding, Binding]
-    forbidden: tuple[str | None, str | None]
+    plans: tuple[Forecast, ...]
+    bindings: tuple[Binding, ...]
+    forbidden: tuple[str | None, ...]
     serial: Forecast | None = None
 
     @property
-    def same_way(self) -> bool:
-        """True if the plans differ by the power cap of one, at most."""
-        return self.plans[0].sharing == self.plans[1].sharing
+    def best(self) -> Forecast:
+        """The plan that costs least of those that are allowed, or of all."""
+        plans = zip(self.plans, self.forbidden, strict=True)
+        return min(
+            plans, key=lambda pair: (pair[1] is not None, known_cost(pair[0], self.objective).p50)
+        )[0]
+
+    def gain_over_first(self, plan: Forecast) -> Interval:
+        """Return the cost of the first plan over that of `plan`."""
+        return cost_ratio(self.plans[0], plan, self.objective)
+
+    def step_over_first(self, plan: Forecast, job: int) -> Difference:
+        """Return the step of the job at the position `job` under the first plan and `plan`."""
+        first, own = (each.prediction.jobs[job].step_s for each in (self.plans[0], plan))
+        return difference(first, own, same_way=plan.sharing == self.plans[0].sharing)
 
 
 def compare(
     jobs: Sequence[Job],
     gpu: Gpu,
-    plans: tuple[Forecast, Forecast],
+    plans: Sequence[Forecast],
     objective: ObjectiveName = "makespan",
     serial: Forecast | None = None,
 ) -> Comparison:
-    """Compare the second of `plans` for `jobs` on `gpu` with the first, and both with `serial`."""
+    """Compare the first of `plans` for `jobs` on `gpu` with the others, and all with `serial`."""
     in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
     compared_by, note = rankable_by(plans, objective)
-    first, second = (each.prediction for each in plans)
-    bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
-    changed = partial(difference, same_way=first.sharing == second.sharing)
-
-    def if_known(one: Interval | None, other: Interval | None) -> Difference | None:
-        return None if one is None or other is None else changed(one, other)
-
-    def forbidden(plan: Forecast) -> str | None:
-        return broken_rule(jobs, plan.sharing, gpu) or memory_problem(plan.prediction, gpu)
-
-    changes = []
-    for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):
-        ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
-        changes.append(JobChange(
-            number=at + 1, job=one.job, ends_s=if_known(ends, later),
-            step_s=changed(one.step_s, other.step_s),
-            memory_mib=changed(one.memory_interval_mib, other.memory_interval_mib),
-            energy_step_j=if_known(one.energy_step_j, other.energy_step_j),
-            slowdown=(one.slowdown, other.slowdown),
-            oom_probability=(one.oom_probability, other.oom_probability),
-            limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
-        ))  # fmt: skip
-    costs = [known_cost(each, compared_by) for each in plans]
-    ratio = cost_ratio(plans[1], plans[0], compared_by)
     return Comparison(
-        gpu=gpu, objective=compared_by, note=note, plans=plans,
-        cost=Difference(costs[0], costs[1], ratio), jobs=tuple(changes),
-        power_w=if_known(first.power_w, second.power_w), bindings=bindings,
-        forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
+        gpu=gpu, objective=compared_by, note=note, plans=tuple(plans),
+        bindings=tuple(binding(jobs, gpu, each.prediction) for each in plans),
+        forbidden=tuple(
+            broken_rule(jobs, each.sharing, gpu) or memory_problem(each.prediction, gpu)
+            for each in plans
+        ),
+        serial=None if in_turn else serial,
     )  # fmt: skip
 
 

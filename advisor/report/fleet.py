@@ -22,8 +22,8 @@ from advisor.plan.reasons import named
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast
 from advisor.report import format as units
+from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.format import FittedTable, fits, plain_table
-from advisor.report.plan_tables import csv_of_plans
 from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing import Group as Sharers
 from advisor.sharing.groups import groups, relabelled
@@ -349,17 +349,20 @@ def _search_line(plan: FleetPlan) -> str:
 
 def fleet_csv(plan: FleetPlan) -> str:
     """Return a table of the plans of all ways as CSV, best first, as `plans_csv` does."""
-    rows = []
-    for rank, each in enumerate(plan.plans, start=1):
-        mixes = [on.forecast.prediction for on in each.on]
-        energy_j = None if each.energy_j is None else each.energy_j.p50
-        rows.append((
-            rank, _WAYS[each.way], _sharing(each), each.makespan_s, plan.gain(each),
-            each.fullest.memory_total_mib, energy_j,
-            max(job.slowdown for mix in mixes for job in mix.jobs), each.oom_probability,
-            not each.confirmed_on_hardware,
-        ))  # fmt: skip
-    return csv_of_plans(rows)
+    return csv_text(
+        {
+            "rank": rank, "way": _WAYS[each.way], "sharing": _sharing(each),
+            **range_columns("total_time", "s", each.makespan_s),
+            **range_columns("gain", "", plan.gain(each)),
+            "memory_mib": each.fullest.memory_total_mib,
+            "energy_j": each.energy_j and each.energy_j.p50,
+            "worst_slowdown": max(
+                job.slowdown for on in each.on for job in on.forecast.prediction.jobs
+            ),
+            "oom_probability": each.oom_probability, "estimated": not each.confirmed_on_hardware,
+        }
+        for rank, each in enumerate(plan.plans, start=1)
+    )  # fmt: skip
 
 
 def _sharing(plan: FleetForecast) -> str:

@@ -328,6 +328,16 @@ def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
     ]
 
 
+def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:
+    """Return the columns that tables of plans as CSV share."""
+    return {
+        "memory_mib": mix.memory_total_mib, "energy_j": energy_j and energy_j.p50,
+        "power_w": mix.power_w and mix.power_w.p50,
+        "worst_slowdown": max(job.slowdown for job in mix.jobs),
+        "oom_probability": mix.oom_probability, "estimated": not mix.confirmed_on_hardware,
+    }  # fmt: skip
+
+
 def forecast_document(forecast: Forecast) -> dict[str, Any]:
     """Return what ``advisor predict --json`` prints."""
     return {"schema": SCHEMA} | standing_document(forecast.standing) | forecast_fields(forecast)

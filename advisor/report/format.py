@@ -74,6 +74,11 @@ def gib(value_mib: Interval) -> str:
     return _with_interval(value_mib, "GiB", MIB_PER_GIB)
 
 
+def middle(value: Interval | None, shown: Callable[[Interval], str]) -> str:
+    """Return the median alone, as `shown` writes it; a dash if it is unknown."""
+    return "-" if value is None else shown(Interval(*[value.p50] * 3))
+
+
 def gib_of(size_mib: float) -> str:
     """Return memory without an interval."""
     return f"{number(size_mib / MIB_PER_GIB)} GiB"

@@ -94,22 +94,21 @@ def _added(document):
     ]
 
 
-def _explained(document):
-    cost, power = document["cost"], document["power_w"]
+def _compared(document):
     return [
         _known(
             _notation(plan["sharing"])
             | {
-                "cost": _interval(cost[which]) if cost else None,
+                "cost": _interval(plan["cost"]),
                 "serial_cost": _interval((document["serial"] or {}).get("cost")),
-                "power_w": _interval(power[which]) if power else None,
+                "power_w": _interval(plan["power_w"]),
                 **{
-                    name: [_middle(job[name][which]) for job in document["jobs"] if job[name]]
+                    name: [_middle(job[name]) for job in plan["jobs"] if job[name]]
                     for name in ("step_s", "ends_s", "memory_mib")
                 },
             }
         )
-        for plan, which in zip(document["plans"], ("first", "second"), strict=True)
+        for plan in document["plans"]
     ]
 
 
@@ -160,7 +159,7 @@ _READERS = {
     "recommend": _recommended,
     "predict": _predicted,
     "additions": _added,
-    "explain": _explained,
+    "compare": _compared,
     "simulate": _simulated,
     "trials": _copies,
 }

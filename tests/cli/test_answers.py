@@ -31,7 +31,7 @@ ANSWERS = [
     (("trials", RESNET, "--steps", 500, "--count", 24), "fit pay trials_per_hour study"),
     (("batch", "dlrm-29gb", "--on", "whole"), "slices measured_batches"),
     (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
-    (("explain", "naive", "mps", RESNET, BERT), "plans jobs cost better compared_by"),
+    (("compare", "naive", "mps", RESNET, BERT), "plans best text serial compared_by"),
     (("simulate", RESNET, BERT), "jobs over_time makespan_s energy_j policy"),
     (("export", RESNET, BERT, "--format", "json"), "plans workloads objective"),
     (("gpus",), "catalogue profiled at_hand"),
@@ -73,7 +73,7 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
         ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
-        ("simulate", "JOB", RESNET, "--sharing", "mps"), ("explain", "naive", "mps", "JOB", RESNET),
+        ("simulate", "JOB", RESNET, "--sharing", "mps"), ("compare", "naive", "mps", "JOB", RESNET),
         ("export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"),
     ],
 )  # fmt: skip
@@ -94,15 +94,15 @@ def document_of(advisor, *words):
     ["serial", "naive", "mps", "mps=43,57", "mig=3g.71gb@4,4g.71gb@0",
      "mig=4g.71gb@0[1,2]/mps=60,40", "mig=7g.141gb@0/ci=3c[1]+4c[2]", "serial[1];naive[2]"],
 )  # fmt: skip
-def test_predict_simulate_explain_and_the_library_agree(advisor, sharing):
+def test_predict_simulate_compare_and_the_library_agree(advisor, sharing):
     words = (RESNET, BERT, "--sharing", sharing)
     predicted, simulated = (document_of(advisor, verb, *words) for verb in ("predict", "simulate"))
     assert predicted["sharing"] == sharing
     assert predicted["confirmed_on_hardware"] is not sharing.startswith("mig")
     for key in ("makespan_s", "makespan_interval_s", "energy_j"):
         assert simulated[key] == pytest.approx(predicted[key])
-    explained = document_of(advisor, "explain", "serial", sharing, RESNET, BERT)
-    assert explained["cost"]["second"] == pytest.approx(predicted["makespan_interval_s"])
+    (_, second) = document_of(advisor, "compare", "serial", sharing, RESNET, BERT)["plans"]
+    assert second["cost"] == pytest.approx(predicted["makespan_interval_s"])
     if ";" not in sharing:
         found = library.predict([RESNET, BERT], sharing, gpu="H200").prediction
         steps_s = [job["step_s"]["p50"] for job in predicted["jobs"]]
@@ -117,7 +117,7 @@ def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
     assert [row["sharing"] for row in rows] == [plan["sharing"] for plan in document["plans"]]
     assert {row["way"] for row in rows} >= {"one after another", "time slicing", "MPS", "MIG"}
     for row, plan in zip(rows, document["plans"], strict=True):
-        assert float(row["total_time_s_p50"]) == pytest.approx(plan["makespan_s"])
+        assert float(row["total_time_p50_s"]) == pytest.approx(plan["makespan_s"])
         assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]
     assert advisor("recommend", f"{RESNET}:auto", "--csv", file).code == 2
 
@@ -248,7 +248,7 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
     "words",
     [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2),
      ("recommend", "JOB:auto"), ("predict", "JOB", BERT, "--sharing", "naive"),
-     ("explain", "naive", "mps", "JOB:2"), ("simulate", "JOB:2"), ("trials", "JOB")],
+     ("compare", "naive", "mps", "JOB:2"), ("simulate", "JOB:2"), ("trials", "JOB")],
 )  # fmt: skip
 def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
     (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
@@ -335,7 +335,7 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
     "words",
     [("recommend", "JOB:2", "--gpus", "2"), ("recommend", SMALL, "--running", "JOB", "--hurt", "3"),
      ("recommend", "JOB"), ("recommend", "JOB:auto"), ("predict", "JOB"), ("trials", "JOB"),
-     ("explain", "naive", "mps", "JOB:2"), ("simulate", "JOB"), ("batch", "dlrm-29gb")],
+     ("compare", "naive", "mps", "JOB:2"), ("simulate", "JOB"), ("batch", "dlrm-29gb")],
 )  # fmt: skip
 def test_every_answer_names_its_gpu_also_without_the_option(advisor, words):
     words = [word.replace("JOB", RESNET) for word in words]

@@ -18,7 +18,7 @@ from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
     [
         ("predict",), ("predict", "--jobs"), ("simulate", "--trace-in"), ("simulate", "--plan"),
         ("recommend", BERT, "--calibration"), ("evaluate", "--predictions"),
-        ("validate", "--from"), ("explain", "naive"),
+        ("validate", "--from"), ("compare", "naive"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["device", "FIFO"])

@@ -114,7 +114,7 @@ def here(request, own, advisor):  # noqa: ARG001 - which says where the user's d
 def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here):
     for words in (
         ("predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"), ("simulate", *PAIR),
-        ("export", *PAIR, "--sharing", "mps"), ("explain", "serial", "mps", *PAIR),
+        ("export", *PAIR, "--sharing", "mps"), ("compare", "serial", "mps", *PAIR),
         ("validate", *PAIR, "--dry-run"), ("profiles",), ("layouts",),
     ):  # fmt: skip
         said = advisor(*words, "--gpu", here)

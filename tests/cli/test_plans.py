@@ -1,5 +1,6 @@
 """Plans as files: what `export` and `recommend --json` wrote is read back by the other commands."""
 
+import csv
 import json
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_plan_file_is_simulated_and_compared_as_the_words_are(advisor, exporte
     named = advisor("simulate", *words, "--json")
     assert named.code == 0
     assert advisor("simulate", "--plan", path, "--json").out == named.out
-    compared = json.loads(advisor("explain", "mps=60,60", path, "--json").out)
+    compared = json.loads(advisor("compare", "mps=60,60", path, "--json").out)
     assert [plan["power_cap_w"] for plan in compared["plans"]] == [None, 400]
 
 
@@ -119,7 +120,7 @@ def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, name
 
 
 def test_a_plan_file_takes_no_jobs_with_it_and_advice_is_no_plan_file(advisor, exported, tmp_path):
-    for words in (("simulate", RESNET, "--plan"), ("explain", "mps", RESNET)):
+    for words in (("simulate", RESNET, "--plan"), ("compare", "mps", RESNET)):
         assert advisor(*words, exported("naive")).code == 2
     (tmp_path / "advice.json").write_text(advisor("recommend", *BOTH, "--json").out)
     said = advisor("simulate", "--plan", tmp_path / "advice.json")
@@ -168,3 +169,29 @@ def test_a_plan_that_holds_secrets_names_them_and_not_their_values(advisor, tmp_
         assert (said.code, "hidden" in said.err) == (0, False)
         assert named in said.err
         assert bool(named) == bool(said.err)
+
+
+def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdown(
+    advisor, tmp_path
+):
+    words = ("compare", "naive", "mps", "mps=60,60", "mig=3g.71gb,4g.71gb", *BOTH)
+    plans = json.loads(advisor(*words, "--json").out)["plans"]
+    assert [plan["sharing"] for plan in plans][:3] == ["naive", "mps", "mps=60,60"]
+    assert plans[0]["gain_over_first"] == {"p05": 1, "p50": 1, "p95": 1}
+    assert advisor(*words, "--csv", tmp_path / "plans.csv").code == 0
+    rows = list(csv.DictReader((tmp_path / "plans.csv").read_text().splitlines()))
+    for row, plan in zip(rows, plans, strict=True):
+        alone = json.loads(advisor("predict", *BOTH, "--sharing", plan["plan"], "--json").out)
+        numbers = {
+            "total_time_p50_s": alone["makespan_s"],
+            "energy_j": alone["energy_j"]["p50"],
+            "memory_mib": alone["memory_total_mib"],
+            "slowdown_2": alone["jobs"][1]["slowdown"],
+            "gain_over_first_p50": plans[0]["makespan_s"] / plan["makespan_s"],
+        }
+        assert {name: float(row[name]) for name in numbers} == pytest.approx(numbers)
+
+
+@pytest.mark.parametrize("words", [("mps",), ("naive", "none.json"), ("mpss", "mps")])
+def test_two_plans_or_more_come_before_the_jobs(advisor, words):
+    assert (advisor("compare", *words, *BOTH).code, advisor("compare", *words).code) == (2, 2)

@@ -20,7 +20,7 @@ WRONG = [
     ("recomend", 2, "recommend"), ("fly", 2, "fly"), ("recommend --fast", 2, "--fast"),
     ("recommend train.py --lr 0.1", 2, "advisor profile -- python train.py"),
     ("recommend --top 0", 2, "--top"), ("recommend --top few", 2, "--top"),
-    ("recommend --objective beauty", 2, "beauty"), ("explain", 2, "PLAN"),
+    ("recommend --objective beauty", 2, "beauty"), ("compare", 2, "PLAN"),
     ("recommend --memory-margin 10GiB", 2, "--memory-margin"),
     ("recommend --memory-margin=-0.1", 2, "--memory-margin"), ("init banana", 2, "campaign"),
     # Jobs.
@@ -31,7 +31,7 @@ WRONG = [
     (f"recommend {BERT}:1000000", 2, "48"), (f"recommend {BERT}:x", 2, "COPIES"),
     (f"recommend {BERT}:1001 --gpus 2", 2, "1,000"), ("recommend .", 2, "folder"),
     ("recommend jobs.toml", 2, "--jobs jobs.toml"), ("recommend ./none.json", 2, "none.json"),
-    ("recommend --jobs none.toml", 2, "none.toml"), (f"explain naive {BERT}", 2, "naive mps"),
+    ("recommend --jobs none.toml", 2, "none.toml"), (f"compare naive {BERT}", 2, "naive mps"),
     ("recommend gpt2-medium-pretrain-bs16", 3, "MiB"), (f"trials {RESNET}:2", 2, RESNET),
     ("simulate gpt2-medium-pretrain-bs16", 3, "MiB"), (f"trials {RESNET}@2", 2, "--epochs"),
     # GPUs and folders.
@@ -110,7 +110,7 @@ WRONG = [
     (f"validate {BERT} --from runs.jsonl", 2, "--from"),
     (f"simulate {BERT} --kernels", 2, "--trace"),
     (f"simulate {BERT} --trace-in a.csv", 2, "--trace-in"), ("run", 2, "PLAN"),
-    (f"explain naive mps {BERT} --power-cap 9000", 2, "700 W"),
+    (f"compare naive mps {BERT} --power-cap 9000", 2, "700 W"),
     # Nothing may join, and nothing leaves so much memory.
     (f"recommend {RESNET} --running {RESNET} --hurt 0", 3, RESNET),
     (f"recommend {BERT} --memory-margin 0.995", 3, "memory"),

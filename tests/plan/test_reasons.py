@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.plan.forecast import CappedPredictor, Mixes, forecast
-from advisor.plan.objectives import tied
+from advisor.plan.objectives import known_cost, tied
 from advisor.plan.ranking import ranked, verdict
-from advisor.plan.reasons import Difference, binding, compare, difference, limit_in_words
+from advisor.plan.reasons import binding, compare, difference, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
+from advisor.report.comparison import comparison_text, job_reason
 from advisor.report.forecast import gain
-from advisor.report.plan_tables import comparison_text, job_reason
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
@@ -96,28 +96,32 @@ def compared(first, second, jobs=JOBS, objective="makespan", wide=0.1):
     return compare(jobs, H200, plans, objective)
 
 
-def mirror(one, other):
-    """Check that a difference, or a pair, is the other the other way round."""
-    if isinstance(one, Difference):
-        assert (one.first, one.second) == (other.second, other.first)
-        for level, opposite in zip(LEVELS, reversed(LEVELS), strict=True):
-            assert one.ratio.at(level) == pytest.approx(1 / other.ratio.at(opposite))
-    else:
-        assert one == (other[::-1] if isinstance(other, tuple) else other)
-
-
 @given(st.sampled_from(PLANS), st.sampled_from(PLANS), st.sampled_from(OBJECTIVES))
 def test_plans_compared_the_other_way_round_are_the_mirror_image(first, second, objective):
     there, back = (
         compared(*pair, objective=objective) for pair in ((first, second), (second, first))
     )
-    for name in ("cost", "power_w", "plans", "bindings", "forbidden", "objective", "note"):
-        mirror(getattr(back, name), getattr(there, name))
-    for change, other in zip(there.jobs, back.jobs, strict=True):
-        for name in change.__slots__:
-            mirror(getattr(other, name), getattr(change, name))
-        assert job_reason(back, other) == job_reason(there, change)
+    for name in ("plans", "bindings", "forbidden"):
+        assert getattr(back, name) == getattr(there, name)[::-1]
+    assert (back.objective, back.note) == (there.objective, there.note)
+    gains = there.gain_over_first(there.plans[1]), back.gain_over_first(back.plans[1])
+    for level, opposite in zip(LEVELS, reversed(LEVELS), strict=True):
+        assert gains[0].at(level) == pytest.approx(1 / gains[1].at(opposite))
+    for at in range(len(JOBS)):
+        assert job_reason(back, at) == job_reason(there, at)
     assert comparison_text(back) == comparison_text(there)
+
+
+@given(st.permutations(PLANS), st.sampled_from(OBJECTIVES))
+def test_of_many_plans_the_best_is_allowed_and_costs_least(plans, objective):
+    mixes = Mixes(JOBS, StandIn())
+    compared_plans = [forecast(mixes, parse_sharing(each)) for each in plans]
+    found = compare(JOBS, H200, compared_plans, objective)
+    allowed = [plan for plan, why in zip(found.plans, found.forbidden, strict=True) if why is None]
+    costs = [known_cost(plan, found.objective).p50 for plan in allowed]
+    assert known_cost(found.best, found.objective).p50 == min(costs)
+    assert found.gain_over_first(found.plans[0]).p50 == 1
+    assert found.gain_over_first(found.best).p50 >= 1 - 1e-9
 
 
 @st.composite
@@ -140,11 +144,11 @@ def test_no_difference_is_claimed_that_the_intervals_do_not_support(first, secon
 @given(st.sampled_from(PLANS), st.floats(min_value=0.0, max_value=0.9))
 def test_a_plan_never_differs_from_itself(plan, wide):
     found = compared(plan, plan, wide=wide)
-    assert found.cost.within_error
-    for change in found.jobs:
-        assert change.step_s.within_error
-        assert job_reason(found, change).startswith("no difference in pace beyond our error")
-    assert " come out the same (" in comparison_text(found)
+    assert found.gain_over_first(found.plans[1]).contains(1)
+    for at in range(len(JOBS)):
+        assert found.step_over_first(found.plans[1], at).within_error
+        assert job_reason(found, at).startswith("no difference in pace beyond our error")
+    assert " as good as it" in comparison_text(found)
 
 
 def under_a_cap(cap_w, wide):
@@ -160,9 +164,9 @@ def under_a_cap(cap_w, wide):
 @given(st.floats(234, 290), st.floats(0.01, 0.5))
 def test_what_a_cap_does_is_as_sure_as_the_law_of_caps_however_unsure_the_pace(cap_w, wide):
     found = under_a_cap(cap_w, wide)  # of 300 W
-    assert found.cost.less == 0
-    assert not found.power_w.within_error
-    assert "because both have the same error" in comparison_text(found)
+    assert found.best is found.plans[0]
+    assert found.gain_over_first(found.plans[1]).p95 <= 1 + 1e-9
+    assert "within our error" not in comparison_text(found)
 
 
 @given(intervals(), intervals(), intervals())

@@ -17,7 +17,7 @@ def test_a_name_is_a_job_in_every_question():
     assert copies == one.recommend_copies(job)
     assert one.trials(RESNET, count=4) == one.trials(job.profile, count=4)
     pair = ("naive", "mps")
-    assert one.compare(pair, [f"{RESNET}:2@2"]).cost == one.compare(pair, [job, job]).cost
+    assert one.compare(pair, [f"{RESNET}:2@2"]).plans == one.compare(pair, [job, job]).plans
     running = one.running([RESNET], "mps")
     assert one.admit(running, [RESNET]).sets
 
