@@ -15,7 +15,7 @@ FRESH := $(VENV)/fresh
 # Where it is set, each of the hundreds of processes that tests start compiles all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check check-all app report notebooks constraints clean
+.PHONY: demo check check-all app report notebooks docs constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -51,6 +51,12 @@ report: $(VENV)/dev
 # The notebooks with what they show, as readers find them where nothing runs.
 notebooks: $(VENV)/dev
 	$(BIN)/python -m research.notebooks
+
+# The site, of docs/ and what it links to; a broken link is an error.
+docs: $(VENV)/base
+	$(PIP) --editable '.[docs]'
+	$(BIN)/python -m research.commands
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The newest of everything but what was chosen by hand, which the first lines keep. A CUDA build of
 # torch says itself which versions of CUDA's packages it needs.

@@ -46,9 +46,9 @@ def test_links_and_files_of_a_document_exist(path):
         assert [name for name in named if not any(ROOT.glob(name.rstrip("/")))] == []
 
 
-def test_readme_links_to_every_page():
-    text = (ROOT / "README.md").read_text()
-    pages = [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")]
+def test_the_start_page_links_to_every_page():
+    text = (ROOT / "docs" / "index.md").read_text()
+    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.stem != "index"]
     assert [page for page in pages if f"]({page})" not in text] == []
 
 
