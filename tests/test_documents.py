@@ -122,7 +122,8 @@ def test_a_command_in_a_document_runs(line, words, folder, capfd, monkeypatch, t
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     measures = words[0] == "profile" and "--from-numbers" not in words
-    if words[0] in LONG or measures or re.search(r"JOB|PLAN|FILE|https?:|\btrain\b|mlflow| > ", line):
+    elsewhere = re.search(r"JOB|PLAN|FILE|https?:|\btrain\b|mlflow| > ", line)
+    if words[0] in LONG or measures or elsewhere:
         own = words[: words.index("--")] if "--" in words else words
         kind = words[:2] if "--from-numbers" in words else words[:1]
         options = [word.partition("=")[0] for word in own if word.startswith("--")]
