@@ -15,7 +15,7 @@ FRESH := $(VENV)/fresh
 # Where it is set, each of the hundreds of processes that tests start compiles all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check check-all app report notebooks docs constraints clean
+.PHONY: demo check check-all app report notebooks docs browser pictures constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -58,6 +58,14 @@ docs: $(VENV)/base
 	$(BIN)/python -m research.commands
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+# The page in a browser: needs a chromium (`apt-get install chromium`).
+browser: $(VENV)/browser
+	$(BIN)/pytest tests/page/browser
+
+# The pictures of the page in README and docs/.
+pictures: $(VENV)/browser
+	$(BIN)/python -m research.pictures
+
 # The newest of everything but what was chosen by hand, which the first lines keep. A CUDA build of
 # torch says itself which versions of CUDA's packages it needs.
 constraints:
@@ -79,4 +87,8 @@ $(VENV)/base: pyproject.toml constraints.txt
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/browser: $(VENV)/dev
+	$(PIP) --editable '.[browser]'
 	touch $@

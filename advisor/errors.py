@@ -56,7 +56,7 @@ class UnknownName(InvalidInput):
         super().__init__(f"no {kind} is called {name!r}.{hint} {remedy}")
 
 
-Extra = Literal["page", "fit", "profile", "ray", "mlflow"]
+Extra = Literal["page", "fit", "profile", "ray", "mlflow", "browser"]
 
 
 def require_extra(what: str, extra: Extra, *modules: str) -> None:

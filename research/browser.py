@@ -1,0 +1,115 @@
+"""The page in a browser without a window: its server, and a chromium that opens it.
+
+Needs the extra `browser` and a chromium. Tests, the benchmark and the pictures share it.
+"""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import Popen
+from time import sleep
+from typing import TYPE_CHECKING, Literal
+from urllib.request import urlopen
+
+from advisor.errors import AdvisorError, require_extra
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "app.py"
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, Theme] = ("light", "dark")
+WIDE, NARROW = (1280, 800), (420, 900)
+PATIENCE_MS = 60_000
+_QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@contextmanager
+def served(script: Path, folder: Path) -> Iterator[str]:
+    """Serve `script` by streamlit; its files lie in `folder` and its log in ``folder/log``.
+
+    Yields:
+        The address of the page.
+    """
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    folders = {
+        f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CACHE", "DATA", "STATE")
+    }
+    environment = os.environ | folders | {
+        "HOME": str(folder), "ADVISOR_CHECK_HOST": "0", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
+    with (folder / "log").open("w") as log:
+        server = Popen(
+            [*command, f"--server.port={port}"], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
+    address = f"http://localhost:{port}"
+    try:
+        while not _answers(f"{address}/_stcore/health"):
+            if server.poll() is not None:
+                raise AdvisorError(f"The page did not start: {(folder / 'log').read_text()}")
+            sleep(0.05)
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(address: str) -> bool:
+    with suppress(OSError), urlopen(address):
+        return True
+    return False
+
+
+@contextmanager
+def chromium() -> Iterator["Browser"]:
+    """Start the chromium of this machine, without a window.
+
+    Raises:
+        AdvisorError: Playwright or chromium is missing.
+    """
+    require_extra("A browser", "browser", "playwright")
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium")
+    if path is None:
+        raise AdvisorError("chromium not found in PATH. Run: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_QUIET)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def window(
+    browser: "Browser", size: tuple[int, int] = WIDE, theme: Theme = "light"
+) -> Iterator["Page"]:
+    """Open an empty window of `size` in pixels, with storage of its own."""
+    width, height = size
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def wait_for_answer(page: "Page") -> None:
+    """Wait until the script of the `page` has run to its end, and its charts are drawn."""
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    for chart in page.locator('[data-testid="stVegaLiteChart"]:visible').all():
+        chart.locator("canvas, svg").first.wait_for()
