@@ -1,5 +1,6 @@
 """Converts a profile's kernel trace to arrays for replay, fitted to the measured solo pace."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -44,8 +45,6 @@ class WaitingStep(NamedTuple):
         The kernels as they are and the gaps if there is time for them; the host slower, or faster
         if there is not; kernels that take longer than a step as long as that.
         """
-        from scipy.optimize import brentq
-
         busy_s = float(self.duration_s.sum())
         fitting = self.changed(gpu=min(1.0, step_s / busy_s))
 
@@ -57,7 +56,7 @@ class WaitingStep(NamedTuple):
         if at(0.0).seconds() >= step_s:  # but for the last digit, since nothing waits then
             return at(0.0)
         most = 3 + step_s / self.host_s
-        return at(brentq(lambda effort: at(effort).seconds() - step_s, 0.0, most))
+        return at(_zero(lambda effort: at(effort).seconds() / step_s - 1, 0.0, most))
 
     def growth(self, *, host: float = 1.0, gpu: float = 1.0, gap: float = 1.0) -> float:
         """Return how many times as long a step takes, changed as by `changed`."""
@@ -86,6 +85,29 @@ class WaitingStep(NamedTuple):
             free_s = max(free_s, began_s + ready) + busy
             began_s = max(began_s, free_s - self.gap_s - waits)
         return began_s + float(waits_s[-1])
+
+
+# Of a step; the sum of its kernels' times is as inexact.
+_EXACT = 1e-13
+
+
+def _zero(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a continuous `function`, negative at `low` and not at `high`, is 0.
+
+    By false position; an end that stays twice counts half (Illinois method).
+    """
+    at_low, at_high, before = function(low), function(high), 0.0
+    while True:
+        middle = high - at_high * (high - low) / (at_high - at_low)
+        at = function(middle)
+        if abs(at) <= _EXACT:
+            return middle
+        stays = 0.5 if at * before > 0 else 1.0
+        if at > 0:
+            high, at_high, at_low = middle, at, at_low * stays
+        else:
+            low, at_low, at_high = middle, at, at_high * stays
+        before = at
 
 
 def waits_for(launch_s: Floats, waits_s: Floats, host_s: float) -> Floats:
