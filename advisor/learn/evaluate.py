@@ -41,7 +41,7 @@ from advisor.learn.scores import (
     compared_run,
     profiles_of,
 )
-from advisor.prediction.cache import fitting_in_one_thread, in_processes
+from advisor.prediction.cache import in_processes
 from advisor.prediction.model import Model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
@@ -203,7 +203,6 @@ _here: list[tuple[Selection, ReplayCache]] = []
 
 
 def _begin(chosen: Selection, playback: ReplayCache) -> None:
-    fitting_in_one_thread()  # one process a core; threads of its own would wait for each other
     _here.append((chosen, playback))
 
 

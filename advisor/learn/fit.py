@@ -31,7 +31,6 @@ from advisor.learn.observations import (
     rows_of_solo,
 )
 from advisor.learn.regression import FittedCorrection, fit_intervals, fit_utilisation
-from advisor.prediction.cache import fitting_in_one_thread
 from advisor.prediction.correction import KERNEL, Correction, Kernel
 from advisor.prediction.features import COLUMNS
 from advisor.prediction.intervals import Ends, Intervals
@@ -118,14 +117,13 @@ def fit(
     on_known_host: dict[Mode, Intervals] = {}
     if checked := [pair for each, _ in shared for pair in _solo_on_checked_host(each)]:
         on_known_host["serial"] = _alone_intervals(checked)
-    with fitting_in_one_thread():
-        for mode, runs in modes.items():
-            steps = StepsLeftOut(runs, mode, playback, constants)
-            if steps.fitted is not None:
-                corrections[mode] = steps.fitted.correction
-            intervals[mode] = steps.intervals("as_measured")
-            if any(run.on_checked_host for run in runs):
-                on_known_host[mode] = steps.intervals("on_checked_host")
+    for mode, runs in modes.items():
+        steps = StepsLeftOut(runs, mode, playback, constants)
+        if steps.fitted is not None:
+            corrections[mode] = steps.fitted.correction
+        intervals[mode] = steps.intervals("as_measured")
+        if any(run.on_checked_host for run in runs):
+            on_known_host[mode] = steps.intervals("on_checked_host")
     return Model(
         data=data,
         constants=own,
@@ -287,9 +285,8 @@ def tune(measured: Sequence[MeasuredGpu], playback: ReplayCache | None = None) -
 
     def error(trial: "optuna.Trial") -> float:
         constants = constants_of(trial)
-        with fitting_in_one_thread():
-            errors = [StepsLeftOut(runs, mode, playback, constants, _TO_COMPARE).error()
-                      for mode, runs in some.items()]  # fmt: skip
+        errors = [StepsLeftOut(runs, mode, playback, constants, _TO_COMPARE).error()
+                  for mode, runs in some.items()]  # fmt: skip
         return float(np.mean(errors))
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from advisor.hardware.gpus import Gpu
-from advisor.prediction.cache import answer_all, fitting_in_one_thread, in_processes
+from advisor.prediction.cache import answer_all, in_processes
 from advisor.prediction.mix_steps import alone_s, steps_together
 from advisor.prediction.model import Model
 from advisor.prediction.replay import replay_mix
@@ -154,10 +154,9 @@ def fit_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     differs = deviation > _SAME * np.abs(x).max(axis=0)
     scale = np.where(differs, deviation, 1.0) * np.array([LENGTHS[each][mode] for each in COLUMNS])
     points = _spread(np.round(x / scale, 4))
-    with fitting_in_one_thread():
-        near, among = _likeness(x / scale, points), _likeness(points, points)
-        squared = near.T @ near + _NOISE * among + _SURE * np.eye(len(points))
-        weights = solve(squared, near.T @ (y - y.mean()), assume_a="pos")
+    near, among = _likeness(x / scale, points), _likeness(points, points)
+    squared = near.T @ near + _NOISE * among + _SURE * np.eye(len(points))
+    weights = solve(squared, near.T @ (y - y.mean()), assume_a="pos")
     return Surrogate(
         columns=COLUMNS,
         scale=tuple(map(float, scale)),

@@ -4,10 +4,13 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from ctypes import CDLL
 from functools import cache, wraps
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from numpy.linalg import _umath_linalg
 
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.pdeathsig import die_with_parent
@@ -102,12 +105,18 @@ def start_answers(
     return lambda: [each.result() for each in futures]
 
 
-@cache
-def _pools() -> Any:
-    """Return thread pools of the loaded libraries; finding them takes longer than setting them."""
-    from threadpoolctl import ThreadpoolController
+_SetThreads = Callable[[int], None]
 
-    return ThreadpoolController()
+
+@cache
+def _blas() -> tuple[Callable[[], int], _SetThreads] | None:
+    """Return how to get and set the threads of numpy's OpenBLAS; None if it uses another BLAS."""
+    linked = CDLL(_umath_linalg.__file__)
+    for name in ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}"):
+        if hasattr(linked, name.format("set_num_threads")):
+            get, put = (linked[name.format(f"{verb}_num_threads")] for verb in ("get", "set"))
+            return get, put
+    return None
 
 
 # Held by the first caller; while it is held, the setting is in force for later callers too.
@@ -119,29 +128,19 @@ def one_thread() -> Iterator[None]:
     """Limit numpy's matrix products to one thread while the block runs.
 
     On a busy machine the threads of a small product wait for each other several times as long as
-    they save on an idle one. Entering the block takes as long as a small product.
+    they save on an idle one: advice for 8 jobs takes twice as long on two busy cores.
     """
-    if not _HELD.acquire(blocking=False):
+    if (blas := _blas()) is None or not _HELD.acquire(blocking=False):
         yield
         return
+    threads, set_threads = blas
+    before = threads()
     try:
-        with _pools().limit(limits=1, user_api="blas"):
-            yield
+        set_threads(1)
+        yield
     finally:
+        set_threads(before)
         _HELD.release()
-
-
-def fitting_in_one_thread() -> AbstractContextManager[object]:
-    """Hold every library to one thread from this call on, until its end as a context.
-
-    For hundreds of small systems: threads that wait for each other take up to 50 times longer.
-    scipy, which fitting needs, is imported first because only loaded libraries can be held.
-    """
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    limited: AbstractContextManager[object] = threadpool_limits(1)
-    return limited
 
 
 @contextmanager
