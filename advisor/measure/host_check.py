@@ -17,7 +17,7 @@ from platform import node
 from statistics import fmean
 from time import perf_counter, time
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, require_extra
 from advisor.measure.pdeathsig import die_with_parent
 from advisor.workload.calibration import HostCheck
 from advisor.workload.reading import host_check_file
@@ -42,11 +42,12 @@ def check_host(at_once: int, say: Callable[[str], None]) -> HostCheck | None:
     words = [sys.executable, "-m", "advisor.measure.host_check", str(busy)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     try:
+        require_extra("--check-host", "profile", "torch")
         done = subprocess.run(
             words, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
         )
         check_s = float(done.stdout)
-    except (subprocess.SubprocessError, OSError, ValueError) as error:
+    except (AdvisorError, subprocess.SubprocessError, OSError, ValueError) as error:
         *_, why = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         say(f"host not checked: {why}")
         return None
