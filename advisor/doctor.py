@@ -4,7 +4,6 @@ A check looks at one thing of the host or a GPU; a value that neither kernel nor
 no problem. MPS as its documentation says (Architecture: Volta and later).
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,10 @@ from typing import Any, Literal
 
 import psutil
 
-from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
+from advisor.errors import AdvisorError, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
-from advisor.measure.parser import Parser
 from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run_state import jobs_left, left_in, left_states
 
@@ -357,30 +355,19 @@ def examine() -> list[Finding]:
     return sorted(findings, key=lambda each: _ORDER.index(each.severity))
 
 
-def run_doctor(argv: Sequence[str]) -> int:
-    """Print all findings; the exit code shows whether one blocks.
+def findings_text(findings: Sequence[Finding]) -> str:
+    """Return the findings for people."""
+    lines = [
+        f"{each.severity:6}  {each.about}: {each.what}\n        {each.why}\n"
+        f"        -> {each.remedy}"
+        for each in findings
+    ]
+    return "\n".join([*lines, f"{counted(len(findings), 'finding')}. Nothing was changed."])
 
-    Raises:
-        InvalidInput: The words cannot be parsed.
-        SystemExit: They ask for help.
-    """
-    parser = Parser(
-        prog="advisor doctor",
-        description="Finds what spoils measuring or sharing on this machine, and prints the "
-        "remedies; changes nothing. blocks: something cannot be done here; spoils: it can, and "
-        "figures are off; note: good to know.",
-        epilog="Exit codes: 0 nothing blocks, 2 wrong use, 4 something does.",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    words = parser.parse_args(argv)
-    findings = examine()
-    blocked = any(each.severity == "blocks" for each in findings)
-    if words.json:
-        document = {"schema": 1, "blocked": blocked, "findings": [*map(asdict, findings)]}
-        print(json.dumps(document, indent=1))
-    else:
-        for each in findings:
-            text = f"{each.about}: {each.what}\n        {each.why}\n        -> {each.remedy}"
-            print(clean(f"{each.severity:6}  {text}", keep="\n"))
-        print(f"{counted(len(findings), 'finding')}. Nothing was changed.")
-    return GpuUnavailable.exit_code if blocked else 0
+
+def findings_document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what ``advisor doctor --json`` prints."""
+    return {
+        "schema": 1, "blocked": any(each.severity == "blocks" for each in findings),
+        "findings": [asdict(each) for each in findings],
+    }  # fmt: skip

@@ -12,7 +12,14 @@ from advisor.learn.evaluate import Evaluation
 from advisor.learn.regret import Choices, Panel, choices
 from advisor.learn.scoreboard import Scores
 from advisor.learn.scores import RunComparison
-from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent
+from advisor.report.scores import (
+    CHOICE_HEADINGS,
+    REGRET_HEADINGS,
+    choice_rows,
+    markdown,
+    percent,
+    regret_rows,
+)
 from advisor.sharing import Mps, Naive, parse_sharing
 from research.files import BENCHMARKS
 from research.steps import joined
@@ -156,8 +163,16 @@ def choices_section(scores: Scores) -> str:
         "difference of two runs of the same jobs. A sharing that was run several times counts with "
         "the mean; if a rule finds several equally good, the mean over them counts. Every job is "
         "predicted by a model that saw no run with its family, so none of the set's own. A rule "
-        "without an answer for every set stands beside this model for the sets that it answers.",
+        "without an answer for every set is compared with this model on the sets that it answers.",
         *parts,
+    )
+
+
+def choices_table(judged: Choices) -> str:
+    """Return the regret of this model and of every rule, in Markdown."""
+    return joined(
+        f"{counted(judged.sets, 'job set')} ran in several ways. {noise_sentence(judged)}",
+        markdown(REGRET_HEADINGS, regret_rows(judged.rules)),
     )
 
 

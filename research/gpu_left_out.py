@@ -4,7 +4,7 @@ The models are those of leave-one-family-out on one GPU, fitted, tuned and calib
 that GPU alone. They predict the drawn runs on another GPU from the profiles made there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from advisor.hardware.gpus import catalogue, gpu
 from advisor.learn.evaluate import Selection, evaluate, families_of, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.scoreboard import Scores, scores_of
+from advisor.learn.regret import MODEL
+from advisor.learn.scoreboard import ALL, Scores, scores_of
 from advisor.prediction.model import Model
-from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, score_cells
+from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent, score_cells
+from advisor.sharing import SHARED_MODES
 from research.choices import Recommended, recommended, recommended_summary
 from research.files import measured
 from research.steps import joined
@@ -80,13 +82,10 @@ def _scored(
 
 
 def left_out_section(gpus: Sequence[GpuLeftOut]) -> str:
-    """Return the tables with a heading; empty without another GPU."""
-    return joined("## A GPU left out", left_out_tables(gpus)) if gpus else ""
-
-
-def left_out_tables(gpus: Sequence[GpuLeftOut]) -> str:
-    """Return for each GPU left out the errors, and what choices gave away."""
-    parts = []
+    """Return for each GPU left out the errors, and what choices gave away; empty without one."""
+    if not gpus:
+        return ""
+    parts = ["## A GPU left out"]
     for row in gpus:
         scores = row.scores
         parts += [
@@ -103,3 +102,26 @@ def left_out_tables(gpus: Sequence[GpuLeftOut]) -> str:
             if row.recommended:
                 parts.append(recommended_summary(row.recommended))
     return joined(*parts)
+
+
+def left_out_table(gpus: Iterable[GpuLeftOut]) -> str:
+    """Return the errors on each GPU left out, and the mean regret there, in Markdown."""
+    rows = []
+    for each in gpus:
+        of_all = {row.mode: row for row in each.scores.pooled() if row.bound == ALL}
+        chosen = each.scores.chosen.rules.get(MODEL)
+        rows.append((
+            each.learnt_on, each.scores.gpu, str(sum(row.n for row in of_all.values())),
+            *(percent(row.mape if (row := of_all.get(mode)) else None) for mode in SHARED_MODES),
+            percent(chosen.mean if chosen else None),
+        ))  # fmt: skip
+    headings = (
+        "fitted to",
+        "scored on",
+        "steps",
+        "time-slicing",
+        "MPS",
+        "SM limits",
+        "mean regret",
+    )
+    return markdown(headings, rows)

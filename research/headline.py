@@ -1,12 +1,14 @@
-"""README's table: scripts, the zoo on other hosts and on the profiles', and rules to compare."""
+"""Tables of all kinds of steps: README's, that of docs/accuracy.md, and rules to compare."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.learn.scoreboard import ALL, PARTS, Bound, Part, ScoreRow, Scores
 from advisor.report.scores import BOUND_WORDS, MODE_WORDS, RULE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
+from research.programs import PrintedErrors
 from research.scripts import ScriptErrors
+from research.steps import joined
 
 _HEADINGS = (
     "steps of", "n", "MAPE, naive / MPS / limits", "noise", "MAPE there", "fair share",
@@ -60,8 +62,43 @@ def _lines(scores: Scores, bound: Bound = ALL) -> list[_Line]:
     return [line for line in (*lines, _Line("**all of the zoo**", pooled)) if line.rows]
 
 
+def accuracy_in_short(
+    programs: Iterable[PrintedErrors], scripts: Iterable[ScriptErrors], scores: Scores
+) -> str:
+    """Return README's table in Markdown: public programs first, then scripts, then the zoo."""
+    rows = []
+    alone = {}
+    of_scripts = {row.name: row for row in scripts}
+    for kind, words in (("programs", "**public training scripts**"), ("zoo", "zoo, same hosts")):
+        by_mode = {row.mode: row for row in programs if row.kind == kind}
+        rows.append(_short_row(words, by_mode, by_mode["all"]))
+        alone[kind] = by_mode["all"].alone
+    rows.insert(1, _short_row("example scripts", of_scripts, of_scripts["all"]))
+    for line in _lines(scores)[-1:]:
+        errors = (line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
+        inside = line.pooled(lambda row: row.coverage90)
+        rows.append(("zoo, all runs", str(line.n), *map(percent, (*errors, inside))))
+    headings = ("jobs", "steps", "time-slicing", "MPS", "SM limits", "in 90 % interval")
+    return joined(
+        markdown(headings, rows),
+        "A step alone differs between its profile and its own prints, minutes apart on the same "
+        f"host: by {percent(alone['programs'])} (public scripts) and {percent(alone['zoo'])} "
+        "(zoo). No prediction foresees that.",
+    )
+
+
+def _short_row(
+    words: str,
+    by_mode: Mapping[str, PrintedErrors | ScriptErrors],
+    of_all: PrintedErrors | ScriptErrors,
+) -> tuple[str, ...]:
+    rows = (by_mode.get(MODE_WORDS[mode]) for mode in SHARED_MODES)
+    errors = [row.mape if row else None for row in rows]
+    return (words, str(of_all.steps), *map(percent, (*errors, of_all.inside)))
+
+
 def headline(scores: Scores, scripts: Iterable[ScriptErrors]) -> str:
-    """Return README's table in Markdown."""
+    """Return the table of docs/accuracy.md in Markdown."""
     lines = _lines(scores)
     rows = [_scripts_row(scripts), *map(_zoo_row, lines)]
     peers = ((RULE_WORDS[name], lines[-1], name) for name in _PEERS) if lines else ()
@@ -100,6 +137,21 @@ def _rule_cells(line: _Line, rule: str) -> tuple[str, str]:
     errors = {mode: line.pooled(lambda row: row.baselines.get(rule), mode) for mode in SHARED_MODES}
     n = sum(row.n for row in line.rows if errors[row.mode] is not None)
     return str(n), triple(errors.values())
+
+
+def rules_section(scores: Scores) -> str:
+    """Return the errors by every rule and with a factor for the host, with headings."""
+    parts = [
+        "## Rules for the same steps",
+        "Drawn runs and panels together:",
+        rules_table(scores),
+    ]
+    if scores.pooled(view="host-checked"):
+        parts += [
+            "All drawn runs, with and without a factor for the host where one was recorded:",
+            host_checked_table(scores),
+        ]
+    return joined(*parts)
 
 
 def rules_table(scores: Scores) -> str:

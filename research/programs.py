@@ -26,7 +26,6 @@ from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
-from research.headline import triple
 
 RESULTS = BENCHMARKS / "programs" / "results"
 
@@ -257,23 +256,6 @@ def programs_table(scores: Iterable[PrintedErrors]) -> str:
          percent(row.together), percent(row.inside), f"{row.width:.2f}")
         for row in scores
     ])  # fmt: skip
-
-
-def programs_headline(scores: Sequence[PrintedErrors]) -> str:
-    """Return README's table in Markdown: a line for programs, and one for the zoo."""
-    rows = []
-    for kind, words in (("programs", "**public programs**"), ("zoo", "zoo")):
-        by_mode = {row.mode: row for row in scores if row.kind == kind}
-        of_modes = [by_mode.get(MODE_WORDS[mode]) for mode in SHARED_MODES]
-        every = by_mode["all"]
-        rows.append((
-            words, str(every.steps), triple(row.mape if row else None for row in of_modes),
-            triple(row.slowdown_mape if row else None for row in of_modes), percent(every.alone),
-            percent(every.alone_twice), percent(every.inside), f"{every.width:.2f}",
-        ))  # fmt: skip
-    headings = ("jobs", "steps", "step: naive / MPS / limits", "slowdown: naive / MPS / limits",
-                "alone, by profile", "alone, twice", "in 90 % interval", "p95/p05")  # fmt: skip
-    return markdown(headings, rows)
 
 
 def each_step_table(steps: Iterable[PrintedStep]) -> str:

@@ -18,6 +18,7 @@ from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.store import model_path
 from research.files import BENCHMARKS, profiles_in, runs_in
+from research.steps import joined
 
 _HEADINGS = ("measured on", "steps", "MAPE", "median", "in 90 % interval")
 
@@ -129,6 +130,17 @@ def _steps(folder: Path) -> Iterable[ScriptStep]:
                 fair_share=None if share_s is None else share_s / job.measured_s - 1,
                 inside=job.inside, again=again,
             )  # fmt: skip
+
+
+def scripts_section(scores: Sequence[ScriptErrors]) -> str:
+    """Return the table with a heading."""
+    return joined(
+        "## Scripts, from their profiles to their runs",
+        "Eight scripts, written as their authors would, were profiled, planned, exported and run "
+        "by the commands on ten hosts (`benchmarks/whole_way.py`). The shipped model, which saw "
+        "none of these runs, predicted them from the profiles alone; no host was checked.",
+        scripts_table(scores),
+    )
 
 
 def scripts_table(scores: Iterable[ScriptErrors]) -> str:

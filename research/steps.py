@@ -215,21 +215,22 @@ def hosts_table(scores: Scores) -> str:
     return markdown(("host", "runs", "n", *modes, "in 90 % interval"), rows)
 
 
-def other_hosts_text(rows: Sequence[OtherHost]) -> list[str]:
-    """Return a paragraph and a table; empty if no jobs ran on two hosts."""
+def other_hosts_section(rows: Sequence[OtherHost]) -> str:
+    """Return the table with a heading; empty if no jobs ran on two hosts."""
     if not rows:
-        return []
+        return ""
     cells = [
         (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n),
          *map(percent, (row.apart, row.mape, row.apart_median, row.median)))
         for row in rows
     ]  # fmt: skip
-    return [
+    return joined(
+        "## The same jobs on two hosts",
         "Some job sets ran in the same way on two hosts, at least six hours apart. We compare each "
         "step with the real run on the other host, as if that were its prediction, and with this "
         "model's prediction from the profiles:",
         markdown(_ELSEWHERE_HEADINGS, cells),
-    ]
+    )
 
 
 def other_hosts_sentence(rows: Sequence[OtherHost]) -> list[str]:

@@ -402,20 +402,6 @@ def studies_text() -> str:
     )
 
 
-def studies_in_short() -> str:
-    """Return the block of README.md."""
-    stored = json.loads(FILE.read_text())
-    cells = [
-        [way["way"], *(f"{way['on_study'][word]:.2f}x ({_measured(way, word)})" for word in _SMALL)]
-        for way in stored["small"]
-    ]
-    of_all, _, agree, _ = _totals(stored)
-    return (
-        f"{markdown(['copies, way', *_SMALL.values()], cells)}\n\n"
-        f"Of {of_all} checkable rows of three studies {agree} agree ({agree / of_all:.0%})."
-    )
-
-
 def _measured(way: Mapping[str, Any], word: str) -> str:
     if way["copies"] == 1:
         return "1x"

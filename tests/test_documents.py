@@ -101,7 +101,9 @@ def folder(tmp_path_factory):
     for name in ("jobs.toml", "trace.csv", "campaign.toml"):
         template = ROOT / "advisor" / "workload" / "templates" / name
         (path / name).write_text(template.read_text())
-    numbers = re.findall(r"```json\n(.*?)```", (ROOT / "docs/files.md").read_text(), re.DOTALL)
+    numbers = re.findall(
+        r"```json\n(.*?)```", (ROOT / "docs/bare-numbers.md").read_text(), re.DOTALL
+    )
     (path / "my-job.json").write_text(numbers[0])
     return path
 
@@ -120,7 +122,8 @@ def test_a_command_in_a_document_runs(line, words, folder, capfd, monkeypatch, t
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     measures = words[0] == "profile" and "--from-numbers" not in words
-    if words[0] in LONG or measures or re.search(r"JOB|PLAN|FILE|https?:|\btrain\b", line):
+    elsewhere = re.search(r"JOB|PLAN|FILE|https?:|\btrain\b|mlflow| > ", line)
+    if words[0] in LONG or measures or elsewhere:
         own = words[: words.index("--")] if "--" in words else words
         kind = words[:2] if "--from-numbers" in words else words[:1]
         options = [word.partition("=")[0] for word in own if word.startswith("--")]
@@ -130,12 +133,21 @@ def test_a_command_in_a_document_runs(line, words, folder, capfd, monkeypatch, t
         assert code == 0, output
 
 
-def test_the_programs_on_the_page_of_the_library_run(capfd, tmp_path, monkeypatch):
+# The programs of the page on searches run as processes, below.
+PROGRAMS = {
+    path: programs
+    for path in USER_DOCUMENTS
+    if path.name != "hyperparameter-search.md"
+    and (programs := re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S))
+}
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=of)
+def test_the_programs_on_a_page_run_one_after_another(path, capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    page = (ROOT / "docs" / "python.md").read_text()
-    programs = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    exec(compile("\n".join(programs), "python.md", "exec"), {})
-    assert capfd.readouterr().out
+    text = "\n".join(PROGRAMS[path])
+    exec(compile(text, path.name, "exec"), {})
+    assert bool(capfd.readouterr().out) == ("print(" in text)
 
 
 def test_two_processes_run_one_trial_each_of_the_search_on_its_page(tmp_path):

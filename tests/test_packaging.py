@@ -79,15 +79,6 @@ def test_continuous_integration_runs_the_readmes_test_command_and_nothing_else()
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def test_the_readmes_library_example_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("1 ")
-    assert lines[-1].startswith("resnet50-imagenet64-bs128 ")
-
-
 def test_the_version_has_a_section_in_the_changelog():
     from advisor import __version__
 

@@ -8,12 +8,12 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
 from advisor.cli.advise import compare, export, predict, simulate
@@ -91,6 +91,15 @@ REMOVED: Mapping[str, str] = {
 class _Command(TyperCommand):
     """A command whose help lists an argument by its placeholder, without a Python type."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = [self.options_metavar or ""]
+        for each in self.get_params(ctx):
+            if each.param_type_name == "argument":
+                name = str(each.metavar)
+                name += "..." if each.nargs == -1 and not name.endswith("...") else ""
+                pieces.append(name if each.required else f"[{name}]")
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for argument in self.get_params(ctx):
             if argument.param_type_name == "argument" and argument.metavar:
@@ -98,24 +107,42 @@ class _Command(TyperCommand):
         super().format_options(ctx, formatter)
 
 
+class _Commands(TyperGroup):
+    """All commands, whose help lists them in groups."""
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        width = max(map(len, COMMANDS))
+        for group, members in _COMMANDS.items():
+            names = [member.__name__ for member in members]
+            helps = [self.commands[name].get_short_help_str(formatter.width) for name in names]
+            with formatter.section(group):
+                formatter.write_dl(
+                    [(name.ljust(width), text) for name, text in zip(names, helps, strict=True)]
+                )
+
+
 _app = typer.Typer(
+    cls=_Commands,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = (
-    recommend, trials, batch, predict, compare, simulate, export, profile, campaign, runs,
-    calibrate, doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles,
-    init, app,
-)  # fmt: skip
-COMMANDS = tuple(command.__name__ for command in _COMMANDS)
+_COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
+    "Ask": (recommend, compare, predict, trials, batch, simulate),
+    "Measure": (profile, campaign, runs, calibrate, doctor),
+    "Run": (export, run, stop, validate),
+    "Learn": (fit, evaluate),
+    "Look up": (gpus, layouts, workloads, profiles, init, app),
+}
+COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in group)
 """Names of all commands."""
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-for _command in _COMMANDS:
-    _passes_words_on = _command in (profile, campaign, runs, calibrate, doctor)
-    _app.command(cls=_Command, context_settings=_PASS_ON if _passes_words_on else None)(_command)
+for _group, _members in _COMMANDS.items():
+    for _command in _members:
+        _settings = _PASS_ON if _command in (profile, campaign, runs, calibrate) else None
+        _app.command(cls=_Command, context_settings=_settings, rich_help_panel=_group)(_command)
 
 
 def _version(wanted: bool) -> None:
@@ -156,6 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
     passed, rest = [word for word in ours if word != "--debug"], words[len(ours) :]
+    if passed[:1] == ["help"]:
+        passed = [*passed[1:], "--help"]
     if passed[:1] == ["profile"]:  # typer drops one `--`, and the words of a script follow another
         rest = rest[:1] + rest
     try:

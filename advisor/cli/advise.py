@@ -119,7 +119,10 @@ def compare(
     models: options.Models = None, calibration: options.Calibration = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False, csv_file: _Csv = None,
 ) -> None:  # fmt: skip
-    """Compare PLANs for the JOBs: time, energy, memory, and the slowdown of each job, with why.
+    """Compare two PLANs or more for the JOBs.
+
+    The answer has time, gain, energy and memory of each plan, and the slowdown of each job, with
+    the resource that limits it.
 
     For example: advisor compare naive mps mps=43,57 resnet50-imagenet64-bs128:2
 

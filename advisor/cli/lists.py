@@ -20,10 +20,11 @@ class _Kind(StrEnum):
     TRACE = "trace"
 
 
+# Usual name, use, and content of each.
 _FILES = {
-    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}"),
-    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run"),
-    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}"),
+    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}", "jobs with lengths and limits"),
+    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run", "mixes to be measured"),
+    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}", "jobs that arrive over time"),
 }
 # fmt: off
 _Details = Annotated[bool, Option(
@@ -41,8 +42,8 @@ _Branch = Annotated[str | None, Option(
     help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
 )]
 _All = Annotated[bool, Option("--all", help="Draw each set of instances in all its places.")]
-_ExampleKind = Annotated[_Kind, Argument(
-    help="jobs for --jobs, a campaign's plan, or a trace of arrivals.",
+_ExampleKind = Annotated[_Kind | None, Argument(
+    metavar="KIND", help="jobs, campaign or trace; default: print the list of files.",
 )]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: its usual name, here.",
@@ -140,14 +141,18 @@ def layouts(
         show(layouts_report(card, chosen, sets, used, every=every))
 
 
-def init(kind: _ExampleKind, out: _Out = None) -> None:
+def init(kind: _ExampleKind = None, out: _Out = None) -> None:
     """Write an example file with every field, to start from."""
     from importlib.resources import files
 
     from advisor.workload.reading import is_file
     from advisor.workload.writing import write_whole
 
-    name, example = _FILES[kind]
+    if kind is None:
+        for each, (name, use, content) in _FILES.items():
+            show_text(f"{each:8}  {content}, for `{use.format(name)}`")
+        return
+    name, example, _ = _FILES[kind]
     path = out or Path(name)
     if is_file(path):
         raise InvalidInput(f"{clean(str(path))} exists already. Choose another file with --out.")

@@ -1,4 +1,4 @@
-"""Commands that measure, run plans and learn from runs; ``profile`` to ``doctor`` pass words on."""
+"""Commands that measure, run plans and learn from runs; the first four pass their words on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from advisor.cli.options import (
     passed_options,
     to_write,
 )
-from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_text
+from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_json, show_text
 from advisor.errors import (
     GpuUnavailable,
     InvalidInput,
@@ -43,6 +43,9 @@ _UNCALIBRATED = (
     "Advice needs no calibration: without one, it uses the constants of the fitted model."
 )
 # fmt: off
+_Undo = Annotated[bool, Option(
+    "--undo", help="First undo what killed scripts and measurements left.",
+)]
 _Plan = Annotated[str | None, Argument(
     metavar="PLAN|RUN",
     help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
@@ -74,7 +77,7 @@ _Patience = Annotated[float | None, Option(
     help="End a job without a step for this long; default: never.",
 )]
 _Run = Annotated[str | None, Argument(
-    metavar="[RUN]", help="Name of the run; default: the only one.",
+    metavar="RUN", help="Name of the run; default: the only one.",
 )]
 _JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
 _RunsFile = Annotated[Path | None, Option(
@@ -170,20 +173,24 @@ def calibrate(context: Context) -> None:
     raise Exit(code)
 
 
-def doctor(context: Context) -> None:
+def doctor(undo: _Undo = False, as_json: options.AsJson = False) -> None:
     """Check this machine for what spoils measuring or sharing.
 
-    With --undo, first undo what killed scripts and measurements left.
+    The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
+    but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import run_doctor
+    from advisor.doctor import examine, findings_document, findings_text
+    from advisor.run import undo_left
 
-    words = [word for word in context.args if word != "--undo"]
-    if len(words) < len(context.args):
-        from advisor.run import undo_left
-
-        for line in undo_left():
-            aside(line)
-    raise Exit(run_doctor(words))
+    for line in undo_left() if undo else ():
+        aside(line)
+    findings = examine()
+    if as_json:
+        show_json(findings_document(findings))
+    else:
+        show_text(findings_text(findings))
+    blocked = any(each.severity == "blocks" for each in findings)
+    raise Exit(GpuUnavailable.exit_code if blocked else 0)
 
 
 def run(

@@ -340,17 +340,21 @@ def run_calibrate(argv: Sequence[str]) -> int:
     """Calibrate by the words `argv` of a command line, under a supervisor; return the exit code."""
     parser = Parser(
         prog="advisor calibrate",
-        description="Measures in about a minute what depends on this machine and not on a "
-        "workload: sizes of CUDA contexts, the cost of taking turns, idle power. Advice for this "
-        "GPU then accounts for this machine.",
-        epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
+        usage="advisor calibrate [OPTIONS]",
+        description="Measure in a minute what depends on this machine and not on a workload: sizes "
+        "of CUDA contexts, the cost of taking turns, idle power. Advice for this GPU then accounts "
+        "for this machine.",
+        epilog="Exit codes: 0 measured; 1 failed; 2 wrong use; 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("--device", default=DEFAULT_DEVICE, help="GPU index or UUID [%(default)s]")
-    add("--out", type=new_path, metavar="FILE", help="[your own, read by advisor]")
-    add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates")
-    add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
-    add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
+    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
+        "machine.  [default: %(default)s]")  # fmt: skip
+    add("--out", type=new_path, metavar="FILE", help="Write to this file; default: your own, which "
+        "every command reads.")  # fmt: skip
+    add("--gpu-side", action="store_true", help="Time operators, too: the GPU's own rates.")
+    add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
+    add("--cores", metavar="CORES", help="Keep the processes to these host cores, e.g. 0-7; "
+        "default: all.")  # fmt: skip
     words = parser.parse_args(argv)
     device = find_device(words.device)
     refuse_other(device, words.gpu)

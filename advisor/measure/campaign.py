@@ -305,22 +305,30 @@ def run_campaign(argv: Sequence[str]) -> int:
 def _parsed(argv: Sequence[str]) -> Namespace:
     parser = Parser(
         prog="advisor campaign",
-        description="Measures the runs of a plan on all chosen GPUs, out of one queue. Runs that "
-        "the folder has already are left out.",
-        epilog="Exit codes: 0 all measured or the deadline is near, 1 some failed, 2 wrong use, "
+        usage="advisor campaign [OPTIONS] FILE",
+        description="Measure the runs of a plan on all chosen GPUs, from one queue. Runs that the "
+        "folder has are left out.",
+        epilog="Exit codes: 0 all measured, or the deadline is near; 1 some failed; 2 wrong use; "
         "4 no GPU to use.",
     )
     add = parser.add_argument
-    add("plan", type=Path, metavar="PLAN.toml", help="what to measure")
-    add("--out", type=new_path, metavar="DIR", help="folder of runs [your own, read by advisor]")
-    add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
-        "ones go [your own, read by advisor]")  # fmt: skip
-    add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
-        "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
-    add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
-    add("--deadline", type=above_0, metavar="S", help="start nothing that would end later than "
-        "this")  # fmt: skip
-    add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
-    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
-        "advisor must be installed on its nodes")  # fmt: skip
+    add("plan", type=Path, metavar="FILE", help="Plan of a campaign, as `advisor init campaign` "
+        "writes it.")  # fmt: skip
+    add("--out", type=new_path, metavar="DIR", help="Add the runs to this folder; default: your "
+        "own, which every command reads.")  # fmt: skip
+    add("--profiles", type=Path, metavar="DIR", help="Read profiles from this folder, and write "
+        "missing ones to it; default: your own, which every command reads.")  # fmt: skip
+    add(
+        "--devices",
+        metavar="LIST",
+        help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or "
+        "cpu,cpu to try it out with two runners; default: 0; with --ray, all that are free.",
+    )
+    add("--cores", metavar="CORES", help="Split these host cores evenly among the devices, e.g. "
+        "0-63; default: all.")  # fmt: skip
+    add("--deadline", type=above_0, metavar="SECONDS", help="Start nothing that would end later.")
+    add("--dry-run", action="store_true", help="Write the list of runs and count them; measure "
+        "nothing.")  # fmt: skip
+    add("--ray", metavar="ADDRESS", help="Measure on the GPUs of this Ray cluster, e.g. auto, "
+        "whose nodes have advisor installed.")  # fmt: skip
     return parser.parse_args(argv)

@@ -4,10 +4,10 @@ Each error is one sentence.
 """
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from advisor.errors import InvalidInput
 from advisor.workload import units
@@ -15,8 +15,32 @@ from advisor.workload import units
 _NOT_WHOLE = re.compile(r"invalid int value: ")
 
 
+class _Help(HelpFormatter):
+    """Help that looks as that of the other commands."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        super().add_usage(usage, actions, groups, prefix or "Usage: ")
+
+    def add_arguments(self, actions: Iterable[Action]) -> None:
+        super().add_arguments(sorted(actions, key=lambda each: each.dest == "help"))
+
+    def start_section(self, heading: str | None) -> None:
+        name = (heading or "").removeprefix("positional ")
+        super().start_section(name[:1].upper() + name[1:])
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(text, width, f"{indent}  ")
+
+
 class Parser(ArgumentParser):
     """A parser that raises InvalidInput for wrong words instead of printing its usage."""
+
+    def __init__(self, **texts: Any) -> None:
+        super().__init__(formatter_class=_Help, add_help=False, **texts)
+        self.add_argument("-h", "--help", action="help", help="Show this message and exit.")
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with the `message` and the command for help."""

@@ -43,7 +43,7 @@ from advisor.workload.spec import (
 from advisor.workload.store import read_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
-_OUT_HELP = "folder of profiles [your own, read by advisor]"
+_OUT_HELP = "Write to this folder of profiles; default: your own, which every command reads."
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -133,54 +133,82 @@ def _measured(job: Workload, words: Namespace) -> Workload:
 def _profile_parser() -> Parser:
     parser = Parser(
         prog="advisor profile",
-        usage="advisor profile [-h] [options] WORKLOAD...\n"
-        "       advisor profile [-h] [options] -- python train.py [arguments]",
-        description="Measures each workload alone on a GPU and writes DIR/NAME.json: workloads by "
-        "name, or a script of your own, started as it is. --mlflow URI logs to MLflow what is "
-        "measured.",
-        epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
+        usage="advisor profile [OPTIONS] WORKLOAD...\n"
+        "       advisor profile [OPTIONS] -- python train.py [ARGUMENTS]\n"
+        "       advisor profile --from-numbers [OPTIONS]",
+        description="Measure each WORKLOAD, or your own script, alone on a GPU and write "
+        "DIR/NAME.json. A script is started as it is. With --mlflow URI, log the profiles to "
+        "MLflow, too.",
+        epilog="Exit codes: 0 all measured; 1 some failed; 2 wrong use; 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
-    add("--device", default=DEFAULT_DEVICE, help="GPU index or UUID, or cpu to try out "
-        "[%(default)s]")  # fmt: skip
+    add("workloads", nargs="*", metavar="WORKLOAD", help="A name, as `advisor workloads` lists it.")
+    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
+        "machine, or cpu to try it out.  [default: %(default)s]")  # fmt: skip
     add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
-    add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
-    add("--probe", action=argparse.BooleanOptionalAction, default=False, help="measure it under "
-        "MPS limits too, which takes most of the time and predicts limits better [no probe]",
-    )  # fmt: skip
-    add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
-    add("--deadline", type=above_0, metavar="S", help="start none that would end later than this")
-    add("--patience", type=above_0, metavar="S", default=LOAD_S, help="end what takes no step "
-        "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
-    add("--skip-existing", action="store_true", help="leave out what DIR has already")
-    add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
-        "class, or CIFAR-10's binary files [made up]")  # fmt: skip
-    add("--from-numbers", action="store_true", help="measure nothing; write the numbers "
-        "that you have: step time, memory, utilisation; more by --from-numbers --help")  # fmt: skip
-    add = parser.add_argument_group("a script of your own, after --").add_argument
-    add("--name", help="what its profile is called [its file's or module's]")
-    add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
-        "what it writes by relative paths is not kept")  # fmt: skip
-    add("--env", type=variable, action="append", default=[], metavar="NAME=VALUE",
-        help="set for it, and kept in its profile")  # fmt: skip
-    add("--measure-env", type=variable, action="append", default=[], metavar="NAME=VALUE",
-        help="set for it while it is measured only, e.g. WANDB_MODE=disabled")  # fmt: skip
-    add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
-    add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
-        "the examples a second that it prints")  # fmt: skip
-    add("--seconds-per-step", metavar="REGEX", help="the same for the seconds that a step takes; "
-        "name the group for milliseconds: '(?P<ms>[0-9.]+)ms/step'")  # fmt: skip
-    add = parser.add_argument_group("any model of timm").add_argument
-    add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
-    add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
-    add("--classes", type=int, help="outputs of the classifier")
-    add("--batch", type=int, help="images a step; also of a script [its loader's]")
-    add("--precision", choices=get_args(Precision), help="[default]")
-    add("--execution", choices=get_args(Execution), help="[eager]")
-    add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]; also of "
-        "a script [its loader's]")  # fmt: skip
-    add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
+    add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
+    add("--probe", action=argparse.BooleanOptionalAction, default=False, help="Measure it under "
+        "MPS limits, too, which takes most of the time and predicts limits better.  [default: "
+        "no-probe]")  # fmt: skip
+    add("--cores", metavar="CORES", help="Keep the processes to these host cores, e.g. 0-7; "
+        "default: all.")  # fmt: skip
+    add("--deadline", type=above_0, metavar="SECONDS", help="Start none that would end later.")
+    add(
+        "--patience",
+        type=above_0,
+        metavar="SECONDS",
+        default=LOAD_S,
+        help="End a workload "
+        "without a step for this long, e.g. while it loads or compiles.  [default: %(default)g]",
+    )
+    add("--skip-existing", action="store_true", help="Leave out the profiles that DIR has.")
+    add("--data", type=Path, metavar="DIR", help="Read images from this folder, which has a folder "
+        "for each class, or CIFAR-10's binary files; default: made-up images.")  # fmt: skip
+    add("--from-numbers", action="store_true", help="Measure nothing: write the step time, memory "
+        "and utilisation that you pass. See `advisor profile --from-numbers -h`.")  # fmt: skip
+    add = parser.add_argument_group("options of your own script, after --").add_argument
+    add("--name", metavar="NAME", help="Name the profile; default: that of the file or module.")
+    add("--folder", type=Path, metavar="DIR", help="Run a copy of this folder, so that files that "
+        "the script writes by relative paths are not kept; default: this folder.")  # fmt: skip
+    add(
+        "--env",
+        type=variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Set this variable for the script, and keep it in the profile; repeatable.",
+    )
+    add(
+        "--measure-env",
+        type=variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
+    )
+    add("--steps-per-epoch", type=int, metavar="N", help="Count N optimizer steps as an epoch; "
+        "default: those of the script's loader.")  # fmt: skip
+    add("--throughput", metavar="REGEX", help="Without PyTorch: read the examples a second from "
+        "the output. The one group of REGEX is the number.")  # fmt: skip
+    add(
+        "--seconds-per-step",
+        metavar="REGEX",
+        help="Without PyTorch: read the seconds of a step "
+        "from the output; name the group ms for milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
+    )
+    add = parser.add_argument_group("options of any model of timm").add_argument
+    add("--timm", metavar="NAME", help="Measure the model of this name, e.g. resnet18.")
+    add("--resolution", type=int, metavar="PIXELS", help="Set the side of an image.")
+    add("--classes", type=int, metavar="N", help="Set the outputs of the classifier.")
+    add("--batch", type=int, metavar="N", help="Set the images of a step; also of a script; "
+        "default: that of its loader.")  # fmt: skip
+    add("--precision", choices=get_args(Precision), metavar="PRECISION", help="Set the precision: "
+        f"{', '.join(get_args(Precision))}.  [default: default]")  # fmt: skip
+    add("--execution", choices=get_args(Execution), metavar="EXECUTION", help="Set the execution: "
+        f"{', '.join(get_args(Execution))}.  [default: eager]")  # fmt: skip
+    add("--loader-workers", type=int, metavar="N", help="Set the processes of the data loader; "
+        "also of a script; default: 0, or those of the script's loader.")  # fmt: skip
+    add("--examples", type=int, metavar="N", help="Set the images of an epoch, for epoch times.")
     return parser
 
 
@@ -217,31 +245,39 @@ def _places(out: Path | None, gpu: str, name: str) -> tuple[Path, list[Path]]:
 def _numbers_parser() -> Parser:
     parser = Parser(
         prog="advisor profile --from-numbers",
-        description="Writes DIR/NAME.json from what a training log and nvidia-smi showed of a job "
-        "alone on a GPU. Answers for it have wider ranges than for one that was measured.",
+        usage="advisor profile --from-numbers [OPTIONS]",
+        description="Write DIR/NAME.json from the numbers of a training log and nvidia-smi for a "
+        "job alone on a GPU. Answers for it have wider ranges than for a measured one.",
         epilog='The file holds {"schema": 1, "workload": "my-job", "gpu": "a100-40gb", '
         '"batch_size": 64, "step_s": 0.12, "memory_mib": 5300, "power_w": 190, '
         '"gpu_utilization": 0.83, "memory_utilization": 0.41}; the last three may be null, and '
-        '"examples_per_epoch" may follow. Every command takes its path as a JOB.',
+        '"examples_per_epoch" may follow. Every command accepts its path as a JOB.',
     )
     add = parser.add_argument
     add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
-    add("--name", required=True, dest="workload", help="what the job is called")
+    add("--name", required=True, dest="workload", metavar="NAME", help="Name the job.  [required]")
     default = os.environ.get("ADVISOR_GPU") or None
     add(
-        "--gpu", required=default is None, default=default, metavar="KEY",
-        help="a GPU that `advisor gpus` lists [env var: ADVISOR_GPU]",
+        "--gpu", required=default is None, default=default, metavar="GPU",
+        help="GPU model, as `advisor gpus` lists it.  [env var: ADVISOR_GPU; required]",
     )  # fmt: skip
-    add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
+    add("--batch-size", required=True, type=int, metavar="N", help="Examples of a step.  "
+        "[required]")  # fmt: skip
     seconds, memory, watts, share = map(
         in_units, (units.seconds, units.mebibytes, units.watts, units.share)
     )
-    add("--step-s", required=True, type=seconds, metavar="S", help="seconds of a training step")
-    add("--memory-mib", required=True, type=memory, metavar="MIB", help="what its process holds")
-    add("--power-w", type=watts, metavar="W", help="mean power of the whole GPU")
-    add("--gpu-utilization", type=share, metavar="SHARE", help="nvidia-smi's, 0 to 1, or per cent")
-    add("--memory-utilization", type=share, metavar="SHARE", help="nvidia-smi's, as above")
-    add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
+    add("--step-s", required=True, type=seconds, metavar="SECONDS", help="Length of a training "
+        "step.  [required]")  # fmt: skip
+    add("--memory-mib", required=True, type=memory, metavar="MIB", help="Memory that the process "
+        "holds.  [required]")  # fmt: skip
+    add("--power-w", type=watts, metavar="WATTS", help="Mean power of the whole GPU.")
+    add("--gpu-utilization", type=share, metavar="SHARE", help="GPU utilisation of nvidia-smi, "
+        "0 to 1, or per cent.")  # fmt: skip
+    add("--memory-utilization", type=share, metavar="SHARE", help="Memory utilisation of "
+        "nvidia-smi, likewise.")  # fmt: skip
+    add(
+        "--examples-per-epoch", type=int, metavar="N", help="Examples of an epoch, for epoch times."
+    )
     add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
     return parser
 

@@ -309,18 +309,25 @@ def run_summary(run: Run) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="advisor runs",
-        description="Runs plans for real, together on one GPU, and records what each job did.",
+        usage="advisor runs [OPTIONS] --out FILE PLANS",
+        description="Measure the plans in a file together on one GPU, and record each job.",
+        epilog="Exit codes: 0 all measured; 1 some failed; 2 wrong use; 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
-        "(plans on MIG are left out)")  # fmt: skip
-    add("--device", default=DEFAULT_DEVICE, help="GPU index or UUID, or cpu to try out "
-        "[%(default)s]")  # fmt: skip
-    add("--out", type=new_path, required=True, help="JSON Lines file to which runs are added")
-    add("--cores", help="host cores for all processes, e.g. 0-15 [all]")
-    add("--settle", type=float, default=0.7, help="seconds of training before windows [0.7]")
-    add("--window", type=float, default=1.0, help="seconds of a window, at least [1.0]")
-    add("--windows", type=int, default=3, help="windows of a run [3]")
-    add("--resume", action="store_true", help="skip runs that --out has already")
-    add("--deadline", type=above_0, help="begin no run that would end after these seconds")
+    add("plans", type=Path, metavar="PLANS", help="JSON file of plans, or an answer of `advisor "
+        "recommend --json`, whose plans on MIG are left out.")  # fmt: skip
+    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
+        "machine, or cpu to try it out.  [default: %(default)s]")  # fmt: skip
+    add("--out", type=new_path, required=True, metavar="FILE", help="Add the runs to this JSON "
+        "Lines file.  [required]")  # fmt: skip
+    add("--cores", metavar="CORES", help="Keep all processes to these host cores, e.g. 0-15; "
+        "default: all.")  # fmt: skip
+    add("--settle", type=float, default=0.7, metavar="SECONDS", help="Train for this long before "
+        "the first window.  [default: %(default)g]")  # fmt: skip
+    add("--window", type=float, default=1.0, metavar="SECONDS", help="Measure at least for this "
+        "long in a window.  [default: %(default)g]")  # fmt: skip
+    add("--windows", type=int, default=3, metavar="N", help="Measure N windows of a run.  "
+        "[default: %(default)d]")  # fmt: skip
+    add("--resume", action="store_true", help="Skip the runs that the file has.")
+    add("--deadline", type=above_0, metavar="SECONDS", help="Start no run that would end later.")
     return parser

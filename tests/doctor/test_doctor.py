@@ -11,6 +11,7 @@ import pynvml
 import pytest
 
 from advisor import doctor as doctor_command
+from advisor.cli import main
 from advisor.doctor import gpu_findings, host_findings
 from advisor.hardware import nvml as health_of
 from advisor.hardware.live_gpu import live_gpu
@@ -244,18 +245,25 @@ def test_the_time_slice_is_read_where_the_listing_is_clear(listing, setting):
     assert time_slice_in(listing) == setting
 
 
+def doctored(capsys, *words):
+    """The exit code of `advisor doctor`, and what it prints on stdout."""
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", *words])
+    return end.value.code or 0, capsys.readouterr().out
+
+
 def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(host, monkeypatch, capsys):
     host.mps, host.shm_mib = (STRANGER,), 64
     host.put({"proc/self/status": ""})
     wrong = host.findings()
     monkeypatch.setattr(doctor_command, "host_findings", lambda: wrong)
     monkeypatch.setattr(doctor_command, "live_gpus", tuple)
-    assert doctor_command.run_doctor(["--json"]) == 4
-    document = json.loads(capsys.readouterr().out)
-    assert document["blocked"]
+    code, out = doctored(capsys, "--json")
+    document = json.loads(out)
+    assert (code, document["blocked"]) == (4, True)
     assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
     wrong = wrong[1:]
-    assert doctor_command.run_doctor([]) == 0
+    assert doctored(capsys)[0] == 0
 
 
 def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
@@ -267,12 +275,13 @@ def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
     monkeypatch.setattr(doctor_command, "host_findings", tuple)
     assert live_gpu(0).processes == (GpuProcess(os.getpid(), 1024.0),)
-    assert doctor_command.run_doctor([]) == 4
-    said = capsys.readouterr().out
+    code, said = doctored(capsys)
+    assert code == 4
     assert f"GPU 0: process {os.getpid()} of {Path('/proc/self').owner()} uses it" in said
     assert "GPU 1" not in said
 
 
 def test_its_findings_are_one_document(capsys):
-    assert doctor_command.run_doctor(["--json"]) in (0, 4)
-    assert json.loads(capsys.readouterr().out)["schema"] == 1
+    code, out = doctored(capsys, "--json")
+    assert code in (0, 4)
+    assert json.loads(out)["schema"] == 1

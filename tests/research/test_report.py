@@ -143,7 +143,7 @@ def checkout(made_up, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "ROOT", tmp_path)
     monkeypatch.setattr(report, "rendered", lambda figures: rendered(figures, tmp_path))
     monkeypatch.setattr(report, "figures_of", lambda *_: made_up)
-    monkeypatch.setattr(report, "terminal_output", lambda *_: ("rank 1",))
+    monkeypatch.setattr(report, "terminal_output", lambda *_: made_up.recommendation)
     monkeypatch.setattr(report, "measured", lambda _: (PROFILES, campaign()))
     return tmp_path
 

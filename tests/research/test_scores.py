@@ -13,7 +13,7 @@ from advisor.prediction.memory import Need
 from advisor.workload.profile import Memory
 from research import memory
 from research.choices import followed, recommended, recommended_section
-from research.steps import other_hosts, other_hosts_sentence, other_hosts_text
+from research.steps import other_hosts, other_hosts_section, other_hosts_sentence
 from research.whole_jobs import (
     RECOMMENDED,
     SIMULATED,
@@ -162,4 +162,4 @@ def test_runs_within_hours_or_in_another_way_compare_no_hosts():
     soon = other_hosts(evaluation(at(1, 2.0, 2.2), at(6, 1.6, 2.2)))
     other = other_hosts(evaluation(at(1, 2.0, 2.2), at(1, 1.6, 2.2, sharing="naive", day=24)))
     assert soon == other == ()
-    assert other_hosts_text(soon) == other_hosts_sentence(soon) == []
+    assert (other_hosts_section(soon), other_hosts_sentence(soon)) == ("", [])

@@ -19,7 +19,6 @@ from research.studies import (
     hosts_of_studies,
     rows,
     studies,
-    studies_in_short,
     studies_text,
 )
 
@@ -86,4 +85,3 @@ def test_the_committed_counts_are_of_all_rows_and_stand_in_the_documents():
     assert {kind: each["rows"] for kind, each in kinds.items()} == asked - Counter(placement=99)
     agree = sum(each["agrees_on_study_host"] for each in kinds.values())
     assert f"{agree} agree" in studies_text()
-    assert f"{agree} agree" in studies_in_short()
