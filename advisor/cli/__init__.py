@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
@@ -178,6 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The systems solved here are small: a second thread makes them slower, on a busy machine much.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     ready()
+    if "_ADVISOR_COMPLETE" in os.environ:  # a shell waits for words, and shows all that is printed
+        with suppress(Exception):
+            _app(prog_name="advisor")
+        sys.exit(AdvisorError.exit_code)
     warnings.showwarning = _show_warning
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words

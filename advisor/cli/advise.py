@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Option
 
 from advisor.cli import options
+from advisor.cli.completion import complete_plan, complete_plan_or_job, complete_sharing
 from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 # fmt: off
 _Sharing = Annotated[str, Option(
-    "--sharing", metavar="SHARING",
+    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
     help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the "
     "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in turn "
     "naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order mps/2[3,1,2].",
 )]
 _PlansAndJobs = Annotated[list[str], Argument(
-    metavar="PLAN PLAN... JOB...", show_default=False,
+    metavar="PLAN PLAN... JOB...", show_default=False, autocompletion=complete_plan_or_job,
     help="Two PLANs or more, the first of which the others are compared with: a sharing, as for "
     "`predict --sharing`, or a FILE.json from `export`; then the JOBs, as for `predict`.",
 )]
@@ -53,10 +54,11 @@ _TraceIn = Annotated[Path | None, Option(
     metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,...",
 )]
 _PlanFile = Annotated[Path | None, Option(
-    metavar="FILE", help="Read jobs and sharing from this file of `export --format json`.",
+    metavar="FILE", autocompletion=complete_plan,
+    help="Read jobs and sharing from this file of `export --format json`.",
 )]
 _QueuedSharing = Annotated[str, Option(
-    "--sharing", metavar="SHARING",
+    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
     help="As for `predict`; the next job starts in the first free place.",
 )]
 _Gpus = Annotated[int, Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")]
@@ -77,7 +79,8 @@ _Kernels = Annotated[bool, Option(
     help="Add the first replayed kernels of the mix to the trace.",
 )]
 _ExportedSharing = Annotated[str | None, Option(
-    "--sharing", metavar="SHARING", help="As for `predict`; default: that of the best plan.",
+    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
+    help="As for `predict`; default: that of the best plan.",
 )]
 _Rank = Annotated[int | None, Option(
     "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
+from advisor.cli.completion import complete_plan
 from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
@@ -47,7 +48,7 @@ _Undo = Annotated[bool, Option(
     "--undo", help="First undo what killed scripts and measurements left.",
 )]
 _Plan = Annotated[str | None, Argument(
-    metavar="PLAN|RUN",
+    metavar="PLAN|RUN", autocompletion=complete_plan,
     help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
 )]
 _Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Context, Option
 
+from advisor.cli.completion import complete_gpu, complete_job
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, NothingFits, UnknownName
 from advisor.hardware import DEFAULT_GPU
@@ -37,6 +38,8 @@ def choose_gpu(context: Context, word: str) -> str:
     from advisor.measure.device import first_gpu
     from advisor.workload.reading import located
 
+    if context.resilient_parsing:  # a shell completes a word
+        return word
     source = context.get_parameter_source("gpu")
     if source is not None and source.name != "DEFAULT":
         with located("ADVISOR_GPU") if source.name == "ENVIRONMENT" else nullcontext():
@@ -139,13 +142,15 @@ seconds, share, euros, mebibytes = map(
 # 0.27.2 prints its name in capitals, too.
 # fmt: off
 Jobs = Annotated[list[str] | None, Argument(
-    metavar="JOB", help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
+    metavar="JOB", autocompletion=complete_job,
+    help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
 )]
 JobFile = Annotated[Path | None, Option(
     "--jobs", metavar="FILE", help="Read the jobs from this TOML file.",
 )]
 GpuKey = Annotated[str, Option(
-    "--gpu", metavar="GPU", callback=choose_gpu, envvar="ADVISOR_GPU", show_default=False,
+    "--gpu", metavar="GPU", callback=choose_gpu, autocompletion=complete_gpu, envvar="ADVISOR_GPU",
+    show_default=False,
     help="GPU model, as `advisor gpus` lists it; default: the GPU in this machine, else the one on "
     f"which the jobs were profiled, else {DEFAULT_GPU}.",
 )]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Context, Option
 
 from advisor.cli import options
+from advisor.cli.completion import complete_job, complete_sharing
 from advisor.cli.options import (
     AUTO,
     advisor_for,
@@ -63,10 +64,12 @@ _Effort = Annotated[float, Option(
     metavar="TIMES", help="Search so many times as long for many jobs or several GPUs.",
 )]
 _Running = Annotated[str | None, Option(
-    metavar="JOB[:COPIES],...", help="Add the JOBs to these jobs, which run on the GPU already.",
+    metavar="JOB[:COPIES],...", autocompletion=complete_job,
+    help="Add the JOBs to these jobs, which run on the GPU already.",
 )]
 _RunningSharing = Annotated[str | None, Option(
-    metavar="SHARING", help="How the running jobs share the GPU; default: naive.",
+    metavar="SHARING", autocompletion=complete_sharing,
+    help="How the running jobs share the GPU; default: naive.",
 )]
 _Now = Annotated[bool, Option(
     "--now", help="Ask the driver how the running jobs share the GPU now.",
@@ -390,7 +393,7 @@ def _plans_answer(
 
 # fmt: off
 _Names = Annotated[list[str], Argument(
-    metavar="JOB...",
+    metavar="JOB...", autocompletion=complete_job,
     help="A job's name without its batch size, or the names or files of its profiles, one for each "
     "batch size.",
 )]
@@ -398,7 +401,8 @@ _Slices = Annotated[str | None, Option(
     metavar="SLICES", help="Use only these MIG profiles, or whole; default: all of the GPU.",
 )]
 _Job = Annotated[str, Argument(
-    metavar="JOB", help="The job of one trial: a profile's name or file, or a measured train.py.",
+    metavar="JOB", autocompletion=complete_job,
+    help="The job of one trial: a profile's name or file, or a measured train.py.",
 )]
 _Epochs = Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")]
 _Steps = Annotated[float | None, Option(
