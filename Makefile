@@ -46,6 +46,7 @@ app: $(VENV)/base
 report: $(VENV)/dev
 	$(BIN)/python -m research.studies
 	$(BIN)/python -m research.report
+	$(BIN)/python -m research.explained
 	$(BIN)/python -m research.notebooks
 
 # The notebooks with what they show, as readers find them where nothing runs.

@@ -31,6 +31,7 @@ def run_whole(path: Path) -> None:
             notebook,
             timeout=LONGEST_CELL_S,
             record_timing=False,
+            coalesce_streams=True,
             resources={"metadata": {"path": str(FOLDER)}},
         ).execute(env=newcomers_environment(nobody))
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]

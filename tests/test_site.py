@@ -1,0 +1,79 @@
+"""The site: it builds without a broken link, and its generated pages are as their scripts write."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from research.explained import GPU, PAGE, chart, pictures, wins_text
+from research.files import PROFILES, ROOT, measured
+from research.report import filled
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site."""
+    pytest.importorskip("mkdocs", reason="the extra 'docs' is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_of_docs_is_on_the_site(site):
+    docs = ROOT / "docs"
+    pages = [path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")]
+    assert [page for page in pages if not (site / page).is_file()] == []
+
+
+def test_links_to_notebooks_and_data_lead_to_pages_of_the_site(site):
+    page = (site / "accuracy.html").read_text()
+    links = re.findall(r'href="([^":#]+)["#]', page)
+    assert "notebooks/how_good_are_the_predictions.html" in links
+    assert "profiles/REPORT.html" in links
+    assert [link for link in links if not (site / link).exists()] == []
+
+
+def test_a_page_loads_nothing_from_another_host(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]+src="(https?:[^"]+)', text)
+        loaded += re.findall(
+            r'<link[^>]+rel="(?:stylesheet|preconnect)"[^>]+href="(https?:[^"]+)', text
+        )
+        assert loaded == [], page
+
+
+def test_the_reference_has_every_public_name_of_the_library(site):
+    import advisor
+
+    page = (site / "reference" / "library.html").read_text()
+    assert [name for name in advisor.__all__ if f'id="advisor.{name}"' not in page] == []
+
+
+def test_the_numbers_of_the_page_on_ways_to_share_follow_from_the_runs():
+    text = wins_text(*measured(PROFILES / GPU))
+    assert filled(PAGE.read_text(), "wins", text) == PAGE.read_text()
+    gains = [float(cell) for cell in re.findall(r"(\d\.\d\d)x \|", text)]
+    assert len(gains) == 9
+
+
+@pytest.mark.parametrize("picture", pictures(), ids=lambda picture: picture.name)
+def test_a_picture_of_a_way_to_share_is_as_its_script_draws_it(picture):
+    vl_convert = pytest.importorskip("vl_convert", reason="the extra 'page' is not installed")
+    file = PAGE.with_name(f"{PAGE.stem}-{picture.name}.svg")
+    assert vl_convert.vegalite_to_svg(chart(picture).to_json()) == file.read_text()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_short(path):
+    cells = json.loads(path.read_text())["cells"]
+    assert len(cells) < 10
+    assert max(len(cell["source"]) for cell in cells) <= 20
