@@ -165,7 +165,7 @@ def app(port: _Port = 8501) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.workload.reading import beside_package
 
-    require_extra("advisor app", "page", "streamlit", "altair")
+    require_extra("`advisor app`", "page", "streamlit", "altair")
     served = "from advisor.page import serve; serve()"
     server = [sys.executable, "-c", served, "run", str(beside_package("app.py"))]
     options = {

@@ -1,0 +1,97 @@
+"""Commands where only the core is installed: they answer, or name the extra that they need."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE_S
+
+EXTRAS = (
+    "altair", "mlflow", "optuna", "pandas", "playwright", "ray", "scipy", "sklearn", "streamlit",
+    "threadpoolctl", "timm", "torch", "torchvision", "vl_convert",
+)  # fmt: skip
+R, B, GPU = "resnet50-imagenet64-bs128", "bert-base-finetune-bs32-amp", "--gpu h200-141gb"
+ANSWERING = (
+    f"recommend {R} {B} {GPU} --csv plans.csv",
+    f"recommend {R} {B} {GPU} --json",
+    f"recommend {R} {B} {GPU} --commands 1",
+    f"recommend {R} {B} --gpu a100-40gb",
+    f"recommend {R}:6 {B}:6 {GPU}",
+    f"recommend {R} {B}:2 {GPU} --gpus 2",
+    f"recommend {R} {GPU} --running {B} --hurt 2",
+    f"trials {B} {GPU}",
+    f"batch {R} {GPU}",
+    f"predict {R} {B} {GPU} --sharing mps=40,60",
+    f"compare naive mps {R} {B} {GPU}",
+    f"simulate {R} {B} {GPU}",
+    "init trace",
+    f"simulate --trace-in trace.csv {GPU}",
+    "init jobs",
+    f"recommend --jobs jobs.toml {GPU}",
+    f"export {R} {B} {GPU} --format json --out plan.json",
+    "simulate --plan plan.json",
+    "run plan.json",
+    "init campaign",
+    "campaign campaign.toml --dry-run --out runs --profiles profiles",
+    "profile --from-numbers --name own --gpu a100-40gb --batch-size 64 --step-s 0.12 "
+    "--memory-mib 5300 --out own",
+    "predict own/own.json --gpu a100-40gb",
+    f"profiles {GPU}",
+    "gpus",
+    f"layouts {GPU}",
+    "workloads",
+)
+NEEDING = {
+    "app": "page",
+    "fit --out models": "fit",
+    f"evaluate {GPU}": "fit",
+    "profile resnet152-cifar10-bs32 --device cpu --out own": "profile",
+    f"recommend {R} {GPU} --mlflow sqlite:///x.db": "mlflow",
+    "campaign campaign.toml --ray auto --out runs --profiles profiles": "ray",
+}
+WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))  # they cannot be imported\n"
+# Each command ends with a line on stderr that has its exit code.
+PROGRAM = """
+import shlex, sys
+from advisor.cli import main
+for line in sys.stdin:
+    try:
+        main(shlex.split(line))
+    except SystemExit as end:
+        print(f"\\0{end.code or 0}", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The exit code of each command without any extra, and what it printed on stderr."""
+    commands, folder = [*ANSWERING, *NEEDING], tmp_path_factory.mktemp("core")
+    (folder / "sitecustomize.py").write_text(WITHOUT)  # its child processes load it too
+    path = os.pathsep.join([str(folder), str(Path(__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input="\n".join(commands), cwd=folder,
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+        timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    printed, codes, after = "", [], done.stderr
+    while "\0" in after:
+        printed, after = after.split("\0", 1)
+        code, _, after = after.partition("\n")
+        codes.append((int(code), printed))
+    assert len(codes) == len(commands), done.stderr[-3000:]
+    return dict(zip(commands, codes, strict=True))
+
+
+@pytest.mark.parametrize("command", ANSWERING)
+def test_the_core_alone_answers(ended, command):
+    code, printed = ended[command]
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize(("command", "extra"), NEEDING.items())
+def test_a_command_names_the_extra_that_it_needs(ended, command, extra):
+    code, printed = ended[command]
+    assert (code, f"pip install 'gpu-advisor[{extra}]'" in printed) == (1, True), printed
