@@ -1,25 +1,19 @@
 """Further questions of the page: trials, additions, several GPUs, slices, runs, this machine."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
-from queue import Queue
-from threading import Event
 from typing import Any, get_args
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
-from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.launch.commands import why_not_started
-from advisor.measure.device import first_gpu
-from advisor.page.answer import PageQuestion, advisor_of, cards, on_one_gpu, stacked_table
-from advisor.page.link import WantedJob, at_first, linked, on_the_page
-from advisor.page.question import refuse
+from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S, admission
 from advisor.plan.admission import Additions, Running
 from advisor.plan.cluster import FleetTerms
@@ -47,9 +41,15 @@ from advisor.workload.job import Arrival, Job
 _PLAN = "the best plan found"
 
 
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Searching a plan for several GPUs ...")
+def _cards(figures: Iterable[tuple[str, str, str]]) -> None:
+    with st.container(horizontal=True):
+        for label, value, other in figures:
+            st.metric(label, value, other, delta_color="off", delta_arrow="off", border=True)
+
+
+
 def _fleet_plan(
-    question: PageQuestion, gpus: int, _jobs: Sequence[Job]
+    question: Question, gpus: int, _jobs: Sequence[Job]
 ) -> tuple[FleetPlan, tuple[Simulation, ...]]:
     """The plan for the `_jobs`, and a simulation of each of its GPUs, if lengths are known."""
     terms = FleetTerms(
@@ -61,28 +61,29 @@ def _fleet_plan(
     for on in plan.on if plan.makespan_s is not None else ():
         advisor = advisor_of(question.gpu, on.power_cap_w or question.cap_w)
         jobs = on.members
-        simulations.append(on_one_gpu(advisor, jobs, on.sharing))
+        one = Fleet(question.gpu, 1, "first-come")
+        queued = advisor.simulate(tuple(map(Arrival, jobs)), on.sharing, one)
+        simulations.append(queued.simulation)
     return plan, tuple(simulations)
 
 
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Simulating the queue ...")
 def _queued(
-    question: PageQuestion, many: Fleet, sharing: str, at_once: int | None, _jobs: Sequence[Job]
+    question: Question, many: Fleet, sharing: str, at_once: int | None, _jobs: Sequence[Job]
 ) -> OverTime:
     advisor = advisor_of(question.gpu, question.cap_w)
     return advisor.simulate(tuple(map(Arrival, _jobs)), sharing, many, at_once=at_once)
 
 
-def _fleet_view(advised: Recommendation, question: PageQuestion, jobs: Sequence[Job]) -> None:
+def _fleet_view(advised: Recommendation, question: Question, jobs: Sequence[Job]) -> None:
     """Show a plan or a queue for the `jobs`, if the number of GPUs is typed."""
     left, right = st.columns(2)
     ways = (_PLAN, *get_args(Policy))
     gpus = left.number_input(
-        f"How many {question.gpu} are there?", 1, MOST_GPUS, linked().gpus, 1, key="gpus",
+        f"How many {question.gpu} are there?", 1, MOST_GPUS, None, 1, key="gpus",
         placeholder="All are equal",
     )  # fmt: skip
     who = right.selectbox(
-        "Policy", ways, ways.index(linked().policy or _PLAN), key="policy",
+        "Policy", ways, 0, key="policy",
         help="Or a queue that starts the first job, the shortest, or the one that adds most work.",
     )  # fmt: skip
     if who != _PLAN:
@@ -95,12 +96,12 @@ def _fleet_view(advised: Recommendation, question: PageQuestion, jobs: Sequence[
     serial_s = plan.serial.makespan_s
     if plan.makespan_s is not None and serial_s is not None:
         one_gpu_s = advised.best.makespan_s if gpus > 1 else None
-        cards(fleet.gains_of(plan.makespan_s, one_gpu_s, serial_s.p50))
+        _cards(fleet.gains_of(plan.makespan_s, one_gpu_s, serial_s.p50))
         _jobs_on_gpus(fleet.jobs_of_plan(plan, simulated))
-    stacked_table(fleet.plan_rows(plan), "ways to plan")
-    stacked_table(fleet.fleet_gpu_rows(plan), "GPUs")
+    st.table(fleet.plan_rows(plan), hide_index=True)
+    st.table(fleet.fleet_gpu_rows(plan), hide_index=True)
     for note in fleet.fleet_notes(plan):
-        st.caption(on_the_page(note))
+        st.caption(note)
     with st.expander("Apply it"):
         if why := why_not_started(plan):
             st.info(why)
@@ -111,21 +112,20 @@ def _fleet_view(advised: Recommendation, question: PageQuestion, jobs: Sequence[
     _document(fleet.fleet_document(plan))
 
 
-def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
+def _queue(question: Question, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
     left, middle, right = st.columns(3)
-    link = linked()
-    ways = list(dict.fromkeys(["mps", "naive", *filter(None, [link.sharing])]))
+    ways = list(dict.fromkeys(["mps", "naive", ]))
     sharing = left.selectbox(
-        "Jobs on one GPU share it by", ways, at_first(ways, link.sharing), key="fleet sharing",
+        "Jobs on one GPU share it by", ways, 0, key="fleet sharing",
         accept_new_options=True,
         help="Or in the notation of `advisor simulate`: `mps=50,50`, `mig=3g.71gb,4g.71gb`.",
     )  # fmt: skip
     at_once = middle.number_input(
-        "Jobs on a GPU at once, at most", 1, None, link.at_once, 1, key="at once",
+        "Jobs on a GPU at once, at most", 1, None, None, 1, key="at once",
         placeholder="all that fit",
     )  # fmt: skip
     price = right.number_input(
-        "EUR for a GPU's hour", 0.0, None, link.price, key="price", placeholder="without costs"
+        "EUR for a GPU's hour", 0.0, None, None, key="price", placeholder="without costs"
     )
     if gpus is None:
         return
@@ -138,7 +138,7 @@ def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy
         on_one = _queued(question, replace(many, gpus=1), sharing, at_once, jobs)
         one_gpu_s = on_one.simulation.makespan_s.p50
     one_job_each = _queued(question, many, "serial", None, jobs).simulation
-    cards(fleet.gains_of(simulation.makespan_s, one_gpu_s, one_job_each.makespan_s.p50))
+    _cards(fleet.gains_of(simulation.makespan_s, one_gpu_s, one_job_each.makespan_s.p50))
     _jobs_on_gpus(fleet.jobs_of_queue(simulation))
     st.table([{"over time": name, "": value} for name, value in simulation_facts(simulation)])
     st.download_button(
@@ -153,7 +153,7 @@ def _jobs_on_gpus(placed: Sequence[fleet.JobOnGpu]) -> None:
     drawn = charts.lanes_chart(fleet.lanes_of(placed), [names[number] for number in sorted(names)])
     st.altair_chart(drawn, width="stretch")
     st.caption("The thin line is the 90 % interval of an end.")
-    stacked_table(fleet.job_rows_of(placed), "jobs on GPUs")
+    st.table(fleet.job_rows_of(placed), hide_index=True)
 
 
 def _document(document: dict[str, Any]) -> None:
@@ -161,13 +161,8 @@ def _document(document: dict[str, Any]) -> None:
     st.download_button("Download as JSON", text, "fleet.json", "application/json", key="fleet json")
 
 
-@st.cache_resource(
-    ttl=60, max_entries=100, show_spinner="Predicting what may be added ...",
-    # `taken` identifies its jobs.
-    hash_funcs={Running: lambda running: (str(running.sharing), running.free_mib)},
-)  # fmt: skip
 def _may_be_added(
-    question: PageQuestion, taken: tuple[int, ...], hurt: float, running: Running,
+    question: Question, taken: tuple[int, ...], hurt: float, running: Running,
     _jobs: Sequence[Job],
 ) -> Additions:  # fmt: skip
     """Which `_jobs` may be added to `running`, the jobs at places `taken`."""
@@ -176,7 +171,7 @@ def _may_be_added(
     return advisor.admit(running, offered, hurt, question.conditions)
 
 
-def _additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+def _additions_view(question: Question, jobs: Sequence[Job]) -> None:
     """Show which `jobs` may join those of them that run already."""
     live: dict[str, LiveGpu] = {}
     with suppress(AdvisorError):
@@ -184,10 +179,9 @@ def _additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu:
                 live[f"now, on GPU {gpu.index}"] = gpu
     how, taken = _running_jobs(live, jobs)
-    link = linked()
     hurt_percent = st.number_input(
         "May get slower by, %", format="%g", key="hurt",
-        value=100 * (MOST_SLOWING if link.hurt is None else link.hurt),
+        value=100 * MOST_SLOWING,
         help="The most by which a step of a running job may take longer.",
     )  # fmt: skip
     if not taken and how not in live:
@@ -214,16 +208,15 @@ def _additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
 
 def _running_jobs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
     """The sharing of running jobs, and which of `jobs` run, by their places from 0."""
-    link = linked()
     rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
-    ways = list(dict.fromkeys([*live, "naive", "mps", *filter(None, [link.running_sharing])]))
+    ways = list(dict.fromkeys([*live, "naive", "mps", ]))
     how = st.selectbox(
-        "Running jobs share the GPU by", ways, at_first(ways, link.running_sharing),
+        "Running jobs share the GPU by", ways, 0,
         key="running sharing", accept_new_options=True,
         help="Or in the notation of `advisor predict`: `mps=50,50`, `mig=3g.71gb@0`.",
     )  # fmt: skip
     seen = admission.recognised(live[how], jobs) if how in live else ()
-    at_start = seen or [place - 1 for place in link.running if place <= len(rows)]
+    at_start = seen
     names = st.multiselect(
         "Jobs that run already", rows, [rows[at] for at in at_start], key=f"running {seen}",
         placeholder="Choose among the jobs",
@@ -237,11 +230,11 @@ def _show_additions(additions: Additions) -> None:
     advice = with_estimates_named(additions.standing, copies.additions_advice(additions))
     st.markdown(f"**{advice}**")
     rows = copies.addition_rows(additions)
-    stacked_table(rows, "additions")
+    st.table(rows, hide_index=True)
     names = [row["add"] for row in rows]
-    index = at_first(names, linked().added)
+    index = 0
     chosen = names.index(st.selectbox("Slowdowns with", names, index, key="added"))
-    stacked_table(copies.joined_rows(additions, additions.sets[chosen]), "jobs with those added")
+    st.table(copies.joined_rows(additions, additions.sets[chosen]), hide_index=True)
     for note in copies.notes_on_additions(additions):
         st.caption(note)
 
@@ -264,60 +257,18 @@ def _live_view(jobs: Sequence[Job]) -> None:
         st.markdown(f"**{live_name(gpu)}**")
         st.table([{"now": name, "": value} for name, value in live_facts(gpu)])
         if gpu.processes:
-            stacked_table(process_rows(gpu, jobs), f"processes of {gpu.index}")
+            st.table(process_rows(gpu, jobs), hide_index=True)
         else:
             st.caption("No process uses this GPU.")
     st.caption(f"Read from the driver every {_EVERY_S:g} s, without changing anything.")
 
 
-_MOST_JOBS = 6  # predictions of more take longer than people read
-_questions: Queue[tuple[PageQuestion, tuple[Job, ...]] | None] = Queue()
-_foreseeing = Event()
-
-
-def foresee(shown: tuple[PageQuestion, tuple[Job, ...]] | None) -> None:
-    """Predict likely questions after the one `shown`; none while a user waits for an answer."""
-    if _foreseeing.is_set():
-        _questions.put(shown)
-
-
-def predict_likely_questions() -> None:
-    """Predict the first answer, and what may follow each question, as long as the server runs.
-
-    `advisor app` starts this in a thread. Without it, as under ``streamlit run``, nothing is
-    predicted before a user asks.
-    """
-    _foreseeing.set()
-    # The page shows errors if the question is asked; a server that ends accepts no work.
-    with suppress(AdvisorError, RuntimeError):
-        advisor = advisor_of(first_gpu() or DEFAULT_GPU, None)
-        advisor.recommend(advisor.chosen_jobs())
-    before: tuple[WantedJob, ...] = ()
-    while True:
-        if not (latest := _questions.get()):
-            continue
-        question, jobs = latest
-        # One more copy, row by row; first of the rows that were not there before.
-        ends = accumulate(row.copies for row in question.jobs)
-        rows = sorted(zip((row in before for row in question.jobs), ends, strict=True))
-        for _, end in rows if len(jobs) < _MOST_JOBS else ():
-            if not _questions.empty():
-                break
-            with suppress(AdvisorError, RuntimeError):
-                advisor_of(question.gpu, question.cap_w).recommend(
-                    (*jobs[:end], *jobs[end - 1 :]), question.objective,
-                    conditions=question.conditions, level=question.level,
-                )  # fmt: skip
-        before = question.jobs
-
-
-def _trials_view(advised: Recommendation, question: PageQuestion) -> None:
+def _trials_view(advised: Recommendation, question: Question) -> None:
     """Show the rates of 1, 2, ... trials at once of the chosen job."""
     jobs = {job.name: job for job in advised.jobs}
-    link = linked().trials
     name = st.selectbox(
         "Trials of a search, all of the job", list(jobs), key="trials",
-        index=list(jobs).index(link) if link in jobs else None, placeholder="Choose a job",
+        index=None, placeholder="Choose a job",
     )  # fmt: skip
     if name is None:
         return
@@ -334,37 +285,32 @@ def _trials_view(advised: Recommendation, question: PageQuestion) -> None:
     st.caption("The thin line is the 90 % interval; the ring is the advice.")
 
 
-def further_questions(
-    advised: Recommendation, question: PageQuestion, jobs: Sequence[Job]
-) -> str | None:
-    """Show one further question of several, and its answer for the `jobs` of `question`.
-
-    Returns:
-        The further question, as titled on the page; None: it is the first.
-    """
+def show_more_questions(question: Question | None, right: DeltaGenerator) -> None:
+    """Show one further question about the jobs of `question`, and its answer, on the `right`."""
+    if question is None:
+        right.info("The answer appears here when GPU, goal and jobs are chosen.")
+        return
+    jobs = question.jobs
     views: dict[str, Callable[[], None]] = {
-        "How many at once?": lambda: _trials_view(advised, question),
+        "How many at once?": lambda: _trials_view(question.answer(), question),
         "What may be added?": lambda: _additions_view(question, jobs),
-        "Several GPUs?": lambda: _fleet_view(advised, question, jobs),
+        "Several GPUs?": lambda: _fleet_view(question.answer(), question, jobs),
         "How fast is each on a MIG slice?": lambda: _slice_speed_view(question, jobs),
         "How good were predictions?": lambda: _measured_view(question, jobs),
         "What runs here now?": lambda: _live_view(jobs),
     }
-    first, *others = views
-    likely = linked().question
-    st.subheader("Further questions")
-    chosen = st.pills(
-        "Question", list(views), default=likely if likely in others else first, required=True,
-        key="question", label_visibility="collapsed",
-    )  # fmt: skip
-    try:
-        views[chosen or first]()
-    except AdvisorError as error:
-        refuse(error)
-    return chosen if chosen in others else None
+    with right:
+        chosen = st.pills(
+            "Question", list(views), default=next(iter(views)), required=True, key="question",
+            label_visibility="collapsed",
+        )  # fmt: skip
+        try:
+            views[chosen]()
+        except AdvisorError as error:
+            st.error(plain(str(error)))
 
 
-def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+def _slice_speed_view(question: Question, jobs: Sequence[Job]) -> None:
     """Show the speed of each of `jobs` on smaller instances, or why that is impossible."""
     advisor = advisor_of(question.gpu, question.cap_w)
     profiles = list({job.name: job.profile for job in jobs}.values())
@@ -378,13 +324,12 @@ def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     st.caption(copies.slice_speed_text(speeds, profiles))
 
 
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Reading runs ...")
-def _measured(question: PageQuestion, _jobs: Sequence[Job]) -> MeasuredRuns:
+def _measured(question: Question, _jobs: Sequence[Job]) -> MeasuredRuns:
     predictor = advisor_of(question.gpu, None).uncalibrated.on_known_host()
     return runs_of_jobs([job.profile for job in _jobs], predictor)
 
 
-def _measured_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+def _measured_view(question: Question, jobs: Sequence[Job]) -> None:
     """Show the errors of predictions for runs of `jobs`, or that there are none."""
     runs = _measured(question, jobs)
     text = runs_of_jobs_text(runs, question.gpu)

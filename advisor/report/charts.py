@@ -18,13 +18,13 @@ from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import place, profile_of
 from advisor.hardware.partition import limit_shares
 from advisor.plan.copies import Trials
-from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
-from advisor.report.forecast import gain, plan_kind, short_basis, slowdown
-from advisor.report.format import words_of
+from advisor.report.forecast import short_basis, shown_cost, slowdown
+from advisor.report.format import way_of, words_of
 from advisor.report.simulation import Bar, Curve, Timeline, row_name
 from advisor.sharing import Arrangement, Hybrid, SharedPartition, Sharing
 from advisor.sharing.groups import instance_sets, memories, restricted, sets_in_turn
@@ -259,7 +259,7 @@ Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 
 _ROW_PX, _AXIS_PX, _NAME_PX = 32, 75, 30
 _FRAME = "#808080"
-_SURE, _ESTIMATE, _FREE = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
+_SURE, _OTHER, _ESTIMATE, _FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"
 # Style of a mark that crosses bars and the page: one of its colours is visible on each.
 _OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
 
@@ -463,41 +463,65 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
     return _drawn([drawn], curve.name, parts, _CURVE_PX)
 
 
-_PLAN_PX = 22  # so that all plans are visible at once
+_WAY_PX, _TIME_PX = 40, 100
+_TIED = "rgba(0,158,115,0.18)"
 
 
-def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
-    """Draw the gain of each plan over one after another, with its interval; `shown` has a ring.
+def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
+    """Return the best plan of each way to share that has one, the simplest way first."""
+    best: dict[str, Plan] = {}
+    for plan in advised.plans:
+        best.setdefault(way_of(plan.sharing, len(advised.jobs)), plan)
+    return {way: best[way] for way in units.WAYS if way in best}
 
-    A click on a point selects: the selection ``chosen`` holds the plan's `number`, from 0.
+
+def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
+    """Draw a row for each way to share, at its best: a bar of its cost, and the cost in words.
+
+    Bars of estimated plans are hollow; a band is behind those that tie with the best plan. The bar
+    of the way of `chosen`, by default the best plan, is blue. A click selects: the selection
+    ``chosen`` holds the `way`.
     """
-    rows: list[dict[str, Any]] = [
-        {"number": number, "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
-         "sharing": str(plan.sharing), "why": plan.why, "low": better.p05, "middle": better.p50,
-         "high": better.p95, "gain": units.times(better), "basis": short_basis(plan.prediction)}
-        for number, plan in enumerate(advised.plans)
-        for better in [gain(advised, plan)]
-    ]  # fmt: skip
-    title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
-    ticks = alt.Axis(tickCount=8)
-    y = _rows((row["plan"] for row in rows), "plan")
-    middle = alt.X("middle:Q", title=title, axis=ticks)
-    base = _chart(rows).encode(
-        y=y, x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
-        color=_by_basis(plan.prediction for plan in advised.plans),
-        tooltip=_hints("plan", "sharing", "why"),
+    chosen, jobs = chosen or advised.best, len(advised.jobs)
+    rows: list[dict[str, Any]] = []
+    by, shown = OBJECTIVES[advised.ranked_by], shown_cost(advised.ranked_by)
+    for way, best in best_of_each_way(advised).items():
+        is_chosen = way == way_of(chosen.sharing, jobs)
+        plan = chosen if is_chosen else best
+        cost, sure = known_cost(plan, by.name), plan.prediction.confirmed_on_hardware
+        middle = shown(Interval(cost.p50, cost.p50, cost.p50))
+        notes = [] if sure else ["estimated"]
+        notes += ["tie"] if plan.ties_best and plan is not advised.best else []
+        rows.append({
+            "way": way, "plan": str(plan.sharing), "cost": shown(cost), "middle": cost.p50,
+            "low": cost.p05, "high": cost.p95, "text": middle, "notes": ", ".join(notes),
+            "fill": (_SURE if is_chosen else _OTHER) if sure else "transparent",
+            "stroke": _SURE if is_chosen else _OTHER, "ties": plan.ties_best,
+        })  # fmt: skip
+    y = alt.Y("way:N", sort=[row["way"] for row in rows], title=None, axis=alt.Axis(
+        labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=14
+    ))  # fmt: skip
+    # Room at the right for the words.
+    scale = alt.Scale(domain=[0, max(row["high"] for row in rows) * 1.3], nice=False)
+    base = _chart(rows).encode(y=y, tooltip=_hints("way", "plan", "cost", "notes"))
+    x = alt.X("middle:Q", scale=scale, axis=None)
+    whole_row = base.mark_bar(height={"band": 1}).encode(
+        x=alt.value(0), x2=alt.value("width"), color=alt.condition(
+            alt.datum.ties, alt.value(_TIED), alt.value("transparent")
+        ),
     )  # fmt: skip
-    points = base.mark_point(filled=True, size=90, opacity=1).encode(x=middle)
-    ring = _chart([rows[advised.plans.index(shown)]]).mark_point(size=300, color=_FRAME)
-    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=_FRAME)
-    layers = [
-        equal.encode(x=alt.X("one:Q", title=title, axis=ticks)),
-        base.mark_bar(height=3).encode(x2=alt.X2("high:Q")),
-        ring.encode(y=y, x=middle),
-        points.add_params(alt.selection_point("chosen", fields=["number"])),
-    ]
-    parts = (f"{row['plan']} {row['gain']}" for row in rows)
-    return _drawn(layers, title, parts, alt.Step(_PLAN_PX))
+    bars = base.mark_bar(height={"band": 0.5}, strokeWidth=2).encode(
+        x=x, color=alt.Color("fill:N", scale=None), stroke=alt.Stroke("stroke:N", scale=None)
+    )
+    ends = base.mark_bar(height=3, **_OVER_BARS).encode(
+        x=alt.X("low:Q", scale=scale, axis=None), x2=alt.X2("high:Q")
+    )
+    time = base.mark_text(align="right", fontSize=14).encode(
+        x=alt.value("width"), text=alt.Text("text:N")
+    )
+    layers = [whole_row.add_params(alt.selection_point("chosen", fields=["way"])), bars, ends, time]
+    parts = (f"{row['way']} {row['cost']} {row['notes']}".rstrip() for row in rows)
+    return _drawn(layers, by.measure, parts, alt.Step(_WAY_PX))
 
 
 def slowdown_chart(mix: MixPrediction) -> Layered:

@@ -351,6 +351,34 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
     return words_of(sharing).meaning
 
 
+WAYS = ("one after another", "time-slicing", "MPS", "MPS with limits", "MIG")
+"""The ways to share a GPU, the simplest first."""
+
+
+def way_of(sharing: Sharing, jobs: int) -> str:
+    """Return the way in `WAYS` of a plan for so many `jobs`; of a queue or of groups the furthest.
+
+    A plan with MIG instances is of MIG, however jobs share one of them.
+    """
+    if sharing.instances:
+        return "MIG"
+    modes = {part.sharing.mode for part in partitions(sharing, jobs)}
+    kinds: dict[Mode, str] = dict(zip(("serial", "naive", "mps", "mps-limits"), WAYS, strict=False))
+    return max((kinds[mode] for mode in modes), key=WAYS.index)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return for each of `names` its first words, as few as no other name begins with."""
+    short = {}
+    for name in (every := list(dict.fromkeys(names))):
+        words = name.split("-")
+        starts = ["-".join(words[:count]) for count in range(1, len(words))]
+        taken = [f"{other}-" for other in every if other != name]
+        own = (start for start in starts if not any(each.startswith(f"{start}-") for each in taken))
+        short[name] = next(own, name)
+    return short
+
+
 def shortened(notation: str) -> str:
     """Return text with notation in which long lists of jobs are ranges, and shares ``14 x40``."""
 

@@ -17,10 +17,10 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import explained, in_order
+from advisor.report.format import explained, in_order, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing
 from advisor.sharing.groups import groups as groups_of
-from advisor.sharing.groups import one_by_one, running_together, without_phases
+from advisor.sharing.groups import one_by_one, running_together
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
@@ -86,21 +86,17 @@ def instruction(plan: Forecast, names: Sequence[str]) -> str:
         order = [names[at] for group in running_together(sharing, jobs) for at in group]
         turns = "" if sharing.mode == "serial" else f": {', then '.join(order)}"
         return f"Don't share: run {everyone} one after another{turns}{cap}"
-    if without_phases(sharing) is None:
-        runs = []
-        for group in groups_of(sharing, jobs):
-            own = [names[number - 1] for number in group.jobs]
-            way = _way(group.sharing, own) if isinstance(group, Group) else "on MIG instances"
-            runs.append(f"{everyone if len(own) == jobs else _listed(own)} {way}")
+    runs = []
+    for group in groups_of(sharing, jobs):
+        own = [names[number - 1] for number in group.jobs]
+        way = _way(group.sharing, own) if isinstance(group, Group) else "on MIG instances"
+        runs.append(f"{everyone if len(own) == jobs else _listed(own)} {way}")
+    if len(runs) > 1:
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
         return f"Use MIG: {explained(sharing, names)}{cap}"
-    limited = list(zip(names, sharing.limits, strict=False))
-    if len(limits := dict.fromkeys(sharing.limits)) > 1:
-        of_limit = {each: [name for name, own in limited if own == each] for each in limits}
-        capped = [f"{_listed(own)} at {each:g} %" for each, own in of_limit.items() if each < 100]
-        return f"Run {everyone} under MPS, capped: {', '.join(capped)} of the SMs{cap}"
-    return f"Run {everyone} {_way(sharing, names)}{cap}"
+    way = runs[0].removeprefix(f"{everyone} ").removeprefix("under ").removeprefix("by ")
+    return f"Use {way}{cap}"
 
 
 def _way(sharing: Sharing, names: Sequence[str]) -> str:
@@ -108,11 +104,16 @@ def _way(sharing: Sharing, names: Sequence[str]) -> str:
     if isinstance(sharing, Queue):
         way = _way(sharing.sharing, names)
         return f"{way}, at most {sharing.at_once} at a time in this order: {in_order(names)}"
+    if len(limits := sorted({*sharing.limits}, reverse=True)) > 1:
+        pairs = list(zip(names, sharing.limits, strict=True))
+        capped = [f"{_listed([name for name, own in pairs if own == each])} capped at {each:g} %"
+                  for each in limits if each < 100]  # fmt: skip
+        return f"under MPS, {', '.join(capped)} of the SMs"
     match sharing.mode:
         case "serial":
             return "alone"
         case "naive":
-            return "at the same time, without MPS"
+            return "by time-slicing"
         case "mps":
             return "under MPS"
         case _:
@@ -125,19 +126,18 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
-    """Return figures of the best plan by medians: title, value, and a value to compare with."""
-    mix, shown = advised.best.prediction, forecast.shown_cost(advised.ranked_by)
-    cost, serial = (_cost(advised, plan).p50 for plan in (advised.best, advised.serial))
-    power_w = None if mix.power_w is None else _exactly(mix.power_w.p50)
-    limit_w = mix.power_cap_w or advised.gpu.power_limit_w
-    measure = OBJECTIVES[advised.ranked_by].measure.capitalize()
-    return [
-        (measure, shown(_exactly(cost)), f"serial {shown(_exactly(serial))}"),
-        ("Gain over serial", _gain_text(advised), forecast.short_basis(mix)),
-        ("Memory", units.held(mix), _memory_left(advised)),
-        ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
-    ]
+def headline(advised: Recommendation, plan: Plan) -> str:
+    """Return what to do under `plan` and what it costs instead, in one line, with short names."""
+    short = short_names(job.name for job in advised.jobs)
+    first = instruction(plan, [short[job.name] for job in advised.jobs])
+    by, shown = OBJECTIVES[advised.ranked_by], forecast.shown_cost(advised.ranked_by)
+    after, before = (shown(_exactly(_cost(advised, each).p50)) for each in (plan, advised.serial))
+    of = "" if by.name == "makespan" else f" {by.measure}"
+    if before == after:
+        return f"{first}: {after}{of}."
+    number, _, unit = before.partition(" ")
+    same_unit = unit == after.partition(" ")[2]
+    return f"{first}: {after}{of} instead of {number if same_unit else before}."
 
 
 def _cost(advised: Recommendation, plan: Plan) -> Interval:
@@ -195,14 +195,6 @@ def _faster(advised: Recommendation) -> Iterator[str]:
         yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, {why}."
 
 
-def _gain_text(advised: Recommendation) -> str:
-    """The median gain of the best plan over serial, or its range if the plan may lose."""
-    better = forecast.gain(advised, advised.best)
-    if _may_lose(advised):
-        return f"{units.number(better.p05)}x to {units.number(better.p95)}x"
-    return units.times(_exactly(better.p50))
-
-
 def memory_left_mib(advised: Recommendation) -> float:
     """Return the memory left in the fullest partition when each job holds its upper end."""
     mix = advised.best.prediction
@@ -211,11 +203,6 @@ def memory_left_mib(advised: Recommendation) -> float:
         pool.capacity_mib - pool.most_mib(held_mib[job] for job in pool.jobs)
         for pool in pools_of(mix, advised.gpu)
     )
-
-
-def _memory_left(advised: Recommendation) -> str:
-    left_mib = memory_left_mib(advised)
-    return "memory is capped" if left_mib < 0 else f"{units.gib_of(left_mib)} to spare"
 
 
 def hints(advised: Recommendation) -> Iterator[str]:

@@ -343,7 +343,7 @@ def handed_jobs(
         return load(name)
 
     entries = _entries(content, file)
-    jobs = _jobs(entries, file, None, named, 1)
+    jobs = _jobs(entries, file, None, named, max(entry.gpus for entry in entries))
     return jobs, tuple(
         f"{entry.profile}: its command is left out, since it does not say in which folder, /... , "
         f"it runs"

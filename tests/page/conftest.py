@@ -6,6 +6,7 @@ import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from tests import shelf
 from tests.waiting import PATIENCE_S
@@ -45,6 +46,13 @@ def shelved(filled, monkeypatch, tmp_path):
 @pytest.fixture
 def page(shelved):  # noqa: ARG001
     return AppTest.from_file(str(PAGE), default_timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def more_page(page):
+    """The second page, after the first was shown."""
+    page.run()._page_hash = calc_hash("more")
+    return page
 
 
 @pytest.fixture

@@ -1,79 +1,65 @@
 """What somebody does on the page, and what they see there."""
 
 
+def words(elements):
+    """The texts of `elements` as a reader sees them, without the marks that keep them literal."""
+    return [each.value.replace("\\", "") for each in elements]
+
+
+def line(page):
+    """The one line of the answer."""
+    return next(text for text in words(page.markdown) if text.startswith("### "))
+
+
+def badge(page):
+    return words(page.markdown)[0]
+
+
+def wrong(page):
+    """Every sentence about what is wrong."""
+    assert not page.exception
+    return " ".join(words([*page.error, *page.warning, *page.info]))
+
+
+def editor(page):
+    (table,) = page.data_editor
+    return table
+
+
 def jobs(page):
-    table = page.session_state["job table"]
-    return {row["name"]: row for row in table.now}
+    """The rows of the table of jobs, by name, from which the page starts."""
+    return {row["job"]: row for row in editor(page).value.to_dict("records")}
 
 
-def choose(page, *names, **cells):
-    (editor,) = page.data_editor
-    edits = {
-        "edited_rows": {},
-        "added_rows": [{"name": name} | cells for name in names],
-        "deleted_rows": list(range(len(editor.value))),
-    }
-    page.session_state[editor.key] = edits
+def edit(page, edited=None, added=(), deleted=()):
+    """Type into the table: cells by the row's place, rows at its end, or rows to remove."""
+    changes = {"edited_rows": edited or {}, "added_rows": list(added), "deleted_rows": [*deleted]}
+    page.session_state[editor(page).key] = changes
     return page.run()
 
 
 def fill_in(page, name, **cells):
-    """Type `cells` into the row of the job `name`, and leave all that was typed before."""
-    (editor,) = page.data_editor
-    known = page.session_state[editor.key]
-    for row in known["added_rows"]:
-        if row["name"] == name:
-            row.update(cells)
-            page.session_state[editor.key] = dict(known)
-            return page.run()
-    edited = {int(row): dict(typed) for row, typed in known["edited_rows"].items()}
-    row = list(editor.value["name"]).index(name)
-    edited[row] = edited.get(row, {}) | cells
-    page.session_state[editor.key] = {**known, "edited_rows": edited}
-    return page.run()
+    return edit(page, {[*editor(page).value["job"]].index(name): cells})
 
 
-def cap(page, watts):
-    return page.number_input(key="power cap").set_value(watts).run()
+def choose(page, *names):
+    return edit(page, added=[{"job": name} for name in names], deleted=range(len(jobs(page))))
 
 
-def captions(page):
-    return " ".join(each.value for each in page.caption)
-
-
-def charts(page):
-    return [element for element in page.get("vega_lite_chart") + page.get("arrow_vega_lite_chart")]
-
-
-def choose_plan(page, words):
-    """The first plan that is called `words`, or else has them in it."""
-    names = page.selectbox(key="plan").options
-    called = [name for name in names if name.partition("  ")[2] == words]
-    plan = next(iter(called or [name for name in names if words in name]))
-    return page.selectbox(key="plan").set_value(plan).run()
+def hand_in(page, *files):
+    content = [(name, text, "application/octet-stream") for name, text in files]
+    return page.file_uploader(key="files").set_value(content).run()
 
 
 def look_at(page, view):
-    return page.pills(key="view").set_value(view).run()
+    page.session_state["view"] = view
+    return page.run()
 
 
-def jobs_of_plan(page):
-    """The job of each row under the plan in view, as often as there are copies of it."""
-    rows = [name.partition(" x") for name in of_each_job(page)["job"]]
-    return [name for name, _, copies in rows for _ in range(int(copies or 1))]
-
-
-def ranking(page):
-    return page.main.dataframe[-1].value
-
-
-def outdated(page):
-    return any("this is the last one" in each.value for each in page.warning) and page.success
-
-
-def of_each_job(page):
-    return rows_with(page, "slower than alone")
+def charts(page):
+    return [*page.get("vega_lite_chart"), *page.get("arrow_vega_lite_chart")]
 
 
 def rows_with(page, head):
-    return next(each.value for each in page.table if head in each.value)
+    tables = [each.value for each in [*page.dataframe, *page.table]]
+    return next(each for each in tables if head in each)

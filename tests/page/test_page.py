@@ -1,159 +1,217 @@
-"""The page: a question and its answer, refusals in words, links and views."""
+"""The page: a question and its answer, wrong fields and links in words, and the views of a plan."""
 
+import json
+import re
 from typing import get_args
 
 import pytest
 
 from advisor.launch.exports import EXPORTS
 from advisor.plan import ObjectiveName
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import write_whole
 from tests import shelf
-from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.page.seen import (
-    cap,
+    badge,
     charts,
     choose,
-    choose_plan,
+    edit,
+    editor,
     fill_in,
+    hand_in,
     jobs,
-    jobs_of_plan,
+    line,
     look_at,
-    of_each_job,
-    outdated,
-    ranking,
     rows_with,
+    words,
+    wrong,
 )
 
-RESNET, SMALL, BERT = (
-    "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128", "bert-base-finetune-bs16",
-)  # fmt: skip
+RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
+MINE = minimal_text(MinimalProfile(
+    schema=1, workload="my-job", gpu=shelf.GPU, batch_size=64, step_s=0.12, memory_mib=5300,
+    power_w=390, gpu_utilization=0.83, memory_utilization=0.41,
+)).encode()  # fmt: skip
 
 
-def test_the_first_paint_answers_for_the_bundled_jobs_with_figures_and_pictures(page):
+def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
     page.run()
-    assert not page.exception
-    assert page.success[0].value.startswith("### ")
-    assert page.selectbox(key="plan").value.startswith("1  ")
-    assert jobs_of_plan(page) == [RESNET, SMALL, BERT]
-    assert len(page.metric) == 4
-    assert len(charts(page)) == 3, "the plans; memory and SMs of the GPU"
-    times = [*ranking(page)["total time"], *of_each_job(page)["a step"]]
-    assert all("(" in text and "-" in text for text in times), "an interval each"
+    assert wrong(page) == ""
+    assert badge(page) == ":green-badge[Share]"
+    assert re.search(r"[\d.]+ min instead of [\d.]+\.$", line(page))
+    assert [row for row in jobs(page)] == [RESNET, SMALL, BERT]
+    assert len(charts(page)) == 3, "ways to share; memory and SMs of the GPU"
+    above = [badge(page), line(page), words(page.markdown)[2]]
+    assert len(" ".join(above).split()) <= 40
 
 
-def test_a_change_of_the_table_of_the_objective_or_of_the_gpu_changes_the_answer(page):
+def test_what_i_change_in_the_table_changes_the_answer_and_the_link(page):
     page.run()
-    first = page.success[0].value
+    first = line(page)
     fill_in(page, SMALL, copies=3)
-    assert (page.success[0].value != first, len(jobs_of_plan(page))) == (True, 5)
-    assert len(page.selectbox(key="objective").options) == len(get_args(ObjectiveName))
-    page.selectbox(key="objective").set_value("throughput").run()
-    assert "throughput" in page.success[0].value
-    page.selectbox(key="gpu").set_value("a100-40gb").run()
-    assert not page.exception
-    assert jobs(page)[SMALL]["copies"] == 3, "what was typed stays"
-    boxes = [*page.success, *page.info, *page.warning]
-    assert any(f"Estimated from {shelf.GPU}" in each.value for each in boxes)
-    assert all(each.endswith(", estimated") for each in of_each_job(page)["a step alone"])
+    assert line(page) != first
+    assert page.query_params["jobs"].count(f"{SMALL}:3") == 1
+    choose(page, BERT)
+    assert badge(page) == ":gray-badge[Nothing to share]"
+    choose(page)
+    assert "at least one job" in wrong(page)
 
 
-def test_root_memory_and_power_caps_are_heeded(page):
+def test_a_job_with_search_is_any_that_has_a_profile(page):
     page.run()
-    energy = ranking(page)["energy"][0]
-    cap(page, 250)
-    assert ranking(page)["energy"][0] != energy
-    assert "power cap of 250 W" in page.warning[0].value
-    cap(page, None)
-    page.checkbox(key="root").uncheck().run()
-    assert not any("mig=" in plan for plan in ranking(page)["plan"])
-    page.number_input(key="memory").set_value(100).run()
-    assert not page.exception
-    assert "memory" in page.error[0].value
+    column = json.loads(editor(page).columns)["job"]
+    assert {*shelf.PROFILES} <= {*column["type_config"]["options"]}
 
 
 @pytest.mark.parametrize(
     ("cells", "named"),
     [
-        ({"copies": 0}, "copies"), ({"copies": -2}, "copies"), ({"copies": 1.5}, "copies"),
-        ({"copies": 47}, "48"), ({"epochs": 0}, "epochs"), ({"batch": 7777}, "7777"),
-        ({"user": " "}, "user"), ({"deadline_min": 0}, "deadline_s"),
+        ({"copies": 0}, "copies"), ({"copies": 1.5}, "copies"), ({"copies": 47}, "48"),
+        ({"epochs": 0}, "epochs"), ({"batch": 7777}, "7777"), ({"user": " "}, "user"),
+        ({"due": 0}, "deadline_s"),
     ],
 )  # fmt: skip
-def test_wrong_cells_are_refused_and_the_last_answer_stays_marked(page, cells, named):
+def test_a_wrong_cell_is_named(page, cells, named):
+    fill_in(page.run(), SMALL, **cells)
+    assert named in wrong(page)
+
+
+@pytest.mark.parametrize("goal", range(len(get_args(ObjectiveName))))
+def test_each_goal_has_an_answer(page, goal):
     page.run()
-    before = page.success[0].value
-    fill_in(page, SMALL, **cells)
-    assert not page.exception
-    assert named in page.error[0].value
-    assert outdated(page)
-    assert page.success[0].value == before
+    page.selectbox(key="goal").select_index(goal).run()
+    assert "instead of" in line(page)
+    assert ("deadline" in wrong(page)) == ("deadlines" in page.selectbox(key="goal").value)
 
 
-def test_jobs_that_fit_nowhere_or_are_none_are_refused_in_words(page):
+def test_a_missed_deadline_is_never_green(page):
+    fill_in(page.run(), BERT, due=0.5)
+    assert badge(page) == ":red-badge[Missed]"
+    assert "after its deadline" in " ".join(words(page.markdown))
+
+
+def test_conditions_limit_the_plans(page):
+    look_at(page.run(), "All plans")
+    assert "MIG" in [*rows_with(page, "rank")["way"]]
+    page.checkbox(key="root").uncheck().run()
+    assert "MIG" not in [*rows_with(page, "rank")["way"]]
+    page.number_input(key="cap").set_value(250.0).run()
+    assert "250 W" in " ".join(words(page.markdown))
+    page.number_input(key="cap").set_value(701.0).run()
+    assert "cap: " in wrong(page)
+    assert "700 W" in wrong(page)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("gpu", "rtx-5090"), ("goal", "fame"), ("jobs", f"{BERT}:many"),
+                       ("jobs", "nobody"), ("plan", "mps=1")],
+)  # fmt: skip
+def test_a_bad_link_is_said_with_its_key_and_never_answered_for_something_else(page, key, value):
+    page.query_params[key] = value
     page.run()
-    choose(page, "dlrm-29gb-bs128")
-    assert "missing" in page.error[0].value
-    choose(page)
-    assert len(page.info) == 1
-    cap(choose(page, SMALL), 701)
-    assert "700 W" in page.error[0].value
-    assert not page.exception
+    assert f"{key}: " in wrong(page)
+    assert value.partition(":")[0] in wrong(page)
+    if key == "gpu":
+        page.selectbox(key="gpu").set_value(shelf.GPU).run()
+        assert wrong(page) == ""
 
 
-def test_a_damaged_profile_and_an_empty_or_missing_shelf_are_named(page, elsewhere, monkeypatch):
-    assert "advisor profile" in page.run().info[0].value
+def test_a_link_restores_jobs_plan_and_conditions(page):
+    page.query_params["jobs"] = f"{BERT}:2@3;due=90;user=ann,{SMALL};user=ann"
+    page.query_params |= {"plan": "mps", "free": "20", "goal": "least energy"}
+    page.run()
+    assert wrong(page) == ""
+    assert [row["copies"] for row in jobs(page).values()] == [2, 1]
+    assert (jobs(page)[BERT]["due"], jobs(page)[BERT]["user"]) == (90, "ann")
+    assert page.selectbox(key="plan").value == "mps"
+    assert line(page).startswith("### Use MPS: ")
+    assert page.number_input(key="free").value == 20
+
+
+def test_a_profile_that_i_drop_adds_its_row_and_a_link_says_that_it_is_missing(page):
+    hand_in(page.run(), ("mine.json", MINE))
+    assert wrong(page) == ""
+    assert [*jobs(page)] == [RESNET, SMALL, BERT, "my-job"]
+    hand_in(page)
+    assert "my-job has no profile here" in wrong(page)
+
+
+def test_a_job_file_adds_its_jobs_those_for_several_gpus_too(page):
+    text = f'[[job]]\nprofile = "{BERT}"\ncopies = 2\nepochs = 3\n\n[[job]]\nprofile = "my-job"\n' \
+           f"gpus = 2\ndeadline_s = 7200\n"  # fmt: skip
+    hand_in(page.run(), ("jobs.toml", text.encode()), ("mine.json", MINE))
+    assert "“More questions” plans several GPUs" in wrong(page)
+    assert not page.error
+    assert [(row["copies"], row["epochs"]) for row in jobs(page).values()][3:5] == [(1, 1), (2, 3)]
+    assert line(page)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("bad.json", b"[" * 100_000), ("bad.json", b"\x00\xff"), ("jobs.toml", b"[[job]"),
+        ("jobs.toml", b'[[job]]\nprofile = "<script>"'),
+        ("jobs.toml", b'[[job]]\nprofile = "/etc/passwd"'),
+        ("[a](http://b).json", b"{"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_named_as_text_and_the_answer_stays(page, name, content):
+    hand_in(page.run(), (name, content))
+    assert wrong(page).startswith(name)
+    assert "](" not in page.error[0].value
+    assert line(page)
+
+
+def test_nothing_that_a_job_file_contains_is_run(page, tmp_path):
+    touched = tmp_path / "touched"
+    text = f'[[job]]\nprofile = "{BERT}"\ncommand = ["touch", "{touched}"]\nfolder = "{tmp_path}"\n'
+    hand_in(page.run(), ("jobs.toml", text.encode()))
+    look_at(page, "Commands")
+    assert f"touch {touched}" in "".join(each.value for each in page.code)
+    assert not touched.exists()
+
+
+def test_jobs_that_fit_nowhere_get_one_sentence_and_the_next_step(page):
+    choose(page.run(), "dlrm-29gb-bs128")
+    assert len(page.error) == 1
+    assert "choose a larger GPU" in wrong(page)
+
+
+def test_without_profiles_the_page_says_how_to_make_one(page, elsewhere):
+    assert "advisor profile" in wrong(page.run())
     write_whole(elsewhere / shelf.GPU / "broken.json", '{"workload": 3}')
-    assert "broken.json" in page.run().error[0].value
-    monkeypatch.setenv("ADVISOR_PROFILES", str(elsewhere / "nowhere"))
-    assert "nowhere" in page.run().error[0].value
-    assert not page.exception
+    assert "broken.json" in wrong(page.run())
 
 
-@pytest.mark.parametrize("plan", ["serial", "mps=", "mig=", ";"])
-def test_every_kind_of_plan_has_its_views(page, plan):
-    choose_plan(page.run(), plan)
-    look_at(page, "Over time")
-    rank = page.selectbox(key="plan").value.split()[0]
-    (row,) = [row for _, row in ranking(page).iterrows() if row["rank"] == rank]
-    ends = dict(rows_with(page, "over time").itertuples(index=False))
-    assert (ends["total time"], ends["energy"]) == (
-        row["total time"], row["energy"])  # fmt: skip
-    look_at(page, "Slowdown of each job")
-    look_at(page, "Compare with another plan")
-    assert not page.exception
-    assert len([each for each in page.table if "change" in each.value]) == 1 + 3
-    assert ("mig=" in plan) == any("not confirmed" in each.value for each in page.warning)
+@pytest.mark.parametrize("way", ["one after another", "time-slicing", "MPS", "MPS with limits", "MIG"])
+def test_every_way_has_its_line_and_views(page, way):
+    look_at(page.run(), "All plans")
+    plan = rows_with(page, "rank").set_index("way").loc[[way], "plan"].iloc[0]
+    page.selectbox(key="plan").set_value(plan).run()
+    for view in ("Timeline", "Each job", "Compare", "Commands"):
+        look_at(page, view)
+        assert not [*page.exception, *page.error, *page.info]
 
 
-def test_a_plan_can_be_copied_and_downloaded_in_every_format_or_it_is_said_why_not(page):
-    look_at(choose_plan(page.run(), "mps="), "Apply it")
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in page.code[0].value
-    assert page.selectbox(key="format").options == list(EXPORTS)
+def test_all_plans_sort_by_number(page):
+    look_at(page.run(), "All plans")
+    table = rows_with(page, "rank")
+    assert table["total time, min"].dtype == float
+    assert table["tie"].dtype == bool
+
+
+def test_the_chosen_plan_has_its_line_and_i_get_back_to_the_best(page):
+    page.run()
+    best, names = line(page), page.selectbox(key="plan").options
+    page.selectbox(key="plan").set_value(names[-1]).run()
+    assert line(page) != best
+    next(each for each in page.button if each.label == "Back to best").click().run()
+    assert line(page) == best
+
+
+def test_a_plan_has_commands_in_every_format_or_it_is_said_why_not(page):
+    look_at(page.run(), "Commands")
     for form in EXPORTS:
         page.selectbox(key="format").set_value(form).run()
         assert not page.exception
-        assert page.code or page.info
-    assert page.get("download_button")
-
-
-def test_a_link_restores_the_question_and_follows_what_is_changed(page):
-    page.query_params.update({"objective": "throughput", "memory-margin": "0.2", "plan": "mps"})
-    page.query_params["job"] = [f"{BERT}:2:3", "nobody-knows:1", SMALL]
-    page.run()
-    assert not page.exception
-    assert page.selectbox(key="objective").value == "throughput"
-    assert page.number_input(key="memory").value == 20
-    assert page.selectbox(key="plan").value.endswith("  mps")
-    assert (jobs(page)[BERT]["copies"], jobs(page)[BERT]["epochs"]) == (2, 3)
-    assert any("nobody-knows" in each.value for each in page.info)
-    fill_in(page, BERT, copies=1)
-    assert page.query_params["job"] == [f"{BERT}:1:3", f"{SMALL}:1:1"]
-
-
-def test_a_hostile_link_asks_what_the_page_asks_of_itself(page):
-    for name in ("gpu", "objective", "job", "plan", "trials", "file", "root", "power-cap"):
-        page.query_params[name] = ["<script>alert(1)</script>", "../../etc", "%00", "9" * 999]
-    page.query_params["memory-margin"] = "1e-320"
-    page.run()
-    assert not [*page.exception, *page.error]
-    assert len(jobs_of_plan(page)) == 3
+        assert page.get("download_button") or page.info

@@ -269,8 +269,8 @@ def test_notation_is_explained_by_the_names_of_the_jobs(words, said):
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ("mps/2", "all 4 jobs under MPS, at most 2 at a time in this order: A, 2 x B, C"),
-        ("mps/3[4,2,3,1]", "all 4 jobs under MPS, at most 3 at a time in this order: C, 2 x B, A"),
+        ("mps/2", "Use MPS, at most 2 at a time in this order: A, 2 x B, C"),
+        ("mps/3[4,2,3,1]", "Use MPS, at most 3 at a time in this order: C, 2 x B, A"),
         ("naive/2[3,1,2];mps[4]", "this order: B, A, B, then C under MPS"),
     ],
 )

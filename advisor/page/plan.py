@@ -1,0 +1,169 @@
+"""The plan in view: on the GPU, over time, each job, compared, its commands, and all plans."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from advisor.errors import AdvisorError
+from advisor.hardware.gpus import Gpu
+from advisor.launch.exports import EXPORTS, SUFFIXES, exported
+from advisor.launch.launch_plan import launch_plan
+from advisor.launch.shell import plan_lines
+from advisor.page.question import advisor_of, plain
+from advisor.plan.reasons import compare
+from advisor.plan.values import Plan, Recommendation
+from advisor.report import charts
+from advisor.report.comparison import side_by_side
+from advisor.report.forecast import gain, slowdown
+from advisor.report.format import MIB_PER_GIB, NOT_MEASURED, shortened, way_of
+from advisor.report.plan_tables import plans_csv
+from advisor.report.recommendation import caveats, hints, recommendation_document
+from advisor.report.simulation import curves, timeline
+from advisor.simulation.simulate import Fleet, Simulation
+from advisor.workload.job import Arrival
+
+Plans = Mapping[str, Plan]
+_WH = 3600.0  # joules
+
+
+def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
+    """Show the views of `plan`, of which the open one is computed, and what the answer rests on."""
+    tabs = st.tabs(list(_VIEWS), key="view", on_change="rerun")
+    for tab, view in zip(tabs, _VIEWS.values(), strict=True):
+        if tab.open:
+            with tab:
+                try:
+                    view(advised, plan, plans)
+                except AdvisorError as error:
+                    st.info(plain(str(error)))
+    with st.expander("What the answer rests on"):
+        for note in (*advised.standing.stale, *caveats(advised), *hints(advised)):
+            st.markdown(plain(str(note)))
+        for other in advised.left_out:
+            st.markdown(plain(f"Left out: {shortened(other.sharing)}: {other.why}."))
+
+
+def _on_the_gpu(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
+    draw_gpu(plan, advised.gpu)
+
+
+def draw_gpu(plan: Plan, gpu: Gpu) -> None:
+    """Draw the jobs of `plan` in all of the memory and SMs of `gpu`."""
+    if cut := charts.blocks(plan.sharing, gpu):
+        jobs = [job.job for job in plan.prediction.jobs]
+        st.altair_chart(charts.slices_chart(cut, gpu.memory_slices, jobs))
+    drawn = charts.drawing(plan.prediction, gpu)
+    left, right = st.columns([3, 2])
+    left.altair_chart(charts.memory_chart(drawn))
+    right.altair_chart(charts.sm_chart(drawn))
+    st.caption(drawn.caption)
+
+
+def simulate_on_one(advised: Recommendation, plan: Plan) -> Simulation:
+    """Simulate the jobs of `plan`, which all arrive at once."""
+    advisor = advisor_of(advised.gpu.key, plan.prediction.power_cap_w)
+    fleet = Fleet(advised.gpu.key, 1, "first-come")
+    return advisor.simulate(tuple(map(Arrival, advised.jobs)), plan.sharing, fleet).simulation
+
+
+def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
+    simulation = simulate_on_one(advised, plan)
+    line = timeline(simulation)
+    st.altair_chart(charts.lanes_chart(line, [job.name for job in advised.jobs]))
+    st.caption("The thin line is the 90 % interval of an end; the curves are medians.")
+    for column, curve in zip(st.columns(2) * 2, curves(simulation, advised.gpu), strict=True):
+        if curve.readings:
+            column.altair_chart(charts.curve_chart(line, curve))
+        else:
+            column.caption(f"{curve.name}: {NOT_MEASURED}")
+
+
+def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
+    st.altair_chart(charts.slowdown_chart(plan.prediction))
+    ends_s = plan.ends_s or [None] * len(advised.jobs)
+    rows = [
+        {
+            "job": job.job, "slowdown": slowdown(job).p50, "step, ms": 1e3 * job.step_s.p50,
+            "ends after, min": None if end_s is None else end_s.p50 / 60,
+            "memory, GiB": job.memory_mib / MIB_PER_GIB,
+            "out-of-memory risk, %": 100 * job.oom_probability,
+            "energy a step, J": job.energy_step_j and job.energy_step_j.p50,
+            "profile": "estimated" if request.profile.is_estimate else "measured",
+        }
+        for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
+    ]  # fmt: skip
+    _table(rows)
+
+
+def _table(rows: list[dict[str, Any]], **options: Any) -> None:
+    """Show `rows` as a table that sorts by number, each with about three digits."""
+    table = pd.DataFrame(rows)
+    number = st.column_config.NumberColumn(format="%.4g")
+    numbers = dict.fromkeys(table.select_dtypes("number").columns, number)
+    st.dataframe(table, hide_index=True, column_config=numbers, height="content", **options)
+
+
+def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
+    others = {name: each for name, each in plans.items() if each is not plan}
+    if not others:
+        st.info("There is no other plan to compare it with.")
+        return
+    other = others[st.selectbox("Compare with", list(others), key="other plan", width=420)]
+    comparison = compare(
+        advised.jobs, advised.gpu, (plan, other), advised.objective, advised.serial
+    )
+    for title, text, rows in side_by_side(comparison):
+        st.markdown(f"**{plain(title)}**: {plain(shortened(text))}")
+        pair = (plan, other)
+        names = [f"{each.rank}: {way_of(each.sharing, len(advised.jobs))}" for each in pair]
+        st.dataframe(pd.DataFrame(rows, columns=["", *names, "change"]), hide_index=True)
+
+
+def _commands(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
+    lines = plan_lines(launch_plan(advised.jobs, advised.gpu, plan.prediction))
+    st.code("\n".join(lines), language="bash", wrap_lines=True)
+    st.caption("The lines of the script that matter. Put your own command for each ./NAME.sh.")
+    form = st.selectbox("Format", list(EXPORTS), key="format", width=220)
+    text, notes = exported(advised.jobs, advised.gpu, plan.prediction, form)
+    for note in notes:
+        st.warning(plain(note))
+    st.download_button("Download", text, f"plan.{SUFFIXES[form]}", "text/plain", type="primary")
+
+
+@st.dialog("The commands", width="large")
+def show_commands(advised: Recommendation, plan: Plan) -> None:
+    """Show the commands of `plan` over the page."""
+    try:
+        _commands(advised, plan, {})
+    except AdvisorError as error:
+        st.info(plain(str(error)))
+
+
+def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
+    rows = [
+        {
+            "rank": each.rank, "plan": name, "way": way_of(each.sharing, len(advised.jobs)),
+            "total time, min": each.makespan_s and each.makespan_s / 60,
+            "gain": better.p50, "from": better.p05, "to": better.p95, "tie": each.ties_best,
+            "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
+            "energy, Wh": each.energy_j and each.energy_j.p50 / _WH,
+            "estimated": not each.prediction.confirmed_on_hardware, "why": each.why,
+        }
+        for name, each in plans.items()
+        for better in [gain(advised, each)]
+    ]  # fmt: skip
+    _table(rows)
+    st.caption(f"Ways to share considered: {advised.considered}.")
+    document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
+    with st.container(horizontal=True):
+        st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")
+        st.download_button("Download as JSON", document, "plans.json", "application/json")
+
+
+_VIEWS: Mapping[str, Callable[[Recommendation, Plan, Plans], None]] = {
+    "On the GPU": _on_the_gpu, "Timeline": _timeline, "Each job": _each_job,
+    "Compare": _two_plans, "Commands": _commands, "All plans": _all_plans,
+}  # fmt: skip
