@@ -47,7 +47,6 @@ def _cards(figures: Iterable[tuple[str, str, str]]) -> None:
             st.metric(label, value, other, delta_color="off", delta_arrow="off", border=True)
 
 
-
 def _fleet_plan(
     question: Question, gpus: int, _jobs: Sequence[Job]
 ) -> tuple[FleetPlan, tuple[Simulation, ...]]:
@@ -114,7 +113,14 @@ def _fleet_view(advised: Recommendation, question: Question, jobs: Sequence[Job]
 
 def _queue(question: Question, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
     left, middle, right = st.columns(3)
-    ways = list(dict.fromkeys(["mps", "naive", ]))
+    ways = list(
+        dict.fromkeys(
+            [
+                "mps",
+                "naive",
+            ]
+        )
+    )
     sharing = left.selectbox(
         "Jobs on one GPU share it by", ways, 0, key="fleet sharing",
         accept_new_options=True,
@@ -209,7 +215,15 @@ def _additions_view(question: Question, jobs: Sequence[Job]) -> None:
 def _running_jobs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
     """The sharing of running jobs, and which of `jobs` run, by their places from 0."""
     rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
-    ways = list(dict.fromkeys([*live, "naive", "mps", ]))
+    ways = list(
+        dict.fromkeys(
+            [
+                *live,
+                "naive",
+                "mps",
+            ]
+        )
+    )
     how = st.selectbox(
         "Running jobs share the GPU by", ways, 0,
         key="running sharing", accept_new_options=True,

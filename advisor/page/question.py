@@ -340,9 +340,7 @@ def _examples(gpu: str, offered: Sequence[str]) -> str:
 _Files = Sequence[tuple[str, bytes]]
 
 
-def _uploaded(
-    gpu: str, files: _Files, at: DeltaGenerator
-) -> tuple[dict[str, Job], list[Row]]:
+def _uploaded(gpu: str, files: _Files, at: DeltaGenerator) -> tuple[dict[str, Job], list[Row]]:
     """The jobs of files by the names of their rows, and a row for each job of new files."""
     own: dict[str, Job] = {}
     rows: list[Row] = []

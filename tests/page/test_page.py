@@ -8,6 +8,7 @@ import pytest
 
 from advisor.launch.exports import EXPORTS
 from advisor.plan import ObjectiveName
+from advisor.report.format import WAYS
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import write_whole
 from tests import shelf
@@ -15,7 +16,6 @@ from tests.page.seen import (
     badge,
     charts,
     choose,
-    edit,
     editor,
     fill_in,
     hand_in,
@@ -183,7 +183,7 @@ def test_without_profiles_the_page_says_how_to_make_one(page, elsewhere):
     assert "broken.json" in wrong(page.run())
 
 
-@pytest.mark.parametrize("way", ["one after another", "time-slicing", "MPS", "MPS with limits", "MIG"])
+@pytest.mark.parametrize("way", WAYS)
 def test_every_way_has_its_line_and_views(page, way):
     look_at(page.run(), "All plans")
     plan = rows_with(page, "rank").set_index("way").loc[[way], "plan"].iloc[0]
