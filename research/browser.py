@@ -111,5 +111,6 @@ def window(
 def wait_for_answer(page: "Page") -> None:
     """Wait until the script of the `page` has run to its end, and its charts are drawn."""
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     for chart in page.locator('[data-testid="stVegaLiteChart"]:visible').all():
         chart.locator("canvas, svg").first.wait_for()

@@ -524,8 +524,11 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
     return _drawn(layers, by.measure, parts, alt.Step(_WAY_PX))
 
 
-def slowdown_chart(mix: MixPrediction) -> Layered:
-    """Draw the slowdown of each job of `mix`; copies next to each other share a row."""
+def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
+    """Draw the slowdown of each job of `mix`; copies next to each other share a row.
+
+    The names of all `jobs` of the request, in order, fix the colours; by default those of `mix`.
+    """
     rows: list[dict[str, Any]] = []
     first, title = 1, "times as long as alone"
     for (job, slow), equal in groupby((each.job, slowdown(each)) for each in mix.jobs):
@@ -539,7 +542,7 @@ def slowdown_chart(mix: MixPrediction) -> Layered:
     y, tooltip = _rows(row["row"] for row in rows), _hints("row", "hint")
     base = _chart(rows).encode(y=y, tooltip=tooltip)
     x = _axis("middle:Q", title, max(row["high"] for row in rows) * 1.02)
-    colour = _by_job(each.job for each in mix.jobs)
+    colour = _by_job([*jobs, *(each.job for each in mix.jobs)])
     layers = [
         base.mark_bar(height={"band": 0.6}).encode(x=x, color=colour),
         base.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),

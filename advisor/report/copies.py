@@ -354,8 +354,6 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
         mark = "" if batch.largest in batches.measured else "*"
         more = " or more" if batch.open_ended else ""
         table.add_row(where, f"{batch.largest}{mark}{more}", units.gib(batch.memory_mib))
-    ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
-    answer = " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
     sizes = ", ".join(map(str, batches.measured))
     if len(batches.measured) < 2:
         notes = [f"Measured at batch {sizes}. Measure a second one to learn the largest that fits."]
@@ -365,7 +363,14 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     if not batches.confirmed_on_hardware:
         notes.append(f"This is {forecast.NOT_CONFIRMED}.")
     notes += forecast.basis_notes(batches.standing)
-    return answer_above_table(forecast.with_estimates_named(batches.standing, answer), table, notes)
+    answer = forecast.with_estimates_named(batches.standing, largest_batches(batches))
+    return answer_above_table(answer, table, notes)
+
+
+def largest_batches(batches: SlicesForJob) -> str:
+    """Return the largest batch on the smallest slice, and on the largest."""
+    ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
+    return " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
 
 
 def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:

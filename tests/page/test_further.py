@@ -1,13 +1,127 @@
-"""The second page: more questions about the same jobs."""
+"""The second page: trials, what may be added, several GPUs, batches, accuracy, this machine."""
 
 import pytest
 
+from advisor.workload.writing import append_run
+from tests import shelf, synthetic
+from tests.hardware.conftest import install  # noqa: F401 - a fixture
+from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.page.seen import charts, line, rows_with, words, wrong
 
-@pytest.mark.parametrize("question", [
-    "How many at once?", "What may be added?", "Several GPUs?", "How fast is each on a MIG slice?",
-    "How good were predictions?", "What runs here now?",
-])  # fmt: skip
-def test_each_further_question_opens(more_page, question):
-    more_page.session_state["question"] = question
+RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
+
+
+def ask(page, question, **link):
+    page.query_params.update({"ask": question} | link)
+    page.run()
+    assert not [*page.exception, *page.error]
+    return page
+
+
+def test_it_opens_with_an_answer(more_page):
     more_page.run()
-    assert not [*more_page.exception, *more_page.error]
+    assert not [*more_page.exception, *more_page.error, *more_page.info]
+    assert "trials" in line(more_page)
+    assert len(charts(more_page)) == 1
+
+
+def test_trials_that_run_at_once_are_more_an_hour(more_page):
+    table = rows_with(ask(more_page, "Trials of a search", job=SMALL), "at once")
+    assert list(table["at once"])[:2] == [1, 2]
+    assert table["trials an hour"].max() > 1.1 * table["trials an hour"][0]
+    assert (table["from"] <= table["trials an hour"]).all()
+    assert (table["trials an hour"] <= table["to"]).all()
+
+
+@pytest.mark.parametrize("policy", [None, "first-come", "best-fit"])
+def test_on_two_gpus_each_job_has_a_gpu_and_an_end(more_page, policy):
+    ask(more_page, "Several GPUs", **({"policy": policy} if policy else {}))
+    table = rows_with(more_page, "ends, min")
+    assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
+    assert set(table["GPU"]) == {0, 1}
+    assert (table["from"] <= table["ends, min"]).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "slower", "estimated"),
+    [("naive", "400", False), ("mig=3g.71gb@0", "400", True)],
+)
+def test_what_may_join_is_a_table(more_page, how, slower, estimated):
+    ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, slower=slower)
+    table = rows_with(more_page, "work added")
+    assert (table["slows most, %"] <= 400).all()
+    assert not any(RESNET in added for added in table["add"])
+    assert estimated == ("not confirmed on hardware" in " ".join(words(more_page.caption)))
+
+
+def test_what_slows_a_job_too_much_may_not_join_and_the_reason_is_there(more_page):
+    ask(more_page, "Add a job", by="naive", slower="0")
+    assert line(more_page) == "### No other job may join."
+    assert any(f"slows {RESNET}" in text for text in words(more_page.markdown))
+
+
+def test_where_all_jobs_run_one_more_copy_of_each_may_join(more_page):
+    running = [f"{number} · {name}" for number, name in enumerate([RESNET, SMALL, BERT], start=1)]
+    more_page.query_params["running"] = running
+    ask(more_page, "Add a job", by="mps", slower="900")
+    assert {RESNET, SMALL, BERT} & set(rows_with(more_page, "work added")["add"])
+
+
+def test_limits_for_other_jobs_than_those_that_run_are_refused_in_a_sentence(more_page):
+    more_page.query_params.update({"ask": "Add a job", "by": "mps=50,50"})
+    more_page.run()
+    assert "2 limits for 1 job" in wrong(more_page)
+
+
+def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(more_page, install):  # noqa: F811
+    held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
+    install(FakeLibrary(FakeGpu(processes={11: held})))
+    ask(more_page, "Add a job")
+    assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
+
+
+def test_each_process_of_this_machine_has_the_job_that_holds_as_much(more_page, install):  # noqa: F811
+    held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
+    install(FakeLibrary(FakeGpu(processes={11: held})))
+    table = rows_with(ask(more_page, "This machine"), "process")
+    assert (list(table["process"]), list(table["as much as"])) == (["11"], [BERT])
+
+
+def test_a_machine_without_a_gpu_is_no_error(more_page):
+    assert "no GPU" in line(ask(more_page, "This machine"))
+
+
+def test_a_larger_slice_holds_no_smaller_batch(more_page):
+    table = rows_with(ask(more_page, "Largest batch", job=BERT), "largest batch")
+    assert list(table["slice"])[-1] == "whole GPU"
+    sizes = list(table["largest batch"].dropna())
+    assert sizes
+    assert sizes == sorted(sizes)
+    assert len(charts(more_page)) == 1  # the speeds of the jobs there
+
+
+def test_on_a_gpu_without_mig_the_whole_gpu_is_left(more_page):
+    more_page.selectbox(key="gpu").set_value("rtx-4090-24gb")
+    table = rows_with(ask(more_page, "Largest batch"), "largest batch")
+    assert list(table["slice"]) == ["whole GPU"]
+    assert more_page.info
+
+
+@pytest.mark.usefixtures("unremembered")
+@pytest.mark.parametrize("measured", [True, False])
+def test_earlier_runs_are_drawn_or_it_is_said_how_to_make_some(more_page, tmp_path, measured):
+    runs = tmp_path / "advisor" / "profiles" / shelf.GPU / "runs"
+    runs.mkdir(parents=True)
+    if measured:
+        pair = [shelf.PROFILES[RESNET], shelf.PROFILES[BERT]]
+        append_run(runs / "validation.jsonl", synthetic.run(pair, "mps", run_id="mine"))
+    ask(more_page, "Accuracy")
+    assert len(charts(more_page)) == measured
+    assert measured != any("advisor validate" in each.value for each in more_page.info)
+
+
+def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_page):
+    more_page.query_params["ask"] = "<script>"
+    more_page.run()
+    assert "'<script>' is not a question" in wrong(more_page)
+    assert line(more_page)
