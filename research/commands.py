@@ -3,7 +3,7 @@
 python -m research.commands
 """
 
-import re
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,7 +13,9 @@ from advisor.cli import COMMANDS, _app
 from advisor.report.scores import markdown
 from advisor.workload.writing import write_whole
 from research.files import ROOT
+from research.terminal_output import terminal_output
 
+_COLUMNS = 88
 FILE = ROOT / "docs" / "reference" / "commands.md"
 _TOP = """# Commands
 
@@ -23,29 +25,43 @@ accepts `--help`, and `--debug`, which prints the traceback of an error.
 
 
 def commands_text() -> str:
-    """Return the page: a section for each command, in the order of the help."""
+    """Return the page: a section for each command, in the groups of the help."""
     group: Any = typer.main.get_command(_app)
     top = click.Context(group, info_name="advisor")
-    return "\n\n".join([_TOP, *(_section(group.commands[name], top) for name in COMMANDS)]) + "\n"
+    parts, before = [_TOP], None
+    for name in COMMANDS:
+        command = group.commands[name]
+        if command.rich_help_panel != before:
+            parts.append(f"## {command.rich_help_panel}")
+        before = command.rich_help_panel
+        parts += [f"### {name}", *_described(command, click.Context(command, top, name))]
+    return "\n\n".join(parts) + "\n"
 
 
-def _section(command: click.Command, top: click.Context) -> str:
-    context = click.Context(command, info_name=command.name, parent=top)
-    usage = command.get_usage(context).removeprefix("Usage: ")
-    rows = [
-        (f"`{_escaped(option)}`", _escaped(text).replace("[", r"\["))
-        for parameter in command.get_params(context)
-        if parameter.name != "help" and (record := parameter.get_help_record(context))
-        for option, text in [record]
-    ]
-    table = markdown(("option", "meaning"), rows) if rows else ""
-    parts = (f"## {command.name}", command.help, f"```text\n{usage}\n```", table)
-    return "\n\n".join(part for part in parts if part)
+def _described(command: Any, context: click.Context) -> Iterator[str]:
+    if command.context_settings.get("ignore_unknown_options"):
+        # A parser of its own reads its words, and prints its help.
+        for words in [[], ["--from-numbers"]] if command.name == "profile" else [[]]:
+            lines = terminal_output([command.name, *words, "--help"], _COLUMNS)
+            yield "\n".join(["```text", *lines, "```"])
+        return
+    yield command.help
+    yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
+    rows = []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and parameter.name != "help":
+            words, text = record
+            if parameter.param_type_name == "argument":
+                words = parameter.metavar  # without a Python type
+            rows.append((f"`{_escaped(words)}`", _escaped(text).replace("[", r"\[")))
+    if rows:
+        yield markdown(("option", "meaning"), rows)
 
 
 def _escaped(text: str) -> str:
-    """Return `text` for a cell of a table, without the Python type of an argument."""
-    return re.sub(r" <(?:list\[.*\]|str|path)>", "", text).replace("|", r"\|")
+    """Return `text` for a cell of a table, where bars end cells."""
+    return text.replace("|", r"\|")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _CODE.sub(lambda code: code[0].replace(r"\|", "|"), _LINK.sub(linked, markdown))
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the search for screen readers, which the theme leaves out."""
+    del page, config
+    return output.replace('data-md-component="search" role="dialog"',
+                          'data-md-component="search" role="dialog" aria-label="Search"')  # fmt: skip
+
+
 def site_uri(path: Path) -> str:
     """Return the place on the site of a file of the project; the start page is that of README."""
     if path == ROOT / "README.md":
