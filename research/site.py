@@ -51,8 +51,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Name the search for screen readers, which the theme leaves out."""
     del page, config
-    return output.replace('data-md-component="search" role="dialog"',
-                          'data-md-component="search" role="dialog" aria-label="Search"')  # fmt: skip
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
 
 
 def site_uri(path: Path) -> str:
