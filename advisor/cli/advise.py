@@ -22,7 +22,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, show_answer, show_text, warn
-from advisor.errors import InvalidInput, counted
+from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import Policy
@@ -133,9 +133,14 @@ def compare(
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
     from advisor.report.comparison import comparison_csv, comparison_document, comparison_report
+    from advisor.sharing.notation import MODES
     from advisor.workload.writing import write_whole
 
     named, jobs = options.plans_and_jobs(words)
+    for job in jobs if len(named) < 2 else ():
+        misspelt = UnknownName("sharing", job.partition("=")[0], MODES, "")
+        if misspelt.meant is not None:
+            raise misspelt
     if len(named) < 2:
         raise InvalidInput(
             f"expected two PLANs or more before the JOBs: advisor compare "

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +65,7 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the PLANs that `words` begin with, sharings and files of plans, and the JOBs."""
+    """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
     from advisor.workload.file_kinds import kind_of_file
     from advisor.workload.reading import read_bytes
 
@@ -75,8 +74,8 @@ def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
             return kind_of_file(read_bytes(Path(word))) != "a profile"
         return _SHARING.match(word) is not None
 
-    plans = list(takewhile(is_plan, words))
-    return plans, list(words[len(plans) :])
+    plans = [word for word in words if is_plan(word)]
+    return plans, [word for word in words if word not in plans]
 
 
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:

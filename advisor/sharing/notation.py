@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from advisor.errors import InvalidInput, counted, shortened
+from advisor.errors import InvalidInput, UnknownName, counted, shortened
 from advisor.sharing.modes import (
     Group,
     Hybrid,
@@ -20,6 +20,9 @@ from advisor.sharing.modes import (
     Sharing,
     plain_group,
 )
+
+MODES = ("serial", "naive", "mps", "mig")
+"""The words with which notations begin."""
 
 _PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
@@ -69,9 +72,10 @@ def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
     try:
         return _parse(_SHORT.sub(lambda match: full_profile(match[0], offered), words))
     except _NoSharingError:
-        raise InvalidInput(
-            f"{shortened(text)} is not a sharing. {_how_to_write(words, offered)}"
-        ) from None
+        remedy, name = _how_to_write(words, offered), re.match(r"[a-z]*", words)
+        if name is not None and name[0] not in ("", *MODES):
+            raise UnknownName("sharing", name[0], MODES, remedy) from None
+        raise InvalidInput(f"{shortened(text)} is not a sharing. {remedy}") from None
 
 
 def full_profile(word: str, offered: Sequence[str]) -> str:

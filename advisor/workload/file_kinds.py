@@ -11,7 +11,7 @@ from advisor.errors import InvalidInput
 FileKind = Literal[
     "a profile", "an exported plan", "an answer of `advisor recommend --json`",
     "an answer of `--json`", "a calibration", "a fitted model", "a list of runs", "a job file",
-    "a campaign", "a CSV table",
+    "a campaign", "a CSV table", "numbers of nvidia-smi",
 ]  # fmt: skip
 
 # The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
@@ -36,11 +36,16 @@ _USE: dict[FileKind, str] = {
     "a list of runs": "Use `advisor validate --from {}`.",
     "a job file": "Pass it as --jobs {}.",
     "a campaign": "Use `advisor campaign {}`.",
+    "numbers of nvidia-smi": "Pass their means: `advisor profile --from-numbers -h`.",
     "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",
 }
 
 _JOB_TABLE = re.compile(rb"^\s*\[\[?job\]?\]", re.MULTILINE)
 _CAMPAIGN = re.compile(rb"^\s*\[\[runs\]\]|^\s*\[degrees\.", re.MULTILINE)
+# Its columns with --query-gpu, the lines of its table, and those of dmon.
+_OF_NVIDIA_SMI = re.compile(
+    rb"\butilization\.(?:gpu|memory)|\bmemory\.used\b|\bpower\.draw\b|NVIDIA-SMI \d|^# gpu ", re.M
+)
 _ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
 
 
@@ -58,6 +63,8 @@ def kind_of_file(content: bytes) -> FileKind | None:
                 (kind for kind, has, lacks in _KEYS if has <= keys and not lacks & keys), None
             )
         return None
+    if _OF_NVIDIA_SMI.search(content[:4096]):
+        return "numbers of nvidia-smi"
     if _JOB_TABLE.search(content):
         return "a job file"
     if _CAMPAIGN.search(content):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.cli import REMOVED
+from advisor.cli.refusals import REMOVED
 from advisor.workload.minimal_profile import minimal_text
 from advisor.workload.writing import profile_text
 from tests import synthetic
