@@ -62,22 +62,22 @@ JobsLike = Iterable[JobLike]
 
 @dataclass(frozen=True)
 class Advisor:
-    """Answers questions about jobs on one model of GPU, from profiles and a fitted model.
+    """Predictions and plans for jobs on one GPU model, from profiles and a fitted model.
 
-    The model and the calibration are read when first needed, and then kept.
+    It reads the model and the calibration when it first needs them, and keeps them. Methods raise
+    `InvalidInput` for wrong arguments or files, and `NothingFits` for jobs too big for the GPU.
 
     Attributes:
-        gpu: Name of a GPU model, as `gpu_meant` takes it.
+        gpu: GPU model, as `advisor gpus` lists it.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
-        models: Folder of models; None: the user's refit, else the shipped one.
-        calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
-            GPU, if there is one.
+        models: Folder of models; None: the user's own, else the shipped one.
+        calibration: File of `advisor calibrate`; `NO_CALIBRATION`: none; None: the user's own for
+            that GPU, if there is one.
         power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
-        host_cores: Number of cores of each host, for all its jobs together; None: that of this
-            machine, if advice is for it, else as many as the jobs need.
+        host_cores: Cores of each host, for all its jobs together; None: those of this machine if
+            it has the GPU, else as many as the jobs need.
         present: This machine, to find stale profiles; None: the machine that was calibrated.
-        host_check: How fast the host is now; None: profiles stay as on the hosts on which they
-            were measured.
+        host_check: Speed of the host now; None: profiles stay as on the hosts that made them.
     """
 
     gpu: str = DEFAULT_GPU
@@ -118,7 +118,7 @@ class Advisor:
 
     @cached_property
     def find_profile(self) -> FindsProfiles:
-        """Finds profiles by name; those not measured on this GPU are estimated from other GPUs."""
+        """Function from a name or file to the profile, estimated if measured on another GPU."""
         finder = profile_finder(self.card, self.profiles, self.calibration)
 
         def find(name: str) -> Profile:
@@ -263,7 +263,7 @@ class Advisor:
     ) -> Recommendation:  # fmt: skip
         """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
 
-        `conditions` are limits of machine and user in addition to those of the jobs.
+        `conditions` are limits of the machine and the user in addition to those of the jobs.
         """
         from advisor.launch.commands import with_commands
         from advisor.plan.reasons import variants_of
@@ -303,9 +303,9 @@ class Advisor:
         return replace(answer, standing=self.standing(jobs))
 
     def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":
-        """Return the best plan that is found for many jobs, or for several GPUs.
+        """Return the best plan that the search finds for many jobs, or for several GPUs.
 
-        The GPUs of a host that run jobs share its `cores` equally.
+        The GPUs of a host that run jobs share its cores equally.
         """
         from advisor.plan.fleet import plan_fleet
 
@@ -341,7 +341,7 @@ class Advisor:
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
     ) -> "Copies":
-        """Count the copies of `job` that fit, and those worthwhile; see `copies_that_pay`."""
+        """Count the copies of `job` that fit at once, and those that are worthwhile."""
         from advisor.plan.copies import copies_that_pay
 
         table = self._copies_table(job, conditions, level)
@@ -351,7 +351,11 @@ class Advisor:
         self, job: JobLike, *, steps: float | None = None, count: int | None = None,
         start_s: float = 0.0, conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
     ) -> "Trials":  # fmt: skip
-        """Count the trials of a hyper-parameter search to run at once; see `trials_that_pay`."""
+        """Count the trials of a hyper-parameter search that are worthwhile at once.
+
+        Of the `count` trials each has so many `steps`, else those of the job, and takes `start_s`
+        to start.
+        """
         from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
@@ -369,7 +373,7 @@ class Advisor:
         return CopiesTable(jobs[0], self.card, self.predictor, conditions, level)
 
     def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
-        """Return the largest batch of one job on slices of the GPU; see `slices_for_job`.
+        """Return the largest batch of one job on each MIG slice of the GPU.
 
         `names` are the job's name, with or without a batch size, or names or files of its profiles;
         `on` are MIG profiles, or ``"whole"``; none: all.
@@ -389,7 +393,7 @@ class Advisor:
         self, running: "Running", offered: JobsLike, most_slowing: float = MOST_SLOWING,
         conditions: Conditions = UNCONDITIONAL,
     ) -> "Additions":  # fmt: skip
-        """Return the jobs among `offered` that may join the running ones; see `additions`."""
+        """Return the jobs among `offered` that may join and slow a running job by a share at most."""
         from advisor.plan.admission import Running, additions
 
         check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
@@ -398,7 +402,7 @@ class Advisor:
         return replace(answer, standing=self.standing([*running.jobs, *waiting]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
-        """Forecast `jobs` under one `sharing`; jobs and errors as for `recommend`.
+        """Forecast `jobs` under one `sharing`, e.g. ``"mps=50,50"``.
 
         A mix that does not fit is forecast too: its `oom_probability` is near 1.
         """
@@ -435,7 +439,7 @@ class Advisor:
         self, arrivals: Sequence[Arrival], sharing: str | Sharing, fleet: Fleet, *,
         at_once: int | None = None, conditions: Conditions = UNCONDITIONAL,
     ) -> OverTime:  # fmt: skip
-        """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
+        """Simulate jobs that arrive over time on the GPUs of `fleet`, each shared by `sharing`.
 
         At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
         Phases, and a queue in its own order, need all jobs at the start, and one GPU.
@@ -468,7 +472,7 @@ def recommend(
     jobs: JobsLike, gpu: str = DEFAULT_GPU, objective: ObjectiveName = "makespan", *,
     conditions: Conditions = UNCONDITIONAL, level: Level = "p50", **sources: Any,
 ) -> Recommendation:  # fmt: skip
-    """Answer one question; an `Advisor` that is kept answers further ones sooner."""
+    """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many questions."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 
 

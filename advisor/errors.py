@@ -25,6 +25,8 @@ _SURELY_ALIKE, _CLEARLY_LESS = 0.75, 0.03
 
 
 class AdvisorError(Exception):
+    """An error that a user can cause or meet; its `exit_code` is that of the command."""
+
     exit_code = 1
 
 

@@ -68,16 +68,18 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """A set of jobs under one sharing, from the first step to the last.
+    """Forecast of jobs under one sharing, from the first step to the last.
 
     Attributes:
+        prediction: Step times, memory and power while all jobs run.
         makespan_interval_s: Seconds until the last job ends, if all start at once (serial: in
-            turn); the errors of all jobs are taken to be correlated. None: a length is unknown.
+            turn); the errors of all jobs are assumed to be correlated. None: a length is unknown.
         energy_j: Joules of the whole GPU until then; None: a length or the power is unknown.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         serial_interval_s: Serial makespan under the same power cap.
         ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
-        standing: Its basis; plans leave this to their recommendation.
+        deadlines_s: Deadline of each job, in the jobs' order; None: it has none.
+        standing: Evidence that it is based on; that of a plan is in its recommendation.
     """
 
     prediction: MixPrediction
@@ -91,10 +93,12 @@ class Forecast:
 
     @property
     def sharing(self) -> Sharing:
+        """How the jobs share the GPU; `str` gives its notation, e.g. ``"mps=50,50"``."""
         return self.prediction.sharing
 
     @property
     def makespan_s(self) -> float | None:
+        """Median of `makespan_interval_s`."""
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
 
     def late(self, level: Level) -> frozenset[int]:
@@ -109,12 +113,15 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Forecast):
-    """A forecast that fits, with its rank among the others.
+    """Forecast of a plan that fits, with its rank.
 
     Attributes:
-        ties_best: Whether its cost equals that of the best within our error; true of the best.
+        rank: Its place among the plans, from 1.
+        ties_best: Whether it ties with the best plan, within the error; true of the best.
+        late_jobs: Positions of the jobs that miss their deadlines.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
-        commands: Shell lines that apply the plan, once `advisor.launch.commands` adds them.
+        why: The reason for its rank, as a sentence.
+        commands: Shell lines that apply the plan.
     """
 
     rank: int
@@ -135,15 +142,22 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """Every plan for a set of jobs on one GPU, best first, but only the best few of a kind.
+    """Plans for a set of jobs on one GPU, best first, the best few of each kind.
 
     Attributes:
+        gpu: The GPU model.
+        jobs: The jobs, in the order of the question.
+        objective: The objective of the question.
         ranked_by: The objective of the ranking; if it is not `objective`, `note` gives the reason.
         serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
             of every gain; also one of `plans`.
-        searched: How many were predicted and how many estimated, in words; None: no search.
+        plans: The plans, best first.
+        left_out: Ways to share that are not allowed, with the reason.
+        considered: Number of candidates.
+        searched: Numbers of candidates predicted and estimated, in words; None: no search.
+        standing: Evidence that the answer is based on.
         variants: Profiles of the same work with another loader or execution.
-        refused_variants: Why files with the names of such profiles could not be read.
+        refused_variants: Reasons why files with the names of such profiles could not be read.
         another_layout: The best plan if root changes the layout of a GPU in MIG mode; None: plans
             are not confined to its MIG devices, or there is no root.
     """
@@ -166,4 +180,5 @@ class Recommendation:
 
     @property
     def best(self) -> Plan:
+        """The first plan."""
         return self.plans[0]

@@ -19,7 +19,13 @@ LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Median, and the bounds between which nine of ten measurements should fall."""
+    """A 90 % interval: the median, and the bounds that contain nine of ten measurements.
+
+    Attributes:
+        p05: Lower bound.
+        p50: Median.
+        p95: Upper bound.
+    """
 
     p05: float
     p50: float
@@ -95,6 +101,7 @@ class Interval:
         return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
 
     def contains(self, measured: float) -> bool:
+        """Check whether a measured value lies inside."""
         return self.p05 <= measured <= self.p95
 
 
@@ -149,21 +156,23 @@ _ENERGIES = "energy_step_j", "energy_epoch_j", "energy_example_j"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPrediction:
-    """One job of a mix.
+    """Prediction of one job of a mix.
 
     Attributes:
         job: The profile's name.
+        step_s: Seconds of a training step, together with the other jobs.
         epoch_s: One pass over the data, with its epoch ends; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
-        memory_mib: Device memory that the process holds when nothing stops it.
-        memory_min_mib: Memory that it needs; suffices only if the process is capped to it.
+        memory_mib: GPU memory that the process holds without a cap.
+        memory_min_mib: GPU memory that it needs; this suffices only if it is capped to it.
+        memory_interval_mib: Interval of `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
-        slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
-            as fast as alone, however fast that is.
+        slowdown_error: Interval of the factor on `slowdown`; None: that of `step_s`.
         with_ends_s: A step together with its share of epoch ends; None: it has none.
         energy_step_j: Its part of the GPU's energy in a step and its share of epoch ends, by the
             rule in `advisor.prediction.power`; None if a profile of the mix has no power.
-        energy_epoch_j: The same of one pass.
+        energy_epoch_j: The same for one pass over the data.
+        energy_example_j: The same for one example.
     """
 
     job: str
@@ -213,9 +222,12 @@ class JobPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixPrediction:
-    """All jobs of a mix together, while all of them run.
+    """Prediction of a mix, while all of its jobs run.
 
     Attributes:
+        gpu: Catalogue key of the GPU.
+        sharing: How the jobs share it.
+        jobs: Each job, in the order of the question.
         memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
         memory_capacity_mib: The GPU's memory for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.
@@ -224,11 +236,12 @@ class MixPrediction:
         gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
-        estimated_from: Keys of other GPUs whose data it is estimated from; None: this GPU's only.
+        estimated_from: Keys of the other GPUs that it is estimated from; None: measured here.
         ran_elsewhere: Whether real runs of this kind on these GPUs confirm it.
         mps_server_mib: Memory that an MPS server holds; None: as on the first GPU measured.
         wide_because: Reason why intervals of steps are wider than usual, or narrower than under
             other ways to share; None if they are not.
+        power_cap_w: Power cap of the GPU; None: its own limit.
         host_stretch: Factor on host work because jobs wait for cores; 1: they do not.
     """
 

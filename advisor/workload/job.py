@@ -71,6 +71,7 @@ class Job:
     """A profiled workload, how much of it is to run, and its constraints.
 
     Attributes:
+        profile: Its measurements alone; `Advisor.find_profile` returns one by name.
         epochs: Number of passes over the data.
         validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
         checkpoint_s: Seconds of writing checkpoints in each epoch, alone; not part of its time.
@@ -80,7 +81,7 @@ class Job:
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
         gpus: GPUs of one host that it takes at once, with nothing else on them. Its examples are
-            split among them, and exchanging gradients is taken to take no time.
+            split among them; the exchange of gradients is assumed to take no time.
     """
 
     profile: Profile
@@ -307,9 +308,14 @@ class _JobFile:
 
 
 def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
-    """Return the jobs of the TOML file `path`; arguments and errors are those of `parse_jobs`.
+    """Return the jobs of the TOML file `path`, as `advisor init jobs` writes one.
 
-    A profile's path is relative to the file's folder. `templates/jobs.toml` explains each field.
+    A profile's path is relative to the file's folder.
+
+    Args:
+        path: The file.
+        load: Function from a profile's name to the profile: `Advisor.find_profile`.
+        gpus: Number of GPUs that the jobs are for.
     """
     if not is_file(path) and is_name(str(path)) and not path.suffix:
         raise InvalidInput(f"{path}: --jobs names a TOML file. Write a JOB without --jobs.")

@@ -25,15 +25,16 @@ class MinimalProfile:
     """Numbers of a job that was watched alone on a whole GPU, not measured.
 
     Attributes:
-        workload: The job's name, as `advisor.workload.spec.Workload` takes it.
+        workload: The job's name.
         gpu: Catalogue key of the GPU that it ran on.
-        batch_size: Examples a step.
+        batch_size: Examples of a step.
         step_s: Seconds of a training step.
-        memory_mib: What its process held of the GPU, as ``nvidia-smi`` lists it.
+        memory_mib: GPU memory of its process, as ``nvidia-smi`` lists it.
         power_w: Mean power of the whole GPU.
-        gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1.
-        memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1.
-            Shows best what slices of an A100 or A30 cost.
+        gpu_utilization: Share of time in which any kernel ran, by ``nvidia-smi``, 0..1.
+        memory_utilization: Share of time in which memory was read or written, by ``nvidia-smi``,
+            0..1. It shows best how much slices of an A100 or A30 slow the job.
+        examples_per_epoch: Examples of one pass over the data; None: not known.
     """
 
     schema: int
@@ -75,7 +76,7 @@ class MinimalProfile:
         self.whole()  # which checks the rest
 
     def whole(self) -> Profile:
-        """Return the same as a profile, whose other numbers are not measured."""
+        """Return it as a `Profile`, in which all other numbers are None."""
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload
         return Profile(

@@ -438,9 +438,10 @@ class EpochEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One workload, measured alone.
+    """Measurements of one workload, alone on a whole GPU.
 
     Attributes:
+        workload: Name, batch size, examples of an epoch, and the script if it has one.
         gpu: Catalogue key of the GPU it ran on, or ``"cpu"``.
         windows: Every window after steady state, shape (windows,).
         host_s: Seconds of a step's host path: Python, launches, loader.
@@ -450,13 +451,13 @@ class Profile:
         energy_j: Energy of one step, idle power included.
         idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
-        provenance: None if only numbers are known.
+        provenance: Machine, software and time of the measurement; None: only numbers are known.
         host_check_s: Seconds of the piece of host work (`advisor.measure.host_check`) on its core,
             mean of the checks of the windows.
-        estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
-            expect of `gpu`; None: measured on `gpu`.
-        host: What the host does for a step, in parts.
-        other_batches: From which batch sizes it is estimated; None: measured at its own.
+        estimated_from: Catalogue key of the GPU on which it was measured, if this is an estimate
+            for `gpu`; None: measured on `gpu`.
+        host: Host work of a step, in parts.
+        other_batches: Batch sizes from which it is estimated; None: measured at its own.
         sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
             measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
             of their pace. None: see `mps`.
@@ -542,7 +543,7 @@ class Profile:
 
     @cached_property
     def end_share(self) -> tuple[float, float]:
-        """Epoch ends for each step: the host's seconds, and validation in steps alone."""
+        """Share of epoch ends in each step: seconds of the host, and validation in steps alone."""
         end = self.epoch_end
         every = None if end is None else end.steps or self.workload.steps_per_epoch
         if end is None or every is None:
