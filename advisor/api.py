@@ -351,11 +351,7 @@ class Advisor:
         self, job: JobLike, *, steps: float | None = None, count: int | None = None,
         start_s: float = 0.0, conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
     ) -> "Trials":  # fmt: skip
-        """Count the trials of a hyper-parameter search that are worthwhile at once.
-
-        Of the `count` trials each has so many `steps`, else those of the job, and takes `start_s`
-        to start.
-        """
+        """Count the trials of a search that are worthwhile at once; each starts in `start_s`."""
         from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
@@ -393,7 +389,7 @@ class Advisor:
         self, running: "Running", offered: JobsLike, most_slowing: float = MOST_SLOWING,
         conditions: Conditions = UNCONDITIONAL,
     ) -> "Additions":  # fmt: skip
-        """Return the jobs among `offered` that may join and slow a running job by a share at most."""
+        """Return the `offered` jobs that may join, and slow running ones by that share at most."""
         from advisor.plan.admission import Running, additions
 
         check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
