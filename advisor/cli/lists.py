@@ -48,6 +48,11 @@ _ExampleKind = Annotated[_Kind | None, Argument(
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: its usual name, here.",
 )]
+_Schema = Annotated[str | None, Option(
+    "--schema", metavar="NAME",
+    help="Print the JSON Schema of a file or an answer instead: profile, numbers, jobs, campaign, "
+    "trace (a row), plan, run, calibration, prediction or recommendation.",
+)]
 _Port = Annotated[int, Option(
     "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.",
 )]
@@ -141,10 +146,15 @@ def layouts(
         show(layouts_report(card, chosen, sets, used, every=every))
 
 
-def init(kind: _ExampleKind = None, out: _Out = None) -> None:
+def init(kind: _ExampleKind = None, out: _Out = None, schema: _Schema = None) -> None:
     """Write an example file with every field, to start from."""
     from importlib.resources import files
 
+    if schema is not None:
+        from advisor.schemas import schema_document
+
+        show_json(schema_document(schema))
+        return
     from advisor.workload.reading import is_file
     from advisor.workload.writing import write_whole
 

@@ -7,7 +7,7 @@ import codecs
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from time import monotonic
@@ -94,7 +94,7 @@ def show_answer(
     answer: _Answered,
     as_json: bool,
     report: "Callable[[_Answered], RenderableType]",
-    document: Callable[[_Answered], dict[str, Any]],
+    document: Callable[[_Answered], Mapping[str, Any]],
 ) -> None:
     """Print `answer` as a report for people, or as one JSON document."""
     if as_json:
@@ -108,7 +108,7 @@ def show_text(text: str, end: str = _LINE) -> None:
     _write(clean(text, keep="\n\t") + end)
 
 
-def show_json(document: dict[str, Any]) -> None:
+def show_json(document: Mapping[str, Any]) -> None:
     _write(json.dumps(document, indent=1, allow_nan=False) + _LINE)
 
 

@@ -108,7 +108,7 @@ class _Answer:
 
     standing: "Standing"
     report: "Callable[[], RenderableType]"
-    document: Callable[[], dict[str, Any]]
+    document: Callable[[], Mapping[str, Any]]
     commands: Callable[[int], str] | None = None
     table: Callable[[], str] | None = None
     refused: tuple[str, ...] = ()
@@ -375,7 +375,7 @@ def _plans_answer(
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
 
-    def document() -> dict[str, Any]:
+    def document() -> Mapping[str, Any]:
         from advisor.report.recommendation import recommendation_document
 
         return recommendation_document(advised, top)

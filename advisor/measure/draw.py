@@ -15,6 +15,7 @@ from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
 from advisor.measure.run_list import (
     REMEDY,
+    NamedWorkload,
     PlannedRun,
     check_plans,
     read_plans,
@@ -72,8 +73,8 @@ class Campaign:
     gpu: str
     seed: int
     include: str | None = None
-    small: tuple[Workload, ...] = ()
-    large: tuple[Workload, ...] = ()
+    small: tuple[NamedWorkload, ...] = ()
+    large: tuple[NamedWorkload, ...] = ()
     large_up_to: int = 3
     degrees: dict[int, dict[Mode, Count]] = field(default_factory=dict)
     limits: tuple[float, ...] = ()

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import Concurrent, Naive, parse_sharing
@@ -31,11 +31,14 @@ from advisor.sharing.groups import (
 from advisor.workload.catalogue import workload
 from advisor.workload.job import MAX_JOBS
 from advisor.workload.reading import located, read_json
-from advisor.workload.records import check_record
+from advisor.workload.records import OrText, check_record
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
 
 REMEDY = "Correct the file."
+
+NamedWorkload = Annotated[Workload, OrText(workload)]
+"""A workload, or the name of one of the zoo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class PlannedRun:
     repeats: str | None = None
     capacity_mib: int | None = None
     steps: tuple[int, ...] | None = None
-    workloads: tuple[Workload, ...]
+    workloads: tuple[NamedWorkload, ...]
 
     def __post_init__(self) -> None:
         with located(f"run {self.id!r}"):

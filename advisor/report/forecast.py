@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Group
 from rich.text import Text
@@ -23,6 +23,17 @@ from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
+from advisor.report.documents import (
+    BindingFields,
+    ForecastFields,
+    IntervalFields,
+    JobFields,
+    MixFields,
+    PredictionDocument,
+    RequestFields,
+    StandingFields,
+    WorkloadFields,
+)
 from advisor.report.format import kind_of_mode, words_of
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
@@ -338,17 +349,23 @@ def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, obj
     }  # fmt: skip
 
 
-def forecast_document(forecast: Forecast) -> dict[str, Any]:
+def forecast_document(forecast: Forecast) -> PredictionDocument:
     """Return what ``advisor predict --json`` prints."""
-    return {"schema": SCHEMA} | standing_document(forecast.standing) | forecast_fields(forecast)
+    standing, fields = standing_document(forecast.standing), forecast_fields(forecast)
+    return {"schema": SCHEMA, **standing, **fields}
 
 
-def forecast_fields(forecast: Forecast) -> dict[str, Any]:
+def forecast_fields(forecast: Forecast) -> ForecastFields:
+    """Return the fields of a forecast."""
+    jobs = [job_document(job) for job in forecast.prediction.jobs]
+    return {**mix_fields(forecast), "jobs": jobs}
+
+
+def mix_fields(forecast: Forecast) -> MixFields:
     """Return the fields that documents of forecasts and of plans share."""
     mix = forecast.prediction
     return {
-        "gpu": mix.gpu, "sharing": str(mix.sharing),
-        "jobs": [job_document(job) for job in mix.jobs], "memory_total_mib": mix.memory_total_mib,
+        "gpu": mix.gpu, "sharing": str(mix.sharing), "memory_total_mib": mix.memory_total_mib,
         "memory_capacity_mib": mix.memory_capacity_mib, "oom_probability": mix.oom_probability,
         "weighted_speedup": mix.weighted_speedup, "makespan_s": forecast.makespan_s,
         "makespan_interval_s": interval_document(forecast.makespan_interval_s),
@@ -361,9 +378,10 @@ def forecast_fields(forecast: Forecast) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def job_document(job: JobPrediction) -> dict[str, Any]:
+def job_document(job: JobPrediction) -> JobFields:
     """Return the prediction of a job as JSON."""
-    return {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
+    fields = {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
+    return cast("JobFields", fields)
 
 
 def memory_document(mix: MixPrediction) -> dict[str, Any]:
@@ -374,26 +392,27 @@ def memory_document(mix: MixPrediction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def interval_document(value: Interval | None) -> dict[str, float] | None:
+def interval_document(value: Interval | None) -> IntervalFields | None:
     """Return `value` with its bounds; None if it is unknown."""
     return None if value is None else asdict(value)
 
 
-def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
+def workloads_document(jobs: Iterable[Job]) -> dict[str, WorkloadFields]:
     """Return the workload of each name in `jobs`."""
     workloads = workloads_by_name(job.profile.workload for job in jobs)
     return {name: asdict(each) for name, each in workloads.items()}
 
 
-def request_document(job: Job) -> dict[str, Any]:
+def request_document(job: Job) -> RequestFields:
     """Return the request for `job` and the script that starts it, by the keys of a plan file."""
     from advisor.launch.plan_file import job_fields  # only for JSON: text starts sooner without it
 
     script = job.profile.workload.script
-    return job_fields(job) | {"script": None if script is None else asdict(script)}
+    fields = job_fields(job) | {"script": None if script is None else asdict(script)}
+    return cast("RequestFields", fields)
 
 
-def binding_document(bound: Binding) -> dict[str, Any]:
+def binding_document(bound: Binding) -> BindingFields:
     """Return the limits of the jobs of a plan; shares are 0..1."""
     return {
         "limit": bound.limit,
@@ -404,10 +423,10 @@ def binding_document(bound: Binding) -> dict[str, Any]:
     }
 
 
-def standing_document(standing: Standing) -> dict[str, Any]:
+def standing_document(standing: Standing) -> StandingFields:
     """Return the basis of an answer besides profiles and model."""
     return {
-        "calibrated": standing.calibrated and {"file": standing.calibrated},
+        "calibrated": {"file": standing.calibrated} if standing.calibrated else None,
         "host": host_note(standing), "host_factor": standing.host_factor,
         "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},

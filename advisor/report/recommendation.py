@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
@@ -17,6 +16,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
+from advisor.report.documents import PlanFields, RecommendationDocument, RequestedJobFields
 from advisor.report.format import explained, in_order, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing
 from advisor.sharing.groups import groups as groups_of
@@ -285,13 +285,15 @@ def another_layout_text(advised: Recommendation, other: Plan) -> str:
     )
 
 
-def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
+def recommendation_document(
+    advised: Recommendation, top: int | None = None
+) -> RecommendationDocument:
     """Return what ``advisor recommend --json`` prints.
 
     `workloads` defines each name, so that ``advisor runs`` can run the `top`
     plans, by default all, on a machine without the profiles.
     """
-    summary = verdict(advised)
+    summary, layout = verdict(advised), advised.another_layout
     runner_up = advised.plans[1] if len(advised.plans) > 1 else None
     return {
         "schema": forecast.SCHEMA, "gpu": advised.gpu.key, "objective": advised.objective,
@@ -311,19 +313,17 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "serial": _plan_document(advised, advised.serial),
         "plans": [_plan_document(advised, plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out], "searched": advised.searched,
-        "another_layout": advised.another_layout and _plan_document(
-            advised, advised.another_layout
-        ),
+        "another_layout": None if layout is None else _plan_document(advised, layout),
     }  # fmt: skip
 
 
-def _plan_document(advised: Recommendation, plan: Plan) -> dict[str, Any]:
-    own = {
-        "rank": plan.rank, "ties_best": plan.ties_best, "late": list(plan.late_jobs),
-        "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
-    }  # fmt: skip
-    jobs = [
-        forecast.job_document(job) | forecast.request_document(request)
+def _plan_document(advised: Recommendation, plan: Plan) -> PlanFields:
+    jobs: list[RequestedJobFields] = [
+        {**forecast.job_document(job), **forecast.request_document(request)}
         for job, request in zip(plan.prediction.jobs, advised.jobs, strict=True)
     ]
-    return own | forecast.forecast_fields(plan) | {"jobs": jobs}
+    return {
+        "rank": plan.rank, "ties_best": plan.ties_best, "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
+        **forecast.mix_fields(plan), "jobs": jobs,
+    }  # fmt: skip

@@ -3,17 +3,34 @@
 import csv
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import Annotated
 
 from advisor.errors import InvalidInput
 from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import FindsProfiles
 from advisor.workload.reading import located, read_bytes
+from advisor.workload.records import OrText
 from advisor.workload.units import amount, seconds
+
+_Seconds = Annotated[float, OrText(seconds)]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """One job of a trace, by its columns: when it arrives, and how long it is."""
+
+    arrival_s: _Seconds
+    job: str
+    epochs: float = 1.0
+    validation_s: _Seconds = 0.0
+    checkpoint_s: _Seconds = 0.0
+    duration_s: Annotated[float | None, OrText(seconds)] = None
+
 
 _NEEDED = ("arrival_s", "job")
 _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
@@ -74,7 +91,7 @@ def _columns(row: Sequence[str]) -> list[str]:
 
 
 def _check_columns(columns: Sequence[str]) -> None:
-    allowed = (*_NEEDED, *_NUMBERS, _DURATION)
+    allowed = [column.name for column in fields(TraceRow)]
     got = f"got {','.join(columns)[:200] or 'nothing'}"
     if lacking := [column for column in _NEEDED if column not in columns]:
         raise InvalidInput(

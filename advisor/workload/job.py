@@ -13,7 +13,7 @@ from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, shortened
 from advisor.workload.file_kinds import expecting
@@ -32,7 +32,7 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import check_record
+from advisor.workload.records import OrText, check_record, texts_of
 from advisor.workload.spec import Script, is_name
 from advisor.workload.units import seconds, share
 
@@ -279,6 +279,9 @@ def _cut(word: str, mark: str) -> tuple[str, str | None]:
     return (name, rest) if marked and not in_path else (word, None)
 
 
+_Seconds = Annotated[float, OrText(seconds)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """One ``[[job]]`` of a job file."""
@@ -287,21 +290,21 @@ class _Entry:
     copies: int = 1
     epochs: float = 1.0
     examples_per_epoch: int | None = None
-    validation_s: float = 0.0
-    checkpoint_s: float = 0.0
+    validation_s: _Seconds = 0.0
+    checkpoint_s: _Seconds = 0.0
     user: str | None = None
     data_parallel: bool = False
     isolated: bool = False
-    deadline_s: float | None = None
-    protect: float | None = None
+    deadline_s: Annotated[float | None, OrText(seconds)] = None
+    protect: Annotated[float | None, OrText(share)] = None
     gpus: int = 1
-    command: tuple[str, ...] | None = None
+    command: Annotated[tuple[str, ...] | None, OrText(shlex.split)] = None
     folder: str | None = None
     environment: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _JobFile:
+class JobFile:
     """A whole job file."""
 
     job: tuple[_Entry, ...]
@@ -363,11 +366,7 @@ def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
         return _entries_of(document, where)
 
 
-# How to read the fields of a job that may be written in words.
-_IN_WORDS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("deadline_s", "validation_s", "checkpoint_s"), seconds),
-    "protect": share, "command": shlex.split,
-}  # fmt: skip
+_IN_WORDS = texts_of(_Entry)
 
 
 def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
@@ -391,7 +390,7 @@ def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
             if isinstance(table.get(field), str):
                 with located(f"{where}: job {number}: {field}", "Correct the file."):
                     table[field] = _read_words(read, table[field])
-    return check_record(_JobFile, document, where, "Correct the file.").job
+    return check_record(JobFile, document, where, "Correct the file.").job
 
 
 def _read_words(read: Callable[[str], Any], text: str) -> Any:

@@ -7,8 +7,8 @@ import json
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
@@ -29,6 +29,34 @@ _REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
 _DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _NOT_FINITE = b"NaN", b"Infinity", b"0" * 300
 _LARGE = re.compile(rb"e\+?000+\s*[,\]}]")
+
+
+@dataclass(frozen=True, slots=True)
+class OrText:
+    """Marks the type of a field that a file may also have as text, which `read` converts."""
+
+    read: Callable[[str], Any]
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
+        own = handler(core)
+        return {"anyOf": [*own.get("anyOf", [own]), {"type": "string"}]}
+
+
+def texts_of(kind: type) -> dict[str, Callable[[str], Any]]:
+    """Return how to read the fields of `kind` that may be text, by their names."""
+    hints = get_type_hints(kind, include_extras=True).items()
+    marks = [(name, mark) for name, hint in hints for mark in getattr(hint, "__metadata__", ())]
+    return {name: mark.read for name, mark in marks if isinstance(mark, OrText)}
+
+
+@dataclass(frozen=True, slots=True)
+class AsDict:
+    """Marks a dict with the fields of a record of type `kind`, as `asdict` returns it."""
+
+    kind: type
+
+    def __get_pydantic_core_schema__(self, _source: Any, handler: Any) -> Any:
+        return handler.generate_schema(self.kind)
 
 
 @cache
@@ -66,6 +94,15 @@ def parse_record(
     if careful:
         return _record(kind, document, where, remedy)
     return _validated(kind, content, where, remedy)
+
+
+def json_schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of records of type `kind`, which have no other fields."""
+    document = _adapter(kind).json_schema()
+    for record in (document, *document.get("$defs", {}).values()):
+        if "properties" in record:
+            record["additionalProperties"] = False
+    return document
 
 
 def check_record(

@@ -1,0 +1,173 @@
+"""Types of answers as JSON; `advisor.schemas` makes JSON Schemas of them."""
+
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
+
+from advisor.plan import ObjectiveName
+from advisor.plan.reasons import HostBound, Limit, Resource
+from advisor.plan.values import LeftOut, Precedence
+from advisor.prediction.model import OwnPace
+from advisor.prediction.prediction import Interval
+from advisor.workload.calibration import Stale
+from advisor.workload.records import AsDict
+from advisor.workload.spec import Script, Workload
+
+IntervalFields = Annotated[dict[str, float], AsDict(Interval)]
+WorkloadFields = Annotated[dict[str, Any], AsDict(Workload)]
+
+
+class JobFields(TypedDict):
+    """The prediction of a job."""
+
+    job: str
+    step_s: IntervalFields
+    epoch_s: IntervalFields | None
+    slowdown: float
+    memory_mib: float
+    memory_min_mib: float
+    memory_interval_mib: IntervalFields
+    oom_probability: float
+    with_ends_s: IntervalFields | None
+    energy_step_j: IntervalFields | None
+    energy_epoch_j: IntervalFields | None
+    energy_example_j: IntervalFields | None
+
+
+class RequestFields(TypedDict):
+    """The work of a job, its constraints and the script that starts it."""
+
+    epochs: float
+    examples_per_epoch: int | None
+    validation_s: float
+    checkpoint_s: float
+    user: str | None
+    data_parallel: bool
+    isolated: bool
+    protect: float | None
+    script: Annotated[dict[str, Any], AsDict(Script)] | None
+
+
+class RequestedJobFields(JobFields, RequestFields):
+    """The prediction of a job, and its request."""
+
+
+class MixFields(TypedDict):
+    """What forecasts and plans share, without the jobs."""
+
+    gpu: str
+    sharing: str
+    memory_total_mib: float
+    memory_capacity_mib: float
+    oom_probability: float
+    weighted_speedup: float
+    makespan_s: float | None
+    makespan_interval_s: IntervalFields | None
+    speedup_vs_serial: float | None
+    power_w: IntervalFields | None
+    energy_j: IntervalFields | None
+    power_cap_w: float | None
+    power_cap_note: str | None
+    gract: float | None
+    smact: float | None
+    estimated_from: str | None
+    confirmed_on_hardware: bool
+    wide_because: str | None
+    host_stretch: float
+
+
+class ForecastFields(MixFields):
+    """A forecast of jobs under one sharing."""
+
+    jobs: list[JobFields]
+
+
+class PlanFields(MixFields):
+    """A plan: how jobs share a GPU, its rank, and the shell lines that apply it."""
+
+    rank: int
+    ties_best: bool
+    late: list[int]
+    precedes_by: Precedence | None
+    commands: list[str]
+    why: str
+    jobs: list[RequestedJobFields]
+
+
+class CalibrationFields(TypedDict):
+    """The calibration of this machine."""
+
+    file: str
+
+
+class BasisFields(TypedDict):
+    """The basis of an answer besides profiles and model."""
+
+    calibrated: CalibrationFields | None
+    host: str
+    host_factor: float | None
+    own_paces: dict[str, Annotated[dict[str, Any], AsDict(OwnPace)]]
+    stale: list[Annotated[dict[str, Any], AsDict(Stale)]]
+    unsteady: list[str]
+    estimated_profiles: dict[str, str | None]
+    estimated_batches: dict[str, list[int]]
+
+
+class StandingFields(BasisFields):
+    """The basis of an answer on one GPU."""
+
+    power_cap_w: float | None
+    estimated_from: str | None
+
+
+class BindingFields(TypedDict):
+    """The limits of the jobs of a plan; shares are 0 to 1."""
+
+    limit: Limit | None
+    of_each_job: list[Limit | None]
+    host_shares: list[float | None]
+    uses: dict[Resource, float]
+    memory: float
+
+
+class RunnerUp(TypedDict):
+    """The second plan, and the share by which it is behind the best."""
+
+    rank: int
+    sharing: str
+    behind: float | None
+    within_error: bool
+
+
+class VerdictFields(TypedDict):
+    """The recommendation in words, and what limits the best plan."""
+
+    answers: list[str]
+    text: str
+    binding: BindingFields
+    runner_up: RunnerUp | None
+    host_bound: list[Annotated[dict[str, Any], AsDict(HostBound)]]
+
+
+class PredictionDocument(ForecastFields, BasisFields):
+    """The answer of `advisor predict --json`."""
+
+    schema: int
+
+
+class RecommendationDocument(StandingFields):
+    """The answer of `advisor recommend --json` for jobs that start together on one GPU."""
+
+    schema: int
+    gpu: str
+    objective: ObjectiveName
+    ranked_by: ObjectiveName
+    note: str | None
+    verdict: VerdictFields
+    workloads: dict[str, WorkloadFields]
+    epochs: list[float]
+    serial: PlanFields
+    plans: list[PlanFields]
+    left_out: list[Annotated[dict[str, Any], AsDict(LeftOut)]]
+    searched: str | None
+    another_layout: PlanFields | None

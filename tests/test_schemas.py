@@ -1,0 +1,107 @@
+"""JSON Schemas of files and answers, against shipped files and real answers."""
+
+import csv
+import json
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from advisor.cli import main
+from advisor.schemas import schema_document, schema_names
+
+ROOT = Path(__file__).parents[1]
+JOBS = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs32-amp", "--gpu", "h200-141gb")
+
+
+@cache
+def validator(name):
+    return Draft202012Validator(schema_document(name))
+
+
+def problems(name, document):
+    """Where `document` is not what the schema of that `name` describes."""
+    errors = validator(name).iter_errors(document)
+    return [f"{each.json_path}: {each.message:.200}" for each in errors]
+
+
+def shortened(node):
+    """The same document with lists of at most 5 entries: traces have thousands."""
+    if isinstance(node, dict):
+        return {key: shortened(inner) for key, inner in node.items()}
+    return [shortened(inner) for inner in node[:5]] if isinstance(node, list) else node
+
+
+def answered(capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    out = capsys.readouterr().out
+    assert end.value.code in (0, None)
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("name", schema_names())
+def test_each_schema_is_valid_and_has_an_explanation(name, capsys):
+    document = answered(capsys, "init", "--schema", name)
+    Draft202012Validator.check_schema(document)
+    assert document["description"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("profiles/*/*.json")), ids=lambda path: path.stem)
+def test_the_shipped_profiles_follow_their_schema(path):
+    assert problems("profile", shortened(json.loads(path.read_bytes()))) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("profiles/*/runs/*.jsonl")), ids=lambda path: path.stem
+)
+def test_the_shipped_runs_follow_their_schema(path):
+    with path.open() as lines:
+        assert problems("run", json.loads(next(lines))) == []
+
+
+@pytest.mark.parametrize("kind", ["jobs", "campaign"])
+def test_the_templates_follow_their_schema(kind):
+    text = (ROOT / f"advisor/workload/templates/{kind}.toml").read_text()
+    assert problems(kind, json.loads(json.dumps(tomllib.loads(text)))) == []
+
+
+def test_the_template_of_a_trace_follows_its_schema():
+    lines = (ROOT / "advisor/workload/templates/trace.csv").read_text().splitlines()
+    for row in csv.DictReader(lines):
+        cells = {name: cell if name == "job" else float(cell) for name, cell in row.items()}
+        assert problems("trace", cells) == []
+
+
+def test_times_may_be_words_and_a_misspelt_field_is_refused():
+    job = {"profile": "a", "deadline_s": "2h", "protect": "10 %", "command": "python train.py"}
+    assert problems("jobs", {"job": [job]}) == []
+    assert problems("jobs", {"job": [job | {"epoch": 3}]})
+
+
+@pytest.mark.parametrize("more", [(), ("--power-cap", "auto"), ("--gpu", "a100-40gb")])
+def test_a_recommendation_follows_its_schema(capsys, more):
+    assert problems("recommendation", answered(capsys, "recommend", *JOBS, *more, "--json")) == []
+
+
+@pytest.mark.parametrize("sharing", ["serial", "mps=40,60", "mig=3g.71gb,4g.71gb"])
+def test_a_prediction_follows_its_schema(capsys, sharing):
+    words = ("predict", *JOBS, "--sharing", sharing, "--json")
+    assert problems("prediction", answered(capsys, *words)) == []
+
+
+def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
+    assert problems("plan", answered(capsys, "export", *JOBS, "--format", "json")) == []
+    numbers = {
+        "schema": 1, "workload": "my-job", "gpu": "h200-141gb", "batch_size": 64, "step_s": 0.12,
+        "memory_mib": 5300, "power_w": None, "gpu_utilization": 0.8, "memory_utilization": None,
+    }  # fmt: skip
+    assert problems("numbers", numbers) == []
+
+
+def test_an_unknown_name_lists_the_schemas(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["init", "--schema", "plans"])
+    assert (end.value.code, "Near: plan." in capsys.readouterr().err) == (2, True)
