@@ -11,7 +11,9 @@ from advisor.page.more import show_more_questions
 from advisor.page.question import read_question
 
 _STYLE = """<style>
-.st-key-page {margin-top: -4rem; gap: 0.75rem}
+.st-key-page {gap: 0.75rem}
+@media (min-width: 640px) {.st-key-page {margin-top: -4.5rem}}
+.st-key-commands button {background: #0A66B0; border-color: #0A66B0; color: #FFFFFF}
 </style>"""
 
 

@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError, NothingFits, counted
-from advisor.page.plan import show_commands, show_plan
+from advisor.page.plan import draw, show_commands, show_plan
 from advisor.page.question import Question, plain
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.charts import best_of_each_way, ways_chart
@@ -33,7 +33,7 @@ def show_answer(question: Question | None, right: DeltaGenerator) -> None:
                 rough = question.answer(rough=True)
                 with at.container():
                     st.badge("Rough", color="gray")
-                    st.markdown(f"### {plain(headline(rough, rough.best))}")
+                    st.markdown(f"## {plain(headline(rough, rough.best))}")
             advised = question.answer()
         except NothingFits as error:
             at.error(plain(f"{error} Take a job out, choose a larger GPU, or loosen a condition."))
@@ -65,18 +65,19 @@ def _plan_in_view(plans: Mapping[str, Plan], advised: Recommendation) -> Plan:
 def _show_summary(advised: Recommendation, plan: Plan) -> None:
     badge, colour = _verdict(advised, plan)
     best, first = plan_name(advised, advised.best), plan_name(advised, plan)
-    st.badge(badge, color=colour)
-    st.markdown(f"### {plain(headline(advised, plan))}")
-    st.markdown(plain(_how_sure(advised, plan)))
+    with st.container(gap=None):
+        st.badge(badge, color=colour)
+        st.markdown(f"## {plain(headline(advised, plan))}")
+        st.markdown(plain(_how_sure(advised, plan)))
     with st.container(horizontal=True):
-        if st.button("Get the commands", type="primary"):
+        if st.button("Get the commands", key="commands"):
             show_commands(advised, plan)
         if plan is not advised.best:
             st.button("Back to best", on_click=_choose, args=(best,))
-    st.subheader("Which partitioning?")
+    st.header("Which partitioning?")
     key = f"ways {first}"
     ways = {way: plan_name(advised, own) for way, own in best_of_each_way(advised).items()}
-    st.altair_chart(
+    draw(
         ways_chart(advised, plan), key=key, on_select=lambda: _choose_clicked(key, ways),
         selection_mode="chosen",
     )  # fmt: skip
@@ -114,7 +115,7 @@ def _how_sure(advised: Recommendation, plan: Plan) -> str:
         others = [gain(advised, each) for each in advised.plans if not one_by_one(each.sharing)]
         most = max(others, key=lambda each: each.p50, default=None)
         return "" if most is None else f"Sharing at its best gains {times(most)}."
-    parts = [f"Gain {times(better)}, a 90 % interval"]
+    parts = [f"Gain {times(better)}"]
     if not plan.prediction.confirmed_on_hardware:
         parts.append(NOT_CONFIRMED)
     own = way_of(plan.sharing, len(advised.jobs))

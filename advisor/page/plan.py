@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import Gpu
@@ -46,6 +47,11 @@ def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
             st.markdown(plain(f"Left out: {shortened(other.sharing)}: {other.why}."))
 
 
+def draw(chart: charts.Layered, at: DeltaGenerator | None = None, **options: Any) -> None:
+    """Show `chart`, unchecked: altair takes longer to check than to draw it."""
+    (at or st).vega_lite_chart(chart.to_dict(validate=False), **options)
+
+
 def _on_the_gpu(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     draw_gpu(plan, advised.gpu)
 
@@ -54,11 +60,11 @@ def draw_gpu(plan: Plan, gpu: Gpu) -> None:
     """Draw the jobs of `plan` in all of the memory and SMs of `gpu`."""
     if cut := charts.blocks(plan.sharing, gpu):
         jobs = [job.job for job in plan.prediction.jobs]
-        st.altair_chart(charts.slices_chart(cut, gpu.memory_slices, jobs))
+        draw(charts.slices_chart(cut, gpu.memory_slices, jobs))
     drawn = charts.drawing(plan.prediction, gpu)
     left, right = st.columns([3, 2])
-    left.altair_chart(charts.memory_chart(drawn))
-    right.altair_chart(charts.sm_chart(drawn))
+    draw(charts.memory_chart(drawn), left)
+    draw(charts.sm_chart(drawn), right)
     st.caption(drawn.caption)
 
 
@@ -72,17 +78,17 @@ def simulate_on_one(advised: Recommendation, plan: Plan) -> Simulation:
 def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     simulation = simulate_on_one(advised, plan)
     line = timeline(simulation)
-    st.altair_chart(charts.lanes_chart(line, [job.name for job in advised.jobs]))
+    draw(charts.lanes_chart(line, [job.name for job in advised.jobs]))
     st.caption("The thin line is the 90 % interval of an end; the curves are medians.")
     for column, curve in zip(st.columns(2) * 2, curves(simulation, advised.gpu), strict=True):
         if curve.readings:
-            column.altair_chart(charts.curve_chart(line, curve))
+            draw(charts.curve_chart(line, curve), column)
         else:
             column.caption(f"{curve.name}: {NOT_MEASURED}")
 
 
 def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
-    st.altair_chart(charts.slowdown_chart(plan.prediction))
+    draw(charts.slowdown_chart(plan.prediction))
     ends_s = plan.ends_s or [None] * len(advised.jobs)
     rows = [
         {
@@ -99,10 +105,10 @@ def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
 
 
 def _table(rows: list[dict[str, Any]], **options: Any) -> None:
-    """Show `rows` as a table that sorts by number, each with about three digits."""
+    """Show `rows` as a table that sorts by number, each with two decimals."""
     table = pd.DataFrame(rows)
-    number = st.column_config.NumberColumn(format="%.4g")
-    numbers = dict.fromkeys(table.select_dtypes("number").columns, number)
+    number = st.column_config.NumberColumn(format="%.2f")
+    numbers = dict.fromkeys(table.select_dtypes("float").columns, number)
     st.dataframe(table, hide_index=True, column_config=numbers, height="content", **options)
 
 
@@ -130,10 +136,10 @@ def _commands(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     text, notes = exported(advised.jobs, advised.gpu, plan.prediction, form)
     for note in notes:
         st.warning(plain(note))
-    st.download_button("Download", text, f"plan.{SUFFIXES[form]}", "text/plain", type="primary")
+    st.download_button("Download", text, f"plan.{SUFFIXES[form]}", "text/plain")
 
 
-@st.dialog("The commands", width="large")
+@st.dialog("The commands", width="medium")
 def show_commands(advised: Recommendation, plan: Plan) -> None:
     """Show the commands of `plan` over the page."""
     try:

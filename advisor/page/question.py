@@ -200,11 +200,12 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     Raises:
         AdvisorError: A cell is impossible.
     """
-    st.subheader("Jobs")
+    st.header("Jobs")
     at, notes = st.container(), st.container()
+    below = st.container(horizontal=True, vertical_alignment="center")
     deadlines = objective is not None and OBJECTIVES[objective].uses_deadlines
     linked = ";" in st.query_params.get("jobs", "")
-    shown = _KINDS if st.toggle("More columns", deadlines or linked) else _FEW
+    shown = _KINDS if below.toggle("More columns", deadlines or linked) else _FEW
     files = st.file_uploader(
         "Add your profiles (.json) or job files (.toml)", ["json", "toml"], key="files",
         accept_multiple_files=True,
@@ -212,8 +213,13 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     own, handed = _uploaded(gpu, [(file.name, file.getvalue()) for file in files], notes)
     offered = tuple(dict.fromkeys([*own, *names_of_jobs(known_gpus()[gpu])]))
     find = advisor_of(gpu, None).find_profile
+    examples = _examples(gpu, offered)
     with at:
-        rows = _table(offered, handed, _examples(gpu, offered), tuple(shown))
+        rows = _table(offered, handed, examples, tuple(shown))
+    with below, st.popover("Jobs as text"):
+        st.text_input(
+            "NAME:COPIES@EPOCHS, ...", key="jobs", bind="query-params", placeholder=examples
+        )
     if not rows:
         notes.info("Choose at least one job.")
         return ()
@@ -252,19 +258,15 @@ def _table(
         text = ",".join(words) or _NO_JOB
         state["jobs"] = "" if text == examples else text
     state["table for"] = _rows(",".join(words)), offered
-    with st.popover("Jobs as text"):
-        st.text_input(
-            "NAME:COPIES@EPOCHS, ...", key="jobs", bind="query-params", placeholder=examples
-        )
     return typed
 
 
 def _columns(offered: Sequence[str]) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
-        "job": st.column_config.SelectboxColumn("job", options=offered, required=True, width=230),
-        "copies": number(step=1, default=1),
-        "epochs": number(default=1),
+        "job": st.column_config.SelectboxColumn("job", options=offered, required=True),
+        "copies": number(step=1, default=1, width=75),
+        "epochs": number(default=1, width=80),
         "batch": number(step=1, help="Examples a step; empty: the batch size of the profile."),
         "due": number("due, min", help="Minutes until it should be done."),
         "user": text(help="Its owner: MPS serves one user at a time."),

@@ -259,16 +259,23 @@ Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 
 _ROW_PX, _AXIS_PX, _NAME_PX = 32, 75, 30
 _FRAME = "#808080"
+_INK = "currentColor"  # that of the text around the chart, in every theme
+_WORDS = alt.AxisConfig(labelColor=_INK, titleColor=_INK)
+_CONFIG = alt.Config(
+    padding=0, text=alt.MarkConfig(color=_INK), axis=_WORDS,
+    legend=alt.LegendConfig(labelColor=_INK, titleColor=_INK),
+)  # fmt: skip
 _SURE, _OTHER, _ESTIMATE, _FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"
 # Style of a mark that crosses bars and the page: one of its colours is visible on each.
 _OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
 
 # Okabe and Ito's colours, which people with any colour vision can distinguish; the first differ
-# most. Violet and brown replace their yellow, which is invisible on white, and their black.
+# most. Some are darker than theirs, and violet and brown replace yellow and black: each has a
+# contrast of at least 3:1 on both themes of the page.
 _JOB_COLOURS = (
-    "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9966FF", "#785028",
+    "#C77700", "#0072B2", "#009E73", "#C4568F", "#2E93CC", "#D55E00", "#8F5BE8", "#9A6A3A",
 )  # fmt: skip
-_DARK = ("#0072B2", "#785028")
+_DARK = ("#0072B2",)
 
 
 def _job_colours(jobs: Iterable[str]) -> dict[str, str]:
@@ -330,20 +337,18 @@ def _drawn(
     layers: Sequence[alt.Chart], title: str, parts: Iterable[str], height: Any = None
 ) -> Layered:
     """Draw `layers`, and describe the `parts` for people who cannot see them."""
-    drawn: Layered = alt.layer(*layers).properties(description=f"{title}: {'; '.join(parts)}.")
-    return drawn if height is None else drawn.properties(height=height)
+    words = f"{title}: {'; '.join(parts)}."
+    size = {} if height is None else {"height": height}
+    return alt.layer(*layers, description=words, config=_CONFIG, **size)
 
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30
 
 
-def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
-    """Draw each job's part of the GPU's memory; the thin line is the interval of its end.
-
-    The axis ends at `until_gib`, by default where the plan's memory ends.
-    """
-    title = f"GiB of the GPU's {drawn.memory_gib:.0f}"
-    return _panel(drawn.memory, _rows(drawn.rows), title, until_gib or drawn.used_gib)
+def memory_chart(drawn: Drawing) -> Layered:
+    """Draw each job's part of all the GPU's memory; the thin line is the interval of its end."""
+    title, most_gib = f"memory, GiB of {drawn.memory_gib:.0f}", drawn.memory_gib
+    return _panel(drawn.memory, _rows(drawn.rows), title, max(most_gib, drawn.used_gib), "GiB")
 
 
 def sm_chart(drawn: Drawing) -> Layered:
@@ -352,7 +357,10 @@ def sm_chart(drawn: Drawing) -> Layered:
     return _panel(drawn.sms, rows, f"SMs that it may use, of {drawn.sm_count}", drawn.sm_count)
 
 
-def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
+def _panel(
+    bars: Sequence[Bar], y: alt.Y, title: str, most: float, unit: str | None = None
+) -> Layered:
+    """Draw bars; with a `unit`, the size of each job is written at its end."""
     x = _axis("start:Q", title, most)
 
     def boxes(shown: Iterable[Bar]) -> alt.Chart:
@@ -366,6 +374,11 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
         boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=_by_job(bar.job for bar in jobs)),
         ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title, "end_low", "end_high")),
     ]
+    if unit is not None:
+        sizes = ({"row": bar.row, "end": max(bar.end, bar.end_high or 0.0),
+                  "size": f"{bar.end - bar.start:.1f} {unit}"} for bar in jobs)  # fmt: skip
+        words = _chart(sizes).mark_text(align="left", dx=6)
+        layers.append(words.encode(y=y, x=alt.X("end:Q"), text=alt.Text("size:N")))
     parts = (f"{bar.row} {bar.hint}" for bar in jobs)
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
@@ -463,7 +476,8 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
     return _drawn([drawn], curve.name, parts, _CURVE_PX)
 
 
-_WAY_PX, _TIME_PX = 40, 100
+_WAY_PX, _WAY_FONT = 36, 14
+_END = 1.3  # right end of a row over the largest upper end, which leaves room for words
 _TIED = "rgba(0,158,115,0.18)"
 
 
@@ -482,46 +496,51 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
     of the way of `chosen`, by default the best plan, is blue. A click selects: the selection
     ``chosen`` holds the `way`.
     """
-    chosen, jobs = chosen or advised.best, len(advised.jobs)
-    rows: list[dict[str, Any]] = []
-    by, shown = OBJECTIVES[advised.ranked_by], shown_cost(advised.ranked_by)
-    for way, best in best_of_each_way(advised).items():
-        is_chosen = way == way_of(chosen.sharing, jobs)
-        plan = chosen if is_chosen else best
-        cost, sure = known_cost(plan, by.name), plan.prediction.confirmed_on_hardware
-        middle = shown(Interval(cost.p50, cost.p50, cost.p50))
-        notes = [] if sure else ["estimated"]
-        notes += ["tie"] if plan.ties_best and plan is not advised.best else []
-        rows.append({
-            "way": way, "plan": str(plan.sharing), "cost": shown(cost), "middle": cost.p50,
-            "low": cost.p05, "high": cost.p95, "text": middle, "notes": ", ".join(notes),
-            "fill": (_SURE if is_chosen else _OTHER) if sure else "transparent",
-            "stroke": _SURE if is_chosen else _OTHER, "ties": plan.ties_best,
-        })  # fmt: skip
-    y = alt.Y("way:N", sort=[row["way"] for row in rows], title=None, axis=alt.Axis(
-        labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=14
-    ))  # fmt: skip
+    rows = list(_way_rows(advised, chosen or advised.best))
+    measure = OBJECTIVES[advised.ranked_by].measure
     # Room at the right for the words.
-    scale = alt.Scale(domain=[0, max(row["high"] for row in rows) * 1.3], nice=False)
-    base = _chart(rows).encode(y=y, tooltip=_hints("way", "plan", "cost", "notes"))
-    x = alt.X("middle:Q", scale=scale, axis=None)
-    whole_row = base.mark_bar(height={"band": 1}).encode(
-        x=alt.value(0), x2=alt.value("width"), color=alt.condition(
-            alt.datum.ties, alt.value(_TIED), alt.value("transparent")
-        ),
-    )  # fmt: skip
+    scale = alt.Scale(domain=[0, _END * max(row["high"] for row in rows)], nice=False)
+
+    def x(field: str) -> alt.X:
+        return alt.X(f"{field}:Q", scale=scale, axis=None)
+
+    y = alt.Y("way:N", sort=[row["way"] for row in rows], title=None, axis=alt.Axis(
+        labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
+    ))  # fmt: skip
+    base = _chart(rows).encode(y=y, tooltip=_hints("way", "plan", "cost", "basis"))
+    bands = base.mark_bar(height={"band": 1}).encode(
+        x=x("zero"), x2=alt.X2("end:Q"), color=alt.Color("band:N", scale=None)
+    )
     bars = base.mark_bar(height={"band": 0.5}, strokeWidth=2).encode(
-        x=x, color=alt.Color("fill:N", scale=None), stroke=alt.Stroke("stroke:N", scale=None)
+        x=x("middle"), color=alt.Color("fill:N", scale=None),
+        stroke=alt.Stroke("stroke:N", scale=None),
+    )  # fmt: skip
+    ends = base.mark_bar(height=3, **_OVER_BARS).encode(x=x("low"), x2=alt.X2("high:Q"))
+    words = base.mark_text(align="right", fontSize=_WAY_FONT).encode(
+        x=x("end"), text=alt.Text("text:N")
     )
-    ends = base.mark_bar(height=3, **_OVER_BARS).encode(
-        x=alt.X("low:Q", scale=scale, axis=None), x2=alt.X2("high:Q")
-    )
-    time = base.mark_text(align="right", fontSize=14).encode(
-        x=alt.value("width"), text=alt.Text("text:N")
-    )
-    layers = [whole_row.add_params(alt.selection_point("chosen", fields=["way"])), bars, ends, time]
-    parts = (f"{row['way']} {row['cost']} {row['notes']}".rstrip() for row in rows)
-    return _drawn(layers, by.measure, parts, alt.Step(_WAY_PX))
+    layers = [bands.add_params(alt.selection_point("chosen", fields=["way"])), bars, ends, words]
+    parts = (f"{row['way']} {row['cost']}, {row['basis']}" for row in rows)
+    return _drawn(layers, measure, parts, alt.Step(_WAY_PX))
+
+
+def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]:
+    shown, jobs = shown_cost(advised.ranked_by), len(advised.jobs)
+    best = best_of_each_way(advised)
+    best[way_of(chosen.sharing, jobs)] = chosen
+    costs = {way: known_cost(plan, advised.ranked_by) for way, plan in best.items()}
+    end = _END * max(cost.p95 for cost in costs.values())
+    for way, plan in best.items():
+        cost, colour = costs[way], _SURE if plan is chosen else _OTHER
+        sure = plan.prediction.confirmed_on_hardware
+        yield {
+            "way": way, "plan": str(plan.sharing), "cost": shown(cost), "low": cost.p05,
+            "middle": cost.p50, "high": cost.p95, "zero": 0, "end": end,
+            "text": shown(Interval(cost.p50, cost.p50, cost.p50)),
+            "basis": short_basis(plan.prediction), "stroke": colour,
+            "fill": colour if sure else "transparent",
+            "band": _TIED if plan.ties_best else "transparent",
+        }  # fmt: skip
 
 
 def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:

@@ -74,8 +74,11 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     yield forecast.host_note(standing)
 
 
-def instruction(plan: Forecast, names: Sequence[str]) -> str:
-    """Return what to do, as a person says it; `names` are those of the jobs in order."""
+def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False) -> str:
+    """Return what to do, as a person says it; `names` are those of the jobs in order.
+
+    In short, it is without the order of a queue, and without the places of more than two jobs.
+    """
     sharing, jobs = plan.sharing, len(names)
     if jobs == 1:
         return "Nothing to share: one job"
@@ -89,21 +92,22 @@ def instruction(plan: Forecast, names: Sequence[str]) -> str:
     runs = []
     for group in groups_of(sharing, jobs):
         own = [names[number - 1] for number in group.jobs]
-        way = _way(group.sharing, own) if isinstance(group, Group) else "on MIG instances"
+        way = _way(group.sharing, own, in_short) if isinstance(group, Group) else "on MIG instances"
         runs.append(f"{everyone if len(own) == jobs else _listed(own)} {way}")
     if len(runs) > 1:
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
-        return f"Use MIG: {explained(sharing, names)}{cap}"
+        places = "cut as drawn below" if in_short and jobs > 2 else explained(sharing, names)
+        return f"Use MIG, {places}{cap}"
     way = runs[0].removeprefix(f"{everyone} ").removeprefix("under ").removeprefix("by ")
     return f"Use {way}{cap}"
 
 
-def _way(sharing: Sharing, names: Sequence[str]) -> str:
+def _way(sharing: Sharing, names: Sequence[str], in_short: bool = False) -> str:
     """How several jobs, in the order of their starts, share the whole GPU, or one has it alone."""
     if isinstance(sharing, Queue):
-        way = _way(sharing.sharing, names)
-        return f"{way}, at most {sharing.at_once} at a time in this order: {in_order(names)}"
+        way = f"{_way(sharing.sharing, names)}, at most {sharing.at_once} at a time"
+        return way if in_short else f"{way} in this order: {in_order(names)}"
     if len(limits := sorted({*sharing.limits}, reverse=True)) > 1:
         pairs = list(zip(names, sharing.limits, strict=True))
         capped = [f"{_listed([name for name, own in pairs if own == each])} capped at {each:g} %"
@@ -129,7 +133,7 @@ def _listed(names: Sequence[str]) -> str:
 def headline(advised: Recommendation, plan: Plan) -> str:
     """Return what to do under `plan` and what it costs instead, in one line, with short names."""
     short = short_names(job.name for job in advised.jobs)
-    first = instruction(plan, [short[job.name] for job in advised.jobs])
+    first = instruction(plan, [short[job.name] for job in advised.jobs], in_short=True)
     by, shown = OBJECTIVES[advised.ranked_by], forecast.shown_cost(advised.ranked_by)
     after, before = (shown(_exactly(_cost(advised, each).p50)) for each in (plan, advised.serial))
     of = "" if by.name == "makespan" else f" {by.measure}"

@@ -8,7 +8,7 @@ def words(elements):
 
 def line(page):
     """The one line of the answer."""
-    return next(text for text in words(page.markdown) if text.startswith("### "))
+    return next(text for text in words(page.markdown) if text.startswith("## "))
 
 
 def badge(page):

@@ -124,7 +124,7 @@ def test_a_link_restores_jobs_plan_and_conditions(page):
     assert [row["copies"] for row in jobs(page).values()] == [2, 1]
     assert (jobs(page)[BERT]["due"], jobs(page)[BERT]["user"]) == (90, "ann")
     assert page.selectbox(key="plan").value == "mps"
-    assert line(page).startswith("### Use MPS: ")
+    assert line(page).startswith("## Use MPS: ")
     assert page.number_input(key="free").value == 20
 
 
