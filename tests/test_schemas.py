@@ -101,7 +101,8 @@ def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
     assert problems("numbers", numbers) == []
 
 
-def test_an_unknown_name_lists_the_schemas(capsys):
+@pytest.mark.parametrize(("name", "listed"), [("plans", "plan"), ("zzz", "calibration")])
+def test_an_unknown_schema_names_those_that_there_are(capsys, name, listed):
     with pytest.raises(SystemExit) as end:
-        main(["init", "--schema", "plans"])
-    assert (end.value.code, "Near: plan." in capsys.readouterr().err) == (2, True)
+        main(["init", "--schema", name])
+    assert (end.value.code, listed in capsys.readouterr().err) == (2, True)
