@@ -18,7 +18,7 @@ from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic, sleep
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
@@ -40,7 +40,7 @@ from advisor.run_state import (
     state_home,
     variable,
 )
-from advisor.watched_run import WatchedRun, events_in, script_lives
+from advisor.watched_run import WatchedJob, WatchedRun, events_in, script_lives
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
@@ -424,21 +424,49 @@ def find_run(word: str | None) -> Path:
     raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
 
 
-def run_lines() -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run of this user as `advisor run --list` shows it; `about` is None if it is unreadable."""
+
+    name: str
+    state: str
+    about: RunFile | None = None
+    jobs: tuple[WatchedJob, ...] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.about is None else f" on {self.about.gpu} since {self.about.since}"
+        return "\n".join([f"{self.name}{where}: {self.state}", *map(str, self.jobs)])
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What ``advisor run --list --json`` prints of it."""
+        return {
+            "run": self.name, "state": self.state, "gpu": self.about and self.about.gpu,
+            "since": self.about and self.about.since,
+            "jobs": [
+                {
+                    "number": job.number, "job": job.planned.job, "state": job.state,
+                    "detail": job.detail, "steps_done": job.done, "steps": job.steps,
+                }
+                for job in self.jobs
+            ],
+        }  # fmt: skip
+
+
+def listed_runs() -> Iterator[ListedRun]:
     """Return each run of this user and the state of its jobs, the oldest first."""
     for folder in _run_folders():
         try:
             about = _about(folder)
             run = WatchedRun(folder, about.steps)
         except InvalidInput as error:
-            yield f"{folder.name}: {error}"
+            yield ListedRun(folder.name, str(error))
             continue
         run.look()
         state = "over" if run.events.over is not None else "runs"
         if state == "runs" and not script_lives(folder):
             state = f"its script was killed: advisor stop {folder.name}"
-        yield f"{folder.name} on {about.gpu} since {about.since}: {state}"
-        yield from map(str, run.jobs)
+        yield ListedRun(folder.name, state, about, tuple(run.jobs))
 
 
 def _about(folder: Path) -> RunFile:

@@ -16,7 +16,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.device import Device, Origin
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.run import find_run, rehearse, run_lines, stop, undo_left
+from advisor.run import find_run, listed_runs, rehearse, stop, undo_left
 from advisor.watched_run import SETTLE_S
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
@@ -63,7 +63,8 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
     assert watcher.watch(folder) == 0
     assert watcher.states == ["done"] * 3
     assert (folder / "job-2.log").read_text() == "it ran\n"
-    assert folder.name in "\n".join(run_lines())
+    (listed,) = [each.document for each in listed_runs() if each.name == folder.name]
+    assert [job["state"] for job in listed["jobs"]] == ["done"] * 3
     assert (living(folder), nothing_left()) == ([], True)
 
 
@@ -95,7 +96,7 @@ def test_a_run_is_stopped_whether_it_is_watched_or_not():
     stop(folder, None, print)
     assert (living(folder), nothing_left()) == ([], True)
     assert not Path("up-2").exists()
-    assert "stopped" in "\n".join(run_lines())
+    assert "stopped" in "\n".join(map(str, listed_runs()))
 
 
 def test_one_job_is_stopped_and_the_others_go_on():
@@ -219,7 +220,7 @@ def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(mac
     last = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0")
     up(1)
     stop(folder, None, print)
-    assert "over" in next(run_lines())
+    assert "over" in str(next(listed_runs()))
     assert runner.script_lives(last), "a later run on the GPU is left alone"
     stop(last, None, print)
     assert unchanged(machine)

@@ -17,13 +17,13 @@ from advisor.cli.options import (
     mlflow_log,
     on_checked_host,
     passed_options,
+    require,
     to_write,
 )
 from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_json, show_text
 from advisor.errors import (
     GpuUnavailable,
     InvalidInput,
-    clean,
     counted,
     require_extra,
     with_article,
@@ -53,6 +53,7 @@ _Plan = Annotated[str | None, Argument(
 )]
 _Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
 _List = Annotated[bool, Option("--list", help="List the runs and exit.")]
+_ListJson = Annotated[bool, Option("--json", help="Print the list as one JSON document.")]
 _Rank = Annotated[int, Option(
     "--rank", metavar="RANK", min=1, help="Run the plan of this rank.",
 )]
@@ -114,15 +115,22 @@ def profile(context: Context) -> None:
     words = list(context.args)
     end = words.index("--") if "--" in words else len(words)  # the rest is a script's
     ours, uri = _without(words[:end], "--mlflow")
+    as_json, ours = "--json" in ours, [word for word in ours if word != "--json"]
     log = mlflow_log(uri)
     began_s = time()
     entry = "run_from_numbers" if "--from-numbers" in ours else "run_profile"
     code = supervise(f"advisor.measure.profile_command:{entry}", [*ours, *words[end:]])
-    if log is not None:
+    if log is not None or as_json:
+        from advisor.report.lists import written_profiles_document
         from advisor.workload.store import read_profile
 
-        for path in _written_since(began_s, _without(ours, "--out")[1]):
-            log.profile(read_profile(path))
+        paths = _written_since(began_s, _without(ours, "--out")[1])
+        profiles = {str(path): read_profile(path) for path in paths}
+        if log is not None:
+            for each in profiles.values():
+                log.profile(each)
+        if as_json:
+            show_json(written_profiles_document(profiles))
     if code == GpuUnavailable.exit_code:
         aside(_WITHOUT_GPU)
     raise Exit(code)
@@ -195,12 +203,13 @@ def doctor(undo: _Undo = False, as_json: options.AsJson = False) -> None:
 
 
 def run(
-    plan: _Plan = None, apply: _Apply = False, list_runs: _List = False, rank: _Rank = 1,
-    device: options.Device = DEFAULT_DEVICE, steps: _Steps = None, cores: _Cores = None,
-    replace_instances: _ReplaceInstances = False, deadline: _Deadline = None, grace: _Grace = 30.0,
-    patience: _Patience = None, profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, check_host: options.CheckHost = True,
-    host_cores: options.HostCores = None, mlflow: options.Mlflow = None,
+    context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
+    rank: _Rank = 1, device: options.Device = DEFAULT_DEVICE, steps: _Steps = None,
+    cores: _Cores = None, replace_instances: _ReplaceInstances = False, deadline: _Deadline = None,
+    grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
+    mlflow: options.Mlflow = None, as_json: _ListJson = False,
 ) -> None:  # fmt: skip
     """Run a PLAN, or watch a RUN again.
 
@@ -210,12 +219,16 @@ def run(
     from advisor.launch.plan_file import prepare, saved_plan
     from advisor.measured_pace import PacedPlan
     from advisor.report.forecast import host_note
-    from advisor.run import find_run, rehearse, run_lines, start, watch
+    from advisor.run import find_run, listed_runs, rehearse, start, watch
     from advisor.sharing.groups import most_at_once
 
     if list_runs:
-        show_text("\n".join(run_lines()) or "no runs")
+        if as_json:
+            show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
+        else:
+            show_text("\n".join(map(str, listed_runs())) or "no runs")
         return
+    require(passed_options(context), "as_json", {"list_runs": "--list"})
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log = mlflow_log(mlflow)
@@ -320,7 +333,7 @@ def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Seque
 
 def fit(
     gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
-    out: _ModelFolder = None, tune: _Tune = False,
+    out: _ModelFolder = None, tune: _Tune = False, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Fit the model to all runs, yours included.
 
@@ -329,9 +342,8 @@ def fit(
     """
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
-    from advisor.learn.observations import shared_runs
     from advisor.prediction.model import model_text
-    from advisor.workload.calibration import odd_ones
+    from advisor.report.fitted import fit_document, fit_report
     from advisor.workload.reading import MODEL_FILE, user_folder
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
@@ -345,7 +357,7 @@ def fit(
     card = find_gpu(gpu)
     path = (out or user_folder("models")) / MODEL_FILE
     writable(path)  # before a minute of fitting
-    measured, shipped = _read_measured(card, profiles)
+    measured, _ = _read_measured(card, profiles)
     if not measured.runs:
         raise InvalidInput(
             f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
@@ -361,25 +373,7 @@ def fit(
         sorted([measured, *others], key=lambda one: one.gpu.key), search=tune
     )
     write_whole(path, model_text(model))
-    for key, data in model.data.items():
-        show_text(
-            f"{clean(str(path))}: fitted to {counted(sum(data.runs.values()), 'run')} of "
-            f"{counted(data.profiles, 'profile')} on {key}."
-        )
-    used = [len(shared_runs(measured.profiles, runs, card)) for runs in (shipped, measured.own)]
-    show_text(
-        f"Used on {card.key}: {used[0]} of {counted(len(shipped), 'run')} that came with the "
-        f"profiles, {used[1]} of {len(measured.own)} of your own."
-    )
-    if odd := odd_ones([run.provenance for run in measured.runs]):
-        show_text(f"The runs differ: {odd}.")
-    if paced := model.own_paces.get(card.key):
-        show_text(
-            f"Predictions now follow the pace of your own runs of {', '.join(sorted(paced))}."
-        )
-    for other in others:
-        count = len(shared_runs(other.profiles, other.runs, other.gpu))
-        show_text(f"Used on {other.gpu.key}: {count} of {counted(len(other.runs), 'run')}.")
+    show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
 
 
 def _fit_with_progress(measured: "Sequence[MeasuredGpu]", *, search: bool) -> "Model":

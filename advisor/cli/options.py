@@ -110,6 +110,13 @@ def to_write(word: str) -> Path:
     return new_path(word)
 
 
+def picture(word: str) -> Path:
+    """Return the path `word` of a picture after checking that it can be written, and drawn."""
+    if not word.endswith((".svg", ".png")):
+        raise BadParameter(f"{word}: expected FILE.svg or FILE.png")
+    return to_write(word)
+
+
 def watts(word: str) -> float:
     """Return the power cap in `word`."""
     try:

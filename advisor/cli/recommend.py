@@ -26,7 +26,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.plan import START_S
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation, Standing
     from advisor.prediction.prediction import Level
+    from advisor.report.picture import PictureForm
     from advisor.workload.job import Job
 
 # fmt: off
@@ -56,6 +57,10 @@ _Details = Annotated[bool, Option(
 )]
 _Csv = Annotated[Path | None, Option(
     "--csv", metavar="FILE", parser=to_write, help="Write all plans to this file, too.",
+)]
+_Plot = Annotated[Path | None, Option(
+    "--plot", metavar="FILE", parser=options.picture,
+    help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
 )]
 _Commands = Annotated[int | None, Option(
     metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank.",
@@ -81,7 +86,7 @@ _RUNS = {"running": "--running", "now": "--now"}
 _OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
 _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", *_OF_MANY,
-    "commands", "top", "protect",
+    "commands", "top", "protect", "plot",
 )  # fmt: skip
 # Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
@@ -96,6 +101,7 @@ _APART = (
     ("details", ("commands", *_RUNS), "--details is for jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
     *((runs, ("gpus", *_OF_MANY), "the running jobs share one GPU.") for runs in _RUNS),
+    ("plot", ("gpus", *_RUNS), "--plot draws plans for jobs that start together on one GPU."),
     *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
@@ -111,6 +117,7 @@ class _Answer:
     document: Callable[[], Mapping[str, Any]]
     commands: Callable[[int], str] | None = None
     table: Callable[[], str] | None = None
+    picture: "Callable[[PictureForm], bytes] | None" = None
     refused: tuple[str, ...] = ()
     jobs: "Sequence[Job]" = ()
 
@@ -127,7 +134,8 @@ def recommend(
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, host_memory: options.HostMemory = None,
-    as_json: options.AsJson = False, csv_file: _Csv = None, mlflow: options.Mlflow = None,
+    as_json: options.AsJson = False, csv_file: _Csv = None, plot: _Plot = None,
+    mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Rank the ways to share GPUs among the JOBs.
 
@@ -185,7 +193,7 @@ def recommend(
                 advised, top if "top" in passed else None, details,
                 _start_command(advised, jobs or (), job_file, profiles),
             )  # fmt: skip
-    _print(answer, commands, as_json, csv_file)
+    _print(answer, commands, as_json, csv_file, plot)
     if log is not None:
         log.plans(answer.document())
 
@@ -212,7 +220,7 @@ _EXPORTED = (
     "host_cores",
 )  # fmt: skip
 _WIDEST_COMMAND = 180  # two lines
-_ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "mlflow")
+_ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow")
 
 
 def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
@@ -253,6 +261,8 @@ def _checked_options(
             f"--commands {commands} and --top {top} exclude each other: the rank exceeds the "
             f"number of plans."
         )
+    if "plot" in passed:
+        require_extra("--plot", "page", "altair", "vl_convert")
     for one, others, why in _APART:
         exclude(passed, one, others, why)
     if "now" not in passed:
@@ -305,7 +315,10 @@ def _running_jobs(
     return jobs
 
 
-def _print(answer: _Answer, commands: int | None, as_json: bool, csv_file: Path | None) -> None:
+def _print(
+    answer: _Answer, commands: int | None, as_json: bool, csv_file: Path | None, plot: Path | None
+) -> None:  # fmt: skip
+    from advisor.plan.rules import EXACT_JOBS
     from advisor.workload.spec import secrets_held
     from advisor.workload.writing import write_whole
 
@@ -320,6 +333,13 @@ def _print(answer: _Answer, commands: int | None, as_json: bool, csv_file: Path 
                 "--csv writes plans for jobs that start together. For this answer, use --json."
             )
         write_whole(csv_file, answer.table())
+    if plot is not None:
+        if answer.picture is None:
+            raise InvalidInput(
+                f"--plot draws plans for up to {EXACT_JOBS} jobs that start together on one GPU. "
+                f"For this answer, use --json."
+            )
+        write_whole(plot, answer.picture("png" if plot.suffix == ".png" else "svg"))
     if commands is not None and answer.commands is not None:
         show_text(answer.commands(commands))
     elif as_json:
@@ -372,6 +392,11 @@ def _plans_answer(
     from advisor.report.plan_tables import plan_commands, plans_csv, plans_report
     from advisor.report.recommendation import another_layout_text
 
+    def picture(form: "PictureForm") -> bytes:
+        from advisor.report.picture import ways_picture
+
+        return ways_picture(advised, form)
+
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
 
@@ -386,6 +411,7 @@ def _plans_answer(
         document=document,
         commands=lambda rank: plan_commands(advised, rank),
         table=lambda: plans_csv(advised),
+        picture=picture,
         refused=advised.refused_variants,
         jobs=advised.jobs,
     )

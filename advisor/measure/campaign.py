@@ -1,8 +1,9 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
+import json
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
@@ -289,7 +290,13 @@ def run_campaign(argv: Sequence[str]) -> int:
     devices = 1 if words.ray else len(devices_in(words.devices or DEFAULT_DEVICE))
     todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
     say(f"{todo}: about {seconds / 60 / devices:.0f} min on {counted(devices, 'device')}")
+    answer = {
+        "schema": 1, "campaign": campaign.name, "gpu": campaign.gpu, "runs": len(planned),
+        "runs_done_before": done, "runs_to_do": len(runs), "profiles_to_do": len(unprofiled),
+        "estimated_s": seconds / devices,
+    }  # fmt: skip
     if words.dry_run:
+        _print(answer, words)
         return 0
     dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
     if dispatcher.waiting:
@@ -299,7 +306,16 @@ def run_campaign(argv: Sequence[str]) -> int:
     if dispatcher.waiting:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
     say(ledger.steadiness())
+    answer |= {
+        "done": dispatcher.done, "failed": dispatcher.failed, "left": len(dispatcher.waiting)
+    }  # fmt: skip
+    _print(answer, words)
     return AdvisorError.exit_code if dispatcher.failed else 0
+
+
+def _print(answer: Mapping[str, Any], words: Namespace) -> None:
+    if words.json:
+        print(json.dumps(answer, indent=1), flush=True)
 
 
 def _parsed(argv: Sequence[str]) -> Namespace:
@@ -329,6 +345,8 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     add("--deadline", type=above_0, metavar="SECONDS", help="Start nothing that would end later.")
     add("--dry-run", action="store_true", help="Write the list of runs and count them; measure "
         "nothing.")  # fmt: skip
+    add("--json", action="store_true", help="Print the numbers of runs and profiles as one JSON "
+        "document.")  # fmt: skip
     add("--ray", metavar="ADDRESS", help="Measure on the GPUs of this Ray cluster, e.g. auto, "
         "whose nodes have advisor installed.")  # fmt: skip
     return parser.parse_args(argv)

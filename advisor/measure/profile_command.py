@@ -164,6 +164,7 @@ def _profile_parser() -> Parser:
     add("--skip-existing", action="store_true", help="Leave out the profiles that DIR has.")
     add("--data", type=Path, metavar="DIR", help="Read images from this folder, which has a folder "
         "for each class, or CIFAR-10's binary files; default: made-up images.")  # fmt: skip
+    add("--json", action="store_true", help="Print the new profiles as one JSON document.")
     add("--from-numbers", action="store_true", help="Measure nothing: write the step time, memory "
         "and utilisation that you pass. See `advisor profile --from-numbers -h`.")  # fmt: skip
     add = parser.add_argument_group("options of your own script, after --").add_argument
@@ -215,7 +216,7 @@ def _profile_parser() -> Parser:
 def run_from_numbers(argv: Sequence[str]) -> int:
     """Write the profile that `argv` describes; return 0."""
     numbers = vars(_numbers_parser().parse_args(argv))
-    del numbers["from_numbers"]
+    del numbers["from_numbers"], numbers["json"]  # `advisor profile` itself prints
     out, card = numbers.pop("out"), gpu_meant(numbers.pop("gpu"))
     minimal = MinimalProfile(schema=1, gpu=card.key, **numbers)
     check_power(minimal.whole(), card)
@@ -279,6 +280,7 @@ def _numbers_parser() -> Parser:
         "--examples-per-epoch", type=int, metavar="N", help="Examples of an epoch, for epoch times."
     )
     add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
+    add("--json", action="store_true", help="Print the profile as one JSON document.")
     return parser
 
 

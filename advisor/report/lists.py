@@ -101,18 +101,30 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
     """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
         "schema": SCHEMA, "gpu": gpu,
+        "profiles": [{"name": name, **_profile(each)} for name, each in profiles.items()],
+    }  # fmt: skip
+
+
+def written_profiles_document(profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """Return what ``advisor profile --json`` prints of the profiles in the files it wrote."""
+    return {
+        "schema": SCHEMA,
         "profiles": [
-            {
-                "name": name, "step_s": each.step_s, "fastest_step_s": each.fastest_step_s,
-                "unsteady": each.unsteady, "epoch_s": each.epoch_s, "gpu_busy": each.busy_share,
-                "steps_of_round": None if each.trace is None else each.trace.steps,
-                "epoch_end": each.epoch_end and asdict(each.epoch_end),
-                "memory": asdict(each.memory),
-                "provenance": each.provenance and asdict(each.provenance),
-                "estimated_from": each.estimated_from,
-            }
-            for name, each in profiles.items()
+            {"name": each.name, "file": file, "gpu": each.gpu, **_profile(each)}
+            for file, each in profiles.items()
         ],
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {
+        "step_s": profile.step_s, "fastest_step_s": profile.fastest_step_s,
+        "unsteady": profile.unsteady, "epoch_s": profile.epoch_s, "gpu_busy": profile.busy_share,
+        "steps_of_round": None if profile.trace is None else profile.trace.steps,
+        "epoch_end": profile.epoch_end and asdict(profile.epoch_end),
+        "memory": asdict(profile.memory),
+        "provenance": profile.provenance and asdict(profile.provenance),
+        "estimated_from": profile.estimated_from,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -382,3 +383,53 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
     monkeypatch.setitem(sys.modules, "mlflow", None)
     said = advisor(*words)
     assert (said.code, said.out, "gpu-advisor[mlflow]" in said.err) == (1, "", True)
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
+    pytest.importorskip("vl_convert")
+    file = tmp_path / f"ways.{form}"
+    said = advisor("recommend", RESNET, BERT, "--plot", file)
+    assert (said.code, said.out) == (0, advisor("recommend", RESNET, BERT).out)
+    picture = file.read_bytes()
+    assert picture.startswith(b"<svg" if form == "svg" else b"\x89PNG")
+    if form == "svg":
+        words = ("one after another", "time-slicing", "MPS", "MIG", GPU)
+        assert all(word in picture.decode() for word in words)
+
+
+def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
+    advisor, tmp_path, monkeypatch
+):
+    def plotted(name, *words):
+        return advisor("recommend", RESNET, "--plot", tmp_path / name, *words)
+
+    assert plotted("ways.pdf").code == plotted("no/ways.svg").code == 2
+    assert plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--running", BERT).code == 2
+    assert advisor("recommend", *MANY, "--plot", tmp_path / "ways.svg").code == 2
+    monkeypatch.setattr("advisor.errors.find_spec", lambda _: None)
+    said = plotted("ways.svg")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "pip install 'gpu-advisor[page]'" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_measures_or_runs_prints_one_json_document_too(advisor, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    plan = tmp_path / "campaign.toml"
+    assert advisor("init", "campaign", "--out", plan).code == 0
+    numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
+    for words, keys in (
+        (
+            ("campaign", plan, "--dry-run", "--out", tmp_path / "runs"),
+            {"runs_to_do", "estimated_s"},
+        ),
+        (("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers), {"profiles"}),
+        (("run", "--list"), {"runs"}),
+    ):
+        line = [sys.executable, "-m", "advisor", *map(str, words), "--json"]
+        printed = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+        document = json.loads(printed)
+        assert document["schema"] == 1
+        assert document.keys() >= keys
+    assert advisor("run", "plan.json", "--json").code == 2

@@ -45,8 +45,9 @@ def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor
     for number in range(3):
         run = synthetic.run(JOBS, "mps", 1.6, f"mps-{number}")
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
-    said = advisor("fit")
-    assert (said.code, "48 runs" in said.out) == (0, True)
+    fitted = json.loads(advisor("fit", "--json").out)
+    assert fitted["fitted_to"][GPU] == {"runs": 48, "profiles": 3}
+    assert fitted["used"][GPU]["own_used"] == 3
     document = json.loads((own / "models" / MODEL_FILE).read_text())
     assert sum(document["data"][GPU]["runs"].values()) == 48
 

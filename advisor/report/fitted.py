@@ -1,0 +1,58 @@
+"""What `advisor fit` fitted its model to, as text and JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from advisor.errors import clean, counted
+from advisor.learn.observations import MeasuredGpu, shared_runs
+from advisor.prediction.model import Model
+from advisor.report.forecast import SCHEMA
+from advisor.workload.calibration import odd_ones
+
+
+def fit_document(
+    file: Path, model: Model, measured: MeasuredGpu, others: Sequence[MeasuredGpu]
+) -> dict[str, Any]:
+    """Return what ``advisor fit --json`` prints of a fit to runs on a GPU, and on `others`."""
+    return {
+        "schema": SCHEMA, "gpu": measured.gpu.key, "file": str(file),
+        "fitted_to": {
+            key: {"runs": sum(data.runs.values()), "profiles": data.profiles}
+            for key, data in model.data.items()
+        },
+        "used": {each.gpu.key: _used(each) for each in (measured, *others)},
+        "runs_differ": odd_ones([run.provenance for run in measured.runs]),
+        "own_paces_of": sorted(model.own_paces.get(measured.gpu.key, ())),
+    }  # fmt: skip
+
+
+def _used(measured: MeasuredGpu) -> dict[str, int]:
+    used, own_used = (
+        len(shared_runs(measured.profiles, runs, measured.gpu))
+        for runs in (measured.runs, measured.own)
+    )
+    counts = {"runs": len(measured.runs), "used": used}
+    return counts | {"own": len(measured.own), "own_used": own_used}
+
+
+def fit_report(document: dict[str, Any]) -> Text:
+    """Return the document of a fit as sentences."""
+    lines = [
+        f"{clean(document['file'])}: fitted to {counted(data['runs'], 'run')} of "
+        f"{counted(data['profiles'], 'profile')} on {key}."
+        for key, data in document["fitted_to"].items()
+    ]
+    for key, runs in document["used"].items():
+        lines.append(
+            f"Used on {key}: {runs['used'] - runs['own_used']} of "
+            f"{counted(runs['runs'] - runs['own'], 'run')} that came with the profiles, "
+            f"{runs['own_used']} of {runs['own']} of your own."
+        )
+    if document["runs_differ"]:
+        lines.append(f"The runs differ: {document['runs_differ']}.")
+    if paces := document["own_paces_of"]:
+        lines.append(f"Predictions now follow the pace of your own runs of {', '.join(paces)}.")
+    return Text("\n".join(lines))
