@@ -114,7 +114,7 @@ def start(
     target = find_device(device, on_mig=plan.on_mig)
     name = target.uuid or "cpu"
     refuse_unfit(plan, target.kind, target.key)
-    held = [] if cores is None else ["taskset", "-c", ",".join(map(str, allowed_cores(cores)))]
+    before, held = os.sched_getaffinity(0), allowed_cores(cores)
     script = script_text(plan, target.kind, steps)
     secrets = secret_variables(plan)
     _undo_before(name)
@@ -142,11 +142,16 @@ def start(
             **({"ADVISOR_REPLACE": "1"} if replace_instances else {}),
         }
         with (folder / "script.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*held, "bash", str(folder / "script.sh")], env=environment, stdout=log,
-                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-                pass_fds=[] if lock is None else [lock],
-            )  # fmt: skip
+            # Inherited: while a `taskset` becomes the script, the kernel shows no variables of it.
+            os.sched_setaffinity(0, held)
+            try:
+                process = subprocess.Popen(
+                    ["bash", str(folder / "script.sh")], env=environment, stdout=log, stderr=log,
+                    stdin=subprocess.DEVNULL, start_new_session=True,
+                    pass_fds=[] if lock is None else [lock],
+                )  # fmt: skip
+            finally:
+                os.sched_setaffinity(0, before)
         _STARTED.append(process)
         _note(folder, f"script {process.pid}")
         # Popen returns before the kernel shows the variables by which a script is recognised.

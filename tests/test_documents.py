@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +24,6 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 PYTHON_TYPE = re.compile(r"<(?:str|int|float|path|list\[.*?\]|\w+ range)>|\bTEXT\b|\bINTEGER\b")
-# Need a GPU, write to the user's folders, take minutes, or never end: only their help is checked.
-LONG = (
-    "app", "calibrate", "campaign", "doctor", "evaluate", "fit", "init", "run", "runs", "stop",
-    "validate",
-)  # fmt: skip
 
 
 def of(path):
@@ -84,30 +78,6 @@ def test_help_has_no_banned_word_no_python_type_and_options_in_lower_case(words,
     assert [option for option in options if option != option.lower()] == []
 
 
-def commands():
-    """Return the words of every `advisor` command in the documents, by its line."""
-    lines = {}
-    for path in USER_DOCUMENTS:
-        text = path.read_text().replace("\\\n", " ")
-        for line in re.findall(r"^(?: {4})?advisor (?=[a-z-])(.*)$", text, re.MULTILINE):
-            lines.setdefault(line, shlex.split(line, comments=True))
-    return lines
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with the files that commands in the documents name."""
-    path = tmp_path_factory.mktemp("documents")
-    for name in ("jobs.toml", "trace.csv", "campaign.toml"):
-        template = ROOT / "advisor" / "workload" / "templates" / name
-        (path / name).write_text(template.read_text())
-    numbers = re.findall(
-        r"```json\n(.*?)```", (ROOT / "docs/bare-numbers.md").read_text(), re.DOTALL
-    )
-    (path / "my-job.json").write_text(numbers[0])
-    return path
-
-
 def run(words, capfd):
     """Run a command in this process; return its exit code and its output."""
     try:
@@ -115,22 +85,6 @@ def run(words, capfd):
     except SystemExit as ended:
         return ended.code or 0, capfd.readouterr().out
     return 0, capfd.readouterr().out
-
-
-@pytest.mark.parametrize(("line", "words"), commands().items(), ids=commands())
-def test_a_command_in_a_document_runs(line, words, folder, capfd, monkeypatch, tmp_path):
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    measures = words[0] == "profile" and "--from-numbers" not in words
-    elsewhere = re.search(r"JOB|PLAN|FILE|https?:|\btrain\b|mlflow| > ", line)
-    if words[0] in LONG or measures or elsewhere:
-        own = words[: words.index("--")] if "--" in words else words
-        kind = words[:2] if "--from-numbers" in words else words[:1]
-        options = [word.partition("=")[0] for word in own if word.startswith("--")]
-        assert [option for option in options if option not in help_of(kind, capfd)] == []
-    else:
-        code, output = run(words, capfd)
-        assert code == 0, output
 
 
 # The programs of the page on searches run as processes, below.

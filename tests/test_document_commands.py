@@ -1,0 +1,171 @@
+"""Every command in README and docs runs, page by page in the order of the page, as a user would."""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from advisor.cli import main
+from advisor.workload.writing import profile_text, write_whole
+from tests import gpu_machine
+from tests.cli.conftest import few_lessons, measured
+from tests.cli.test_mig_mode import PARTS
+from tests.fitted import folds_fitted_once
+from tests.hardware.conftest import install
+from tests.hardware.nvml import FakeGpu, FakeLibrary
+
+__all__ = ["few_lessons", "folds_fitted_once", "install", "measured"]
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Blocks in the order of a page: fenced with their language, or indented as code.
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```|((?:^ {4}\S[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`(advisor (?=[a-z-])[^`]*)`")
+CORES = ",".join(map(str, sorted(os.sched_getaffinity(0))))  # of this machine
+ASSIGNED = re.compile(r"\w+=")
+# A word that a reader replaces.
+PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|~|\.\.\.")
+NOT_RUN = {
+    ".": "changes the shell", "bash": "needs Slurm", "cd": "changes the shell",
+    "echo": "needs MPS", "export": "changes the shell", "git": "needs the network",
+    "kubectl": "needs a cluster", "make": "installs", "nvidia-cuda-mps-control": "needs MPS",
+    "nvidia-smi": "needs a GPU", "pip": "installs", "python": "needs files of the reader",
+    "scancel": "needs Slurm", "seq": "another test runs the program of that page",
+    "sudo": "needs root", "-p": "goes on from the line before",
+}  # fmt: skip
+
+TRAIN = """
+import argparse
+import time
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--compile", action="store_true")
+rate = parser.parse_args().lr or 0.1
+network = torch.nn.Linear(64, 10)
+optimizer = torch.optim.SGD(network.parameters(), lr=rate)
+data = torch.utils.data.TensorDataset(torch.randn(640, 64), torch.randint(0, 10, (640,)))
+for epoch in range(2):
+    for inputs, labels in torch.utils.data.DataLoader(data, batch_size=64):
+        time.sleep(0.01)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(inputs), labels).backward()
+        optimizer.step()
+"""
+PRINTS = "import time\nfor _ in range(2000):\n    time.sleep(0.02)\n    print({!r}, flush=True)\n"
+FILES = {
+    "train.py": TRAIN,
+    "evolve.py": PRINTS.format("50 candidates/s"),
+    "keras_train.py": PRINTS.format("20ms/step"),
+}
+
+
+def of(path):
+    return str(path.relative_to(ROOT))
+
+
+def steps(path):
+    """What a reader of the page does, in its order: kind and text.
+
+    ``"line"`` is a line of shell, ``"span"`` a command in a sentence or table, and ``"toml"`` or
+    ``"json"`` a block that the reader writes to a file.
+    """
+    text, end = path.read_text().replace("\\\n", " "), 0
+    for match in [*BLOCK.finditer(text), None]:
+        between = text[end : match.start() if match else None]
+        yield from (("span", span) for span in SPAN.findall(between))
+        if match is None:
+            return
+        end, (language, fenced, indented) = match.end(), match.groups()
+        block = indented if fenced is None else fenced
+        if language in {"sh", "bash"} or block.split()[0] in {"advisor", *NOT_RUN}:
+            yield from (("line", line) for line in filter(None, map(str.strip, block.split("\n"))))
+        elif language in {"toml", "json"}:
+            yield language, block
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A folder of a user on a machine with a GPU, who has a script; a short path, for sockets."""
+    with TemporaryDirectory(dir="/tmp") as path, gpu_machine.installed(monkeypatch, Path(path)):
+        folder = Path(path, "home")
+        folder.mkdir()
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        monkeypatch.chdir(folder)
+        yield folder
+
+
+def prepare(path, folder):
+    """Give the user what an earlier page made: the profile of a script, and bare numbers."""
+    text = path.read_text()
+    if "-- python train.py" not in text:
+        own = folder.parent / "data/advisor/profiles" / gpu_machine.GPU / "train.json"
+        write_whole(own, profile_text(gpu_machine.script_profile(folder)))
+    if "my-job.json" in text and "--name my-job" not in text:
+        numbers = dict(steps(ROOT / "docs" / "bare-numbers.md"))["json"]
+        (folder / "my-job.json").write_text(numbers)
+
+
+def run(line, capfd):
+    """Run a command line in this process; return its exit code, and what it printed."""
+    words = [CORES if word == "0-15" else word for word in shlex.split(line, comments=True)[1:]]
+    words, _, file = (words[:-2], ">", words[-1]) if ">" in words else (words, "", "")
+    try:
+        main(words)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+    printed = capfd.readouterr()
+    if file:
+        Path(file).write_text(printed.out)
+    return code, printed.out + printed.err
+
+
+def check_options(words, capfd):
+    """See that a command with a place for a reader's word exists, and has the options."""
+    code, printed = run(f"advisor {words[1]} --help", capfd)
+    assert code == 0
+    options = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+    assert [option for option in options if option not in printed] == []
+
+
+@pytest.mark.usefixtures("few_lessons")
+@pytest.mark.parametrize("path", PAGES, ids=of)
+def test_the_commands_of_a_page_run_one_after_another(
+    path, machine, measured, install, capfd, monkeypatch
+):
+    prepare(path, machine)
+    if "MIG-UUID" in path.read_text():
+        install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS)))
+    for kind, line in dict.fromkeys(steps(path)):
+        if kind == "toml":
+            (machine / "jobs.toml").write_text(line)
+        words = shlex.split(line, comments=True) if kind in {"line", "span"} else [""]
+        if words[0] != "advisor":
+            continue
+        if any(map(PLACE.search, words)) or (kind == "span" and len(words) == 2):
+            check_options(words, capfd)
+            continue
+        with monkeypatch.context() as patch:
+            if words[1] in {"fit", "evaluate"}:  # few made-up runs: all shipped ones take minutes
+                patch.setenv("ADVISOR_PROFILES", str(measured / "profiles"))
+            code, printed = run(line, capfd)
+        blocked = words[1] == "doctor" and code == 4  # by this machine, and it says why
+        assert code == 0 or blocked, f"{line}\n{printed}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=of)
+def test_other_shell_lines_are_valid_and_there_is_a_reason_not_to_run_them(path):
+    for _, line in (step for step in steps(path) if step[0] == "line"):
+        words = [word for word in shlex.split(line, comments=True) if not ASSIGNED.match(word)]
+        assert words[0] == "advisor" or words[0] in NOT_RUN
+    for language, text, _ in BLOCK.findall(path.read_text()):
+        if language in {"sh", "bash"}:
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
