@@ -10,8 +10,8 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -114,7 +114,7 @@ def start(
     target = find_device(device, on_mig=plan.on_mig)
     name = target.uuid or "cpu"
     refuse_unfit(plan, target.kind, target.key)
-    before, held = os.sched_getaffinity(0), allowed_cores(cores)
+    held = allowed_cores(cores)
     script = script_text(plan, target.kind, steps)
     secrets = secret_variables(plan)
     _undo_before(name)
@@ -141,17 +141,12 @@ def start(
             "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
             **({"ADVISOR_REPLACE": "1"} if replace_instances else {}),
         }
-        with (folder / "script.log").open("ab") as log:
-            # Inherited: while a `taskset` becomes the script, the kernel shows no variables of it.
-            os.sched_setaffinity(0, held)
-            try:
-                process = subprocess.Popen(
-                    ["bash", str(folder / "script.sh")], env=environment, stdout=log, stderr=log,
-                    stdin=subprocess.DEVNULL, start_new_session=True,
-                    pass_fds=[] if lock is None else [lock],
-                )  # fmt: skip
-            finally:
-                os.sched_setaffinity(0, before)
+        with (folder / "script.log").open("ab") as log, _on_cores(held):
+            process = subprocess.Popen(
+                ["bash", str(folder / "script.sh")], env=environment, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+                pass_fds=[] if lock is None else [lock],
+            )  # fmt: skip
         _STARTED.append(process)
         _note(folder, f"script {process.pid}")
         # Popen returns before the kernel shows the variables by which a script is recognised.
@@ -165,6 +160,17 @@ def start(
         if lock is not None:
             os.close(lock)
     return folder
+
+
+@contextmanager
+def _on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Have children start on `cores`; a `taskset` hides its variables while it becomes a script."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _make_folder(folder: Path, plan: LaunchPlan, about: RunFile, script: str) -> None:
