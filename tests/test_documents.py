@@ -12,13 +12,18 @@ from advisor.cli import COMMANDS, main
 from research.terminal_output import terminal_output
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "research", ROOT / "benchmarks", ROOT / "profiles")
+REFERENCE = ROOT / "docs" / "reference"
+FOLDERS = (
+    ROOT,
+    REFERENCE,
+    *(ROOT / name for name in ("docs", "research", "benchmarks", "profiles")),
+)
 DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md"))
 README = ROOT / "README.md"
 USER_DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 FILE = re.compile(r"`((?:advisor|research|tests|benchmarks|profiles|models|docs)/[\w./-]+)`")
-PLAIN_DOCUMENTS = [*USER_DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+PLAIN_DOCUMENTS = [*USER_DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted(REFERENCE.glob("*.md"))]
 # Words that are not plain English, or not the field's; `--hurt` is an option.
 BANNED = re.compile(
     r"(?<![-\w])(foretold|told|mates?|beside|besides|anew|mend|meanwhile|alike|tells of|says of|"

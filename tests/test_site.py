@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from advisor.schemas import schema_names
 from research.explained import GPU, PAGE, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
@@ -63,6 +64,11 @@ def test_the_numbers_of_the_page_on_ways_to_share_follow_from_the_runs():
     assert filled(PAGE.read_text(), "wins", text) == PAGE.read_text()
     gains = [float(cell) for cell in re.findall(r"(\d\.\d\d)x \|", text)]
     assert len(gains) == 9
+
+
+def test_the_reference_has_every_schema():
+    page = (ROOT / "docs" / "reference" / "schemas.md").read_text()
+    assert {*re.findall(r"^\| `(\w+)`", page, re.MULTILINE)} == {*schema_names()}
 
 
 @pytest.mark.parametrize("picture", pictures(), ids=lambda picture: picture.name)
