@@ -79,10 +79,11 @@ def test_continuous_integration_runs_the_readmes_test_command_and_nothing_else()
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def test_the_version_has_a_section_in_the_changelog():
+def test_changelog_and_citation_name_the_version():
     from advisor import __version__
 
     assert re.search(rf"^## {re.escape(__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_no_committed_text_names_a_machine_path_or_a_registry():

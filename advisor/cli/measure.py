@@ -348,7 +348,7 @@ def fit(
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
 
-    require_extra("`advisor fit`", "fit", "sklearn", "threadpoolctl", *(["optuna"] if tune else []))
+    require_extra("`advisor fit`", "fit", "sklearn", *(["optuna"] if tune else []))
     if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
         raise InvalidInput(
             "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
@@ -406,7 +406,7 @@ def evaluate(
     from advisor.workload.writing import writable, write_whole
 
     if not predictions:
-        require_extra("`advisor evaluate`", "fit", "sklearn", "threadpoolctl")
+        require_extra("`advisor evaluate`", "fit", "sklearn")
     why = "--export writes advisor's own predictions."
     exclude(passed_options(context), "export", ("predictions",), why)
     if export:
