@@ -72,8 +72,8 @@ def wins_text(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> str:
     count = sum(len(sets) for sets in best.values())
     return (
         f"We ran {count} sets of 2 to 8 jobs on an H200 in all ways but MIG. The table shows their "
-        "throughput; one after another is 1.00x. With SM limits it is that of the best limits that "
-        "ran.\n\n"
+        "throughput: step times alone over step times together, summed. One after another is "
+        "1.00x. With SM limits it is that of the best limits that ran.\n\n"
         + markdown(
             ("GPU busy, alone", "job sets", "time-slicing", "MPS", "MPS with SM limits"), rows
         )

@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import vl_convert
 
 from advisor.schemas import schema_names
-from research.explained import GPU, PAGE, chart, pictures, wins_text
+from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
 
@@ -71,11 +72,29 @@ def test_the_reference_has_every_schema():
     assert {*re.findall(r"^\| `(\w+)`", page, re.MULTILINE)} == {*schema_names()}
 
 
-@pytest.mark.parametrize("picture", pictures(), ids=lambda picture: picture.name)
-def test_a_picture_of_a_way_to_share_is_as_its_script_draws_it(picture):
-    vl_convert = pytest.importorskip("vl_convert", reason="the extra 'page' is not installed")
-    file = PAGE.with_name(f"{PAGE.stem}-{picture.name}.svg")
-    assert vl_convert.vegalite_to_svg(chart(picture).to_json()) == file.read_text()
+def test_pictures_of_the_ways_to_share_are_as_their_script_draws_them():
+    for picture in pictures():
+        file = PAGE.with_name(f"{PAGE.stem}-{picture.name}.svg")
+        assert file.read_text() == vl_convert.vegalite_to_svg(chart(picture).to_json()), file
+
+
+def test_jobs_on_their_own_instances_never_use_the_sms_of_another():
+    mig = next(picture for picture in pictures() if picture.name == "mig")
+    (low, wall), (_, top) = mig.walls
+    ends = {"job A": (low, wall), "job B": (wall, top)}
+    for bar in bars(mig):
+        least, most = ends[bar["job"]]
+        assert least - 1e-9 <= bar["low"] < bar["high"] <= most + 1e-9
+
+
+def test_time_sliced_jobs_never_run_at_once_and_mps_clients_do():
+    def overlap(one, other):
+        return max(one["start"], other["start"]) < min(one["end"], other["end"])
+
+    slicing, mps, *_ = map(bars, pictures())
+    for rows, at_once in ((slicing, False), (mps, True)):
+        ours, theirs = ([row for row in rows if row["job"] == job] for job in ("job A", "job B"))
+        assert any(overlap(one, other) for one in ours for other in theirs) == at_once
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
