@@ -1,4 +1,4 @@
-"""README's table, rules of peers, classes left out, coverage by group, and constants by hand."""
+"""Tables of accuracy, rules of peers, classes left out, coverage by group, constants by hand."""
 
 from dataclasses import replace
 
@@ -18,7 +18,8 @@ from research.classes import classes_left_out, classes_section
 from research.constants import CHOSEN, chosen_constants, constants_section
 from research.coverage import coverage_groups, coverage_of, coverage_section, worst_sentence
 from research.files import ROOT
-from research.headline import headline, rules_table, triple
+from research.headline import accuracy_in_short, headline, rules_table, triple
+from research.programs import PrintedErrors
 from research.scripts import ScriptErrors
 from tests.fitted import folds_fitted_once
 from tests.learn.campaign import PROFILES, advised_campaign, campaign
@@ -50,6 +51,22 @@ def test_scripts_stand_first_then_hosts_then_all_then_rules_for_the_same_steps(e
     assert [row[1] for row in rows[1:5]] == ["60", "4", "60", "124"]
     assert len(rows) == 9
     assert {row[1] for row in rows[5:]} == {"124", "82"}  # all; MISO's rule without time slices
+
+
+def test_public_scripts_stand_first_in_the_readme_then_scripts_then_the_zoo(evaluation):
+    programs = [
+        PrintedErrors(
+            kind=kind, mode=mode, steps=steps, mape=steps / 100, median=0.1, slowdown_mape=0.1,
+            alone=0.14, alone_twice=None, together=None, inside=0.8, width=1.3,
+        )
+        for kind, steps in (("programs", 5), ("zoo", 7))
+        for mode in ("MPS", "all")
+    ]  # fmt: skip
+    text = accuracy_in_short(programs, SCRIPTS, scores_of(evaluation))
+    rows = cells(text.split("\n\n")[0])
+    assert rows[0][1:] == ["5", "-", "5.0 %", "-", "80.0 %"]
+    assert [row[1] for row in rows] == ["5", "9", "7", "124"]
+    assert text.count("14.0 %") == 2
 
 
 def test_pooled_errors_are_means_over_all_jobs(evaluation):
