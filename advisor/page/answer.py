@@ -9,10 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits, counted
 from advisor.page.plan import draw, show_commands, show_plan
 from advisor.page.question import Question, plain
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.charts import best_of_each_way, ways_chart
-from advisor.report.forecast import NOT_CONFIRMED, gain, plan_name
-from advisor.report.format import duration, times, way_of
+from advisor.report.forecast import estimated, gain, plan_name
+from advisor.report.format import duration, shortened, times, way_of
 from advisor.report.recommendation import headline
 from advisor.sharing.groups import one_by_one
 
@@ -41,30 +42,35 @@ def show_answer(question: Question | None, right: DeltaGenerator) -> None:
         except AdvisorError as error:
             at.error(plain(str(error)))
             return
-    plans = {plan_name(advised, plan): plan for plan in advised.plans}
+    plans = {_name(advised, plan): plan for plan in advised.plans}
     details = st.container()
     with details:
-        plan = _plan_in_view(plans, advised)
+        plan = _plan_in_view(plans)
     with at.container():
         _show_summary(advised, plan)
     with details:
         show_plan(advised, plan, plans)
 
 
-def _plan_in_view(plans: Mapping[str, Plan], advised: Recommendation) -> Plan:
-    """The plan chosen in a list, by a click, or by the link; else the best."""
-    names, linked = list(plans), st.query_params.get("plan")
-    if st.session_state.get("plan") not in (None, *names):
-        del st.session_state["plan"]
-    elif linked not in (None, *names) and "plan" not in st.session_state:
-        st.warning(f"plan: {plain(repr(linked))} is not a plan for these jobs. This is the best.")
-    name = st.selectbox("Plan in view", names, key="plan", bind="query-params", width=420)
-    return plans.get(name, advised.best)
+def _name(advised: Recommendation, plan: Plan) -> str:
+    return shortened(plan_name(advised, plan))
+
+
+def _plan_in_view(plans: Mapping[str, Plan]) -> Plan:
+    """The plan chosen in the list, by a click, or by the link; else the best of this question."""
+    state, names = st.session_state, list(plans)
+    linked, before = st.query_params.get("plan"), state.get("plan")
+    if before is None and linked not in (None, *names):
+        st.error(f"plan: {plain(repr(linked))} is not a plan for these jobs. This is the best.")
+    elif before == state.get("best plan") != names[0] or before not in (None, *names):
+        state["plan"] = names[0]
+    state["best plan"] = names[0]
+    return plans[st.selectbox("Plan in view", names, key="plan", bind="query-params", width=420)]
 
 
 def _show_summary(advised: Recommendation, plan: Plan) -> None:
     badge, colour = _verdict(advised, plan)
-    best, first = plan_name(advised, advised.best), plan_name(advised, plan)
+    best = _name(advised, advised.best)
     with st.container(gap=None):
         st.badge(badge, color=colour)
         st.markdown(f"## {plain(headline(advised, plan))}")
@@ -74,14 +80,18 @@ def _show_summary(advised: Recommendation, plan: Plan) -> None:
             show_commands(advised, plan)
         if plan is not advised.best:
             st.button("Back to best", on_click=_choose, args=(best,))
+    ranked_by = OBJECTIVES[advised.ranked_by]
+    if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
+        st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
     st.header("Which partitioning?")
-    key = f"ways {first}"
-    ways = {way: plan_name(advised, own) for way, own in best_of_each_way(advised).items()}
-    draw(
-        ways_chart(advised, plan), key=key, on_select=lambda: _choose_clicked(key, ways),
-        selection_mode="chosen",
-    )  # fmt: skip
-    st.caption(_LEGEND)
+    key = f"ways {plan.sharing}"
+    ways = {way: _name(advised, own) for way, own in best_of_each_way(advised).items()}
+    with st.container(gap=None):
+        draw(
+            ways_chart(advised, plan), key=key, on_select=lambda: _choose_clicked(key, ways),
+            selection_mode="chosen",
+        )  # fmt: skip
+        st.caption(f"{_LEGEND} {ranked_by.explained}")
 
 
 def _choose(name: str) -> None:
@@ -117,7 +127,7 @@ def _how_sure(advised: Recommendation, plan: Plan) -> str:
         return "" if most is None else f"Sharing at its best gains {times(most)}."
     parts = [f"Gain {times(better)}"]
     if not plan.prediction.confirmed_on_hardware:
-        parts.append(NOT_CONFIRMED)
+        parts.append(estimated(plan.prediction))
     own = way_of(plan.sharing, len(advised.jobs))
     ties = [way for way, best in best_of_each_way(advised).items() if best.ties_best]
     if plan.ties_best and ties != [own]:

@@ -19,7 +19,7 @@ from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.comparison import side_by_side
 from advisor.report.forecast import gain, slowdown
-from advisor.report.format import MIB_PER_GIB, NOT_MEASURED, shortened, way_of
+from advisor.report.format import MIB_PER_GIB, NOT_MEASURED, shortened, way_of, words_of
 from advisor.report.plan_tables import plans_csv
 from advisor.report.recommendation import caveats, hints, recommendation_document
 from advisor.report.simulation import curves, timeline
@@ -41,7 +41,12 @@ def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
                 except AdvisorError as error:
                     st.info(plain(str(error)))
     with st.expander("What the answer rests on"):
-        for note in (*advised.standing.stale, *caveats(advised), *hints(advised)):
+        for note in (
+            *advised.standing.stale,
+            *advised.refused_variants,
+            *caveats(advised),
+            *hints(advised),
+        ):
             st.markdown(plain(str(note)))
         for other in advised.left_out:
             st.markdown(plain(f"Left out: {shortened(other.sharing)}: {other.why}."))
@@ -162,7 +167,9 @@ def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
         for better in [gain(advised, each)]
     ]  # fmt: skip
     _table(rows)
-    st.caption(f"Ways to share considered: {advised.considered}.")
+    notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
+    ways = f"Ways to share considered: {advised.considered}."
+    st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))
     document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
     with st.container(horizontal=True):
         st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")

@@ -83,7 +83,7 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
         top.info("There is no profile yet. On a machine with a GPU, run advisor profile WORKLOAD.")
         return None
     fields = top.container(horizontal=True, vertical_alignment="bottom")
-    wrong = top.container()
+    wrong = top.container(horizontal=True)
     with fields:
         gpu, objective = _gpu(wrong), _objective(wrong)
         terms = None if gpu is None else _conditions(gpu, objective or "makespan", wrong)
@@ -132,7 +132,7 @@ def _choice(
         on_change=_forget, args=(key,), placeholder="Choose one",
     )  # fmt: skip
     if chosen is None:
-        wrong.error(f"{key}: {plain(repr(misread))} is not in the list. Choose one.")
+        wrong.error(f"{key}: {plain(repr(misread))} is not in the list. Choose one.", width=456)
     return chosen
 
 

@@ -339,7 +339,8 @@ def _drawn(
     """Draw `layers`, and describe the `parts` for people who cannot see them."""
     words = f"{title}: {'; '.join(parts)}."
     size = {} if height is None else {"height": height}
-    return alt.layer(*layers, description=words, config=_CONFIG, **size)
+    drawn = (layer for layer in layers if layer.data.values)  # an empty one has no name to read out
+    return alt.layer(*drawn, description=words, config=_CONFIG, **size)
 
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30

@@ -3,7 +3,6 @@
 `SCHEMA` counts breaking changes of the JSON documents.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -34,7 +33,7 @@ from advisor.report.documents import (
     StandingFields,
     WorkloadFields,
 )
-from advisor.report.format import kind_of_mode, words_of
+from advisor.report.format import kind_of_mode
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
@@ -151,12 +150,6 @@ def plan_name(advised: Recommendation, plan: Plan) -> str:
     return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
 
 
-def plan_kind(advised: Recommendation, plan: Plan) -> str:
-    """Return the kind of the plan, in a word or two, and the power cap if it chose one."""
-    kind, cap_w = words_of(plan.sharing).kind, chosen_cap_w(advised, plan)
-    return kind if cap_w is None else f"{kind} at {cap_w:g} W"
-
-
 def basis(mix: MixPrediction) -> str:
     """Return the basis of the figures of a plan."""
     if mix.confirmed_on_hardware and mix.estimated_from is None:
@@ -174,17 +167,6 @@ def estimated(mix: MixPrediction | Simulation) -> str:
     if mix.estimated_from is None:
         return NOT_CONFIRMED
     return f"estimated from {mix.estimated_from}, never measured on {with_article(mix.gpu)}"
-
-
-def caution(mix: MixPrediction) -> str | None:
-    """Return a caution about a plan; None if real runs of its kind confirm it."""
-    notes = []
-    if mix.estimated_from is not None or not mix.confirmed_on_hardware:
-        words = estimated(mix)
-        notes.append(f"{words[:1].upper()}{words[1:]}.")
-    if mix.power_cap_w is not None:
-        notes.append(cap_note(mix.power_cap_w))
-    return " ".join(notes) or None
 
 
 def slowdown(job: JobPrediction) -> Interval:
@@ -300,43 +282,6 @@ def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
     for job in jobs:
         same.setdefault((job.job, units.seconds(job.step_s)), []).append(job)
     return list(same.values())
-
-
-def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
-    """Return a row for each plan, best first; the keys are the columns' names."""
-    return [
-        {
-            "rank": str(plan.rank),
-            "plan": plan_name(advised, plan),
-            "total time": units.seconds(plan.makespan_interval_s),
-            "gain over serial": units.times(gain(advised, plan)),
-            "memory": f"{units.number(plan.prediction.memory_total_mib / units.MIB_PER_GIB)} of "
-            f"{units.gib_of(plan.prediction.memory_capacity_mib)}",
-            "energy": units.joules(plan.energy_j),
-            "based on": basis(plan.prediction),
-            "why": plan.why,
-        }
-        for plan in advised.plans
-    ]
-
-
-def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
-    """Return a row for each of `jobs` under the plan predicted as `mix`; equal copies share one."""
-    rows: Counter[tuple[tuple[str, str], ...]] = Counter()
-    for request, job in zip(jobs, mix.jobs, strict=True):
-        origin = "estimated" if request.profile.is_estimate else "measured"
-        row = {
-            "job": job.job, "a step alone": f"{units.duration(request.profile.step_s)}, {origin}",
-            "a step": units.seconds(job.step_s), "an epoch": epoch(job),
-            "slower than alone": f"{units.number(job.slowdown)}x",
-            "memory": units.gib(job.memory_interval_mib),
-            "out-of-memory risk": units.share(job.oom_probability),
-        }  # fmt: skip
-        rows[tuple(row.items())] += 1
-    return [
-        {"job": units.collapsed([name] * count), **dict(cells)}
-        for ((_, name), *cells), count in rows.items()
-    ]
 
 
 def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:

@@ -134,14 +134,19 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     """Return what to do under `plan` and what it costs instead, in one line, with short names."""
     short = short_names(job.name for job in advised.jobs)
     first = instruction(plan, [short[job.name] for job in advised.jobs], in_short=True)
-    by, shown = OBJECTIVES[advised.ranked_by], forecast.shown_cost(advised.ranked_by)
-    after, before = (shown(_exactly(_cost(advised, each).p50)) for each in (plan, advised.serial))
-    of = "" if by.name == "makespan" else f" {by.measure}"
-    if before == after:
-        return f"{first}: {after}{of}."
-    number, _, unit = before.partition(" ")
-    same_unit = unit == after.partition(" ")[2]
-    return f"{first}: {after}{of} instead of {number if same_unit else before}."
+    costs = [_cost(advised, each).p50 for each in (plan, advised.serial)]
+    if advised.ranked_by == "deadlines":
+        return f"{first}: the tightest job ends after {costs[0]:.0%} of its time."
+    if advised.ranked_by == "throughput":
+        much = units.number(forecast.gain(advised, plan).p50)
+        return f"{first}." if costs[0] == costs[1] else f"{first}: {much}x the work in an hour."
+    shown = forecast.shown_cost(advised.ranked_by)
+    after, before = (shown(_exactly(each)) for each in costs)
+    if before != after:
+        number, _, unit = before.partition(" ")
+        after += f" instead of {number if unit == after.partition(' ')[2] else before}"
+    each = " until a job ends, on average" if advised.ranked_by == "mean-completion" else ""
+    return f"{first}: {after}{each}."
 
 
 def _cost(advised: Recommendation, plan: Plan) -> Interval:
