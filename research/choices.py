@@ -130,12 +130,12 @@ def advice_score(runs: Sequence[RunComparison]) -> Advice:
 
 
 def advice_sentence(advice: Advice) -> str:
-    """Say how far off throughput was, and how many steps lie inside their intervals."""
+    """Return the error of the throughput, and how many steps lie inside their intervals."""
     if not advice.plans:
         return "No advice has been run yet."
     return (
-        f"{advice.plans} runs of job sets under several plans: {percent(advice.throughput_mape)} "
-        f"mean error of the throughput; {advice.inside} of {advice.steps} measured steps "
+        f"In {advice.plans} runs of job sets under several plans, the throughput had a mean error "
+        f"of {percent(advice.throughput_mape)}. {advice.inside} of {advice.steps} measured steps "
         f"({percent(advice.inside / advice.steps)}) lie inside their 90 % intervals."
     )
 
@@ -177,9 +177,9 @@ def choices_table(judged: Choices) -> str:
 
 
 def noise_sentence(judged: Choices) -> str:
-    """Say how far two runs differ."""
+    """Return a sentence on how far two runs differ."""
     if judged.noise is None:
-        return "No set was run twice, so the noise is not known."
+        return "No set ran twice, so the noise is not measured."
     return (
         f"Two runs of the same plan differ by {percent(judged.noise)} in throughput in the median."
     )
@@ -190,11 +190,10 @@ def recommended_section(models: Sequence[Recommended]) -> str:
     if not models:
         return ""
     paragraphs = [
-        f"The model with SHA-256 `{model.model_sha256[:12]}` recommended a sharing before any of "
-        "the sets was run. It had seen runs with the jobs' families, as a user's model has, but "
-        f"none of the sets. {_lost(model)} Its predicted throughput was off by "
-        f"{percent(mean(abs(run.predicted / run.measured - 1) for run in model.followed))} on "
-        "average."
+        f"The SHA-256 of the model begins with `{model.model_sha256[:12]}`. It had seen runs with "
+        f"the jobs' families, as a user's model has, but none of the sets. {_lost(model)} Its "
+        "predicted throughput had a mean error of "
+        f"{percent(mean(abs(run.predicted / run.measured - 1) for run in model.followed))}."
         for model in models
     ]
     return joined("## Recommendations written down beforehand", *paragraphs)
@@ -214,8 +213,8 @@ def _lost(model: Recommended) -> str:
         for name in ran[0].by_rule
     )
     return (
-        f"Of {model.sets} drawn job sets, {len(ran)} recommendations written down beforehand were "
-        f"run, {times} each: they gave away {percent(mean(lost))} of the best measured throughput "
-        f"on average, {percent(max(lost))} at worst ({rules} on average); for "
-        f"{sum(share <= 0 for share in lost)} nothing better was measured."
+        f"A model recommended a plan for {counted(model.sets, 'drawn job set')} before any ran. We "
+        f"ran {len(ran)} of these plans, {times} each. They gave away {percent(mean(lost))} of the "
+        f"best measured throughput on average, and {percent(max(lost))} at worst ({rules} on "
+        f"average). For {sum(share <= 0 for share in lost)} no other way was faster."
     )

@@ -105,9 +105,9 @@ def worst_sentence(groups: Sequence[CoverageGroup]) -> list[str]:
         return []
     worst = groups[0]
     return [
-        f"Of {len(groups)} groups of at least {_FEWEST} steps, by sharing, host, number of jobs, "
-        f"and GPU- or host-bound, the least covered is {worst.words}: {percent(worst.inside)} of "
-        f"{worst.n} steps lie inside their 90 % intervals."
+        f"We counted {len(groups)} groups of at least {_FEWEST} steps, by sharing, host, number of "
+        f"jobs, and GPU- or host-bound. The least covered is {worst.words}: "
+        f"{percent(worst.inside)} of {worst.n} steps lie inside their 90 % intervals."
     ]
 
 

@@ -11,7 +11,7 @@ from research.scripts import ScriptErrors
 from research.steps import joined
 
 _HEADINGS = (
-    "steps of", "n", "MAPE, naive / MPS / limits", "noise", "MAPE there", "fair share",
+    "steps of", "n", "MAPE: time-slicing / MPS / SM limits", "noise", "MAPE there", "fair share",
     "in 90 % interval",
 )  # fmt: skip
 _PEERS = ("fair-share", "summed-utilisation", "miso", "kace")
@@ -163,7 +163,7 @@ def rules_table(scores: Scores) -> str:
             rows.append((BOUND_WORDS[bound], RULE_WORDS["model"], str(line.n), ours))
             rows += [(BOUND_WORDS[bound], RULE_WORDS[rule], *_rule_cells(line, rule))
                      for rule in _RULES]  # fmt: skip
-    return markdown(("jobs", "rule", "n", "MAPE: naive / MPS / MPS limits"), rows)
+    return markdown(("jobs", "rule", "n", "MAPE: time-slicing / MPS / SM limits"), rows)
 
 
 def triple(shares: Iterable[float | None]) -> str:

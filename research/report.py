@@ -63,7 +63,7 @@ from research.steps import (
     other_hosts_sentence,
 )
 from research.studies import studies_text
-from research.targets import targets_section
+from research.targets import missed_table, targets_section
 from research.terminal_output import terminal_output
 from research.whole_jobs import whole_jobs_section
 
@@ -126,6 +126,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
         Path("docs", "accuracy.md"): {
             "data": data,
             "accuracy": _accuracy(figures),
+            "missed": missed_table(figures),
             "left-out": left_out_table(figures.left_out),
             "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),

@@ -56,6 +56,12 @@ def targets_section(figures: Figures) -> str:
     return joined("## Targets", markdown(("what", "target", "reached", "met"), rows))
 
 
+def missed_table(figures: Figures) -> str:
+    """Return the targets that were not met, in Markdown."""
+    rows = [target.cells[:3] for target in targets(figures) if target.cells[-1] == "no"]
+    return markdown(("figure", "target", "reached"), rows)
+
+
 def targets(figures: Figures) -> Iterator[Target]:
     """Return every target, met or not."""
     scores = figures.scores

@@ -138,7 +138,7 @@ def test_the_report_names_the_model_and_skips_recommendations_for_another_gpu(tm
     assert written(document("mps") | {"gpu": "a100-40gb"}) == ()
     text = recommended_section(written(document("mps")))
     assert "`0123456789ab`" in text
-    assert "they gave away 0.0 %" in text
+    assert "They gave away 0.0 %" in text
     assert "always naive 25.0 % on average" in text
 
 
