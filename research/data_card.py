@@ -14,7 +14,9 @@ from advisor.workload.run import Run
 from research.steps import RepeatSummary, joined
 
 _PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
-_KINDS = ("naive", "mps", "mps limits")
+_KINDS: Mapping[str, str] = {
+    "naive": "time-sliced", "mps": "under MPS", "mps limits": "under MPS with SM limits"
+}  # fmt: skip
 _CONDITIONS: Mapping[str, Callable[[Provenance], object]] = {
     "GPU": attrgetter("device"),
     "driver": attrgetter("driver"),
@@ -184,18 +186,18 @@ def _families(profiles: Mapping[str, Profile], shared: Sequence[Run]) -> tuple[F
 
 
 def data_text(data: DataFigures) -> str:
-    """Say what was measured, in one sentence."""
-    spread = ""
+    """Return in four sentences what was measured."""
+    busy = ""
     if data.busy is not None:
         least, most = (100 * share for share in data.busy)
-        spread = f", which keep the GPU busy {least:.0f} to {most:.0f} % of a step,"
-    kinds = ", ".join(f"{count} {kind}" for kind, count in data.kinds.items())
+        busy = f" They keep the GPU busy for {least:.0f} to {most:.0f} % of a step."
+    kinds = [f"{data.kinds[each]} {words}" for each, words in _KINDS.items() if each in data.kinds]
     return (
-        f"Measured on {data.device}, driver {data.driver}, torch {data.torch}: "
-        f"{sum(len(row.workloads) for row in data.families)} workloads alone{spread} and "
-        f"{sum(data.kinds.values())} shared runs ({kinds}) of "
-        f"{data.degrees[0].jobs} to {data.degrees[-1].jobs} jobs, {data.repeats} of them repeats "
-        "with new processes."
+        f"We measured {sum(len(row.workloads) for row in data.families)} workloads alone on an "
+        f"{data.device} (driver {data.driver}, torch {data.torch}).{busy} In "
+        f"{sum(data.kinds.values())} runs {data.degrees[0].jobs} to {data.degrees[-1].jobs} jobs "
+        f"shared it: {', '.join(kinds)}. {data.repeats} of these runs repeat another with new "
+        "processes."
     )
 
 

@@ -25,7 +25,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.steps import joined
 
-# A mix is said not to fit from this risk on.
+# A misfit is predicted from this risk on.
 _MISFIT = 0.5
 
 _MEMORY_HEADINGS = (
@@ -210,7 +210,7 @@ def memory_section(score: MemoryScore) -> str:
         parts += [
             "## Running out of memory",
             markdown(_RISK_HEADINGS, trial_rows),
-            "Trials ran on the GPU made to look like smaller cards. A mix is said not to fit from "
+            "Trials ran on the GPU made to look like smaller cards. A misfit is predicted from "
             "a risk of 50 % on. A trial of several families counts in parts, once for each family "
             "left out.",
         ]

@@ -21,7 +21,8 @@ FOLDERS = (
 DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md"))
 README = ROOT / "README.md"
 USER_DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
-LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\((?!https?:)([^)#]*)#([\w-]+)\)")  # mkdocstrings makes those with dots
 FILE = re.compile(r"`((?:advisor|research|tests|benchmarks|profiles|models|docs)/[\w./-]+)`")
 PLAIN_DOCUMENTS = [*USER_DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted(REFERENCE.glob("*.md"))]
 # Words that are not plain English, or not the field's; `--hurt` is an option.
@@ -39,11 +40,19 @@ def of(path):
     return str(path.relative_to(ROOT))
 
 
+def headings(path):
+    """The anchors of a document's headings."""
+    lines = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in lines}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=of)
 def test_links_and_files_of_a_document_exist(path):
     text = path.read_text()
     links = [link for link in LINK.findall(text) if not (path.parent / link).exists()]
     assert not links
+    anchors = [(path.parent / file if file else path, name) for file, name in ANCHOR.findall(text)]
+    assert [name for file, name in anchors if name not in headings(file)] == []
     if path.name != "CHANGELOG.md":
         named = FILE.findall(text)
         assert [name for name in named if not any(ROOT.glob(name.rstrip("/")))] == []

@@ -118,7 +118,8 @@ def made_up(tmp_path_factory):
 def test_a_report_has_what_was_measured_and_how_far_off_predictions_were(made_up):
     text = report_text(made_up)
     for part in (
-        "5 workloads alone, which keep the GPU busy 20 to 100 % of a step",
+        "We measured 5 workloads alone",
+        "busy for 20 to 100 % of a step",
         "| MPS limits | 2, mixed | 10 |",
         "| job sets to choose for | at least 40 | 1 | no |",
         "## Whole jobs, from the first step to the last",
