@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from advisor.errors import AdvisorError
-from research.browser import PAGE, WIDE, chromium, served, wait_for_answer, window
+from research.browser import PAGE, PATIENCE_MS, WIDE, chromium, served, wait_for_answer, window
 
 
 class Visitor:
@@ -20,7 +20,8 @@ class Visitor:
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
 
     def _note(self, message):
-        if message.type == "error":
+        # Streamlit looks for its server under the path of the second page first.
+        if message.type == "error" and "/more/_stcore/" not in message.location["url"]:
             self.errors.append(message.text)
 
     def open(self, link="/"):
@@ -28,22 +29,39 @@ class Visitor:
         wait_for_answer(self.page)
         return self.page
 
-    def text(self):
-        return self.page.locator("section.stMain").inner_text()
+    @property
+    def answer(self):
+        """The one line of the answer."""
+        return self.page.get_by_test_id("stColumn").nth(1).get_by_role("heading").first
 
-    def overflow_px(self):
-        """How far the page reaches beyond its window."""
-        return self.page.evaluate(
-            "() => { const main = document.querySelector('section.stMain');"
-            "return Math.max(main.scrollWidth - main.clientWidth,"
-            " document.documentElement.scrollWidth - window.innerWidth); }"
-        )
+    @property
+    def problems(self):
+        """The sentences about what is wrong."""
+        return self.page.get_by_test_id("stAlert")
+
+    def cell(self, text):
+        """The cell of a table with this `text`, as screen readers see it: tables are drawings."""
+        return self.page.locator("[role=gridcell]").get_by_text(text, exact=True)
+
+    def type_in(self, row, column, text):
+        """Type into a cell of the table of jobs, as by keyboard; both are counted from 0."""
+        self.page.get_by_test_id("stDataFrameResizable").first.click(position={"x": 100, "y": 52})
+        for key in ["ArrowDown"] * row + ["ArrowRight"] * column:
+            self.page.keyboard.press(key)
+        self.page.keyboard.type(text)
+        editor = self.page.locator(".gdg-input")
+        editor.wait_for()
+        editor.press("Enter")
+        editor.wait_for(state="hidden")
 
 
 @pytest.fixture(scope="package")
 def browser():
     try:
         with chromium() as browser:
+            from playwright.sync_api import expect
+
+            expect.set_options(timeout=PATIENCE_MS)
             yield browser
     except AdvisorError as error:
         pytest.skip(str(error))
@@ -58,12 +76,18 @@ def address(browser, tmp_path_factory):  # noqa: ARG001 - without a browser no s
 @pytest.fixture
 def visit(browser, address):
     """Make a visitor, with a window and a theme."""
+    visitors = []
     with ExitStack() as windows:
 
         def visit(size=WIDE, theme="light"):
-            return Visitor(windows.enter_context(window(browser, size, theme)), address)
+            page = windows.enter_context(window(browser, size, theme))
+            visitors.append(Visitor(page, address))
+            return visitors[-1]
 
         yield visit
+        for visitor in visitors:
+            assert visitor.errors == []
+            assert visitor.hosts - {""} <= {urlsplit(address).netloc}
 
 
 @pytest.fixture

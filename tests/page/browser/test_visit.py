@@ -1,8 +1,100 @@
 """What somebody does on the page with a browser, and what happens."""
 
+import re
 
-def test_the_page_answers_at_once_and_asks_no_other_host(visitor):
+import pytest
+
+from tests.page.test_page import MINE
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+def test_the_page_opens_with_an_answer(visitor):
     page = visitor.open()
-    assert page.get_by_role("heading").count()
-    assert visitor.errors == []
-    assert visitor.hosts == {visitor.address.removeprefix("http://")}
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(visitor.answer).to_contain_text("min")
+    assert visitor.problems.count() == 0
+
+
+def test_more_copies_of_a_job_change_the_answer_and_the_link(visitor):
+    page = visitor.open()
+    before = visitor.answer.inner_text()
+    visitor.type_in(0, 1, "2")
+    expect(visitor.answer).not_to_have_text(before)
+    expect(page).to_have_url(re.compile(r"jobs=[^&]*%3A2"))
+
+
+def test_a_profile_that_i_drop_has_its_row(visitor):
+    page = visitor.open()
+    before = visitor.answer.inner_text()
+    file = {"name": "mine.json", "mimeType": "application/json", "buffer": MINE}
+    page.get_by_test_id("stFileUploader").locator("input[type=file]").set_input_files(file)
+    expect(visitor.cell("my-job")).to_be_attached()
+    expect(visitor.answer).not_to_have_text(before)
+
+
+def click_way(page, way):
+    """Click the row of a way to share in the chart."""
+    chart = page.get_by_test_id("stVegaLiteChart").first
+    label = chart.get_by_text(way, exact=True).bounding_box()
+    left = label["x"] + label["width"] + 40
+    page.mouse.click(left, label["y"] + label["height"] / 2)
+
+
+def test_a_click_on_a_row_shows_that_way_and_back_to_best_returns(visitor):
+    page = visitor.open()
+    best = visitor.answer.inner_text()
+    click_way(page, "MIG")
+    expect(visitor.answer).to_contain_text("MIG")
+    expect(page).to_have_url(re.compile("plan="))
+    page.get_by_role("button", name="Back to best").click()
+    expect(visitor.answer).to_have_text(best)
+
+
+def test_the_browsers_back_undoes_one_step(visitor):
+    page = visitor.open()
+    best = visitor.answer.inner_text()
+    click_way(page, "MIG")
+    expect(visitor.answer).to_contain_text("MIG")
+    page.go_back()
+    expect(visitor.answer).to_have_text(best)
+
+
+def test_a_copied_link_opens_the_same_answer(visit):
+    visitor = visit()
+    page = visitor.open()
+    visitor.type_in(1, 1, "3")
+    expect(page).to_have_url(re.compile(r"%3A3"))
+    page.get_by_role("button", name="Copy link").click()
+    link = page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text()
+    friend = visit()
+    friend.page.goto(link)
+    expect(friend.answer).to_have_text(visitor.answer.inner_text())
+
+
+@pytest.mark.parametrize(
+    ("link", "key"),
+    [("/?gpu=rtx-5090", "gpu"), ("/?goal=fun", "goal"), ("/?jobs=no-such-job", "jobs"),
+     ("/?jobs=%5Bx%5D(http://example.com/),a:b", "jobs"), ("/?plan=nonsense", "plan"),
+     ("/more?ask=nonsense", "ask")],
+)  # fmt: skip
+def test_a_bad_link_gets_a_sentence_with_its_key(visitor, link, key):
+    page = visitor.open(link)
+    expect(visitor.problems.first).to_contain_text(key)
+    assert page.get_by_test_id("stException").count() == 0
+    assert "Traceback" not in page.get_by_test_id("stMain").inner_text()
+    assert page.get_by_test_id("stMain").locator("a[href*='example.com']").count() == 0
+
+
+def test_more_questions_are_about_the_same_jobs(visitor):
+    page = visitor.open()
+    visitor.type_in(0, 1, "2")
+    expect(page).to_have_url(re.compile(r"%3A2"))
+    page.get_by_role("link", name="More questions").first.click()
+    expect(visitor.answer).to_contain_text("trials")
+    page.get_by_role("button", name="Several GPUs").click()
+    expect(visitor.answer).to_contain_text("4 jobs")
+    page.get_by_label("Number of").fill("3")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("gpus=3"))
+    expect(visitor.answer).to_contain_text("on 3")
