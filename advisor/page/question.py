@@ -32,11 +32,21 @@ from advisor.workload.profile import Profile
 from advisor.workload.store import profiled_gpus
 
 _LITERAL = str.maketrans({mark: f"\\{mark}" for mark in punctuation})
+# The page makes links of URLs, "www." and addresses, unless an invisible word joiner is in them.
+_STARTS_OF_LINKS = {
+    ":\\/": ":\u2060\\/",
+    "w\\.": "w\u2060\\.",
+    "W\\.": "W\u2060\\.",
+    "\\@": "\u2060\\@",
+}
 
 
 def plain(text: str) -> str:
     """Return `text` so that Markdown shows it as it is: names come from files and links."""
-    return text.translate(_LITERAL)
+    literal = text.translate(_LITERAL)
+    for start, broken in _STARTS_OF_LINKS.items():
+        literal = literal.replace(start, broken)
+    return literal
 
 
 @dataclass(frozen=True, slots=True)

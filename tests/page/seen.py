@@ -3,7 +3,7 @@
 
 def words(elements):
     """The texts of `elements` as a reader sees them, without the marks that keep them literal."""
-    return [each.value.replace("\\", "") for each in elements]
+    return [each.value.replace("\\", "").replace("\u2060", "") for each in elements]
 
 
 def line(page):

@@ -63,7 +63,7 @@ def test_an_answer_is_short(visitor):
 
 _FOCUSED = """() => {
   const at = document.activeElement;
-  return (at.getAttribute('aria-label') || at.innerText || at.tagName).trim();
+  return (at.getAttribute('aria-label') || at.innerText || at.tagName).trim().split('\\n')[0];
 }"""
 
 

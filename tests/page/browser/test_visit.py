@@ -75,8 +75,9 @@ def test_a_copied_link_opens_the_same_answer(visit):
 @pytest.mark.parametrize(
     ("link", "key"),
     [("/?gpu=rtx-5090", "gpu"), ("/?goal=fun", "goal"), ("/?jobs=no-such-job", "jobs"),
-     ("/?jobs=%5Bx%5D(http://example.com/),a:b", "jobs"), ("/?plan=nonsense", "plan"),
-     ("/more?ask=nonsense", "ask")],
+     ("/?jobs=%5Bx%5D(http://example.com/),a:b", "jobs"), ("/?jobs=http://example.com", "jobs"),
+     ("/?jobs=WWW.example.com", "jobs"), ("/?jobs=a@b.example.com", "jobs"),
+     ("/?plan=nonsense", "plan"), ("/more?ask=nonsense", "ask")],
 )  # fmt: skip
 def test_a_bad_link_gets_a_sentence_with_its_key(visitor, link, key):
     page = visitor.open(link)
@@ -92,7 +93,7 @@ def test_more_questions_are_about_the_same_jobs(visitor):
     expect(page).to_have_url(re.compile(r"%3A2"))
     page.get_by_role("link", name="More questions").first.click()
     expect(visitor.answer).to_contain_text("trials")
-    page.get_by_role("button", name="Several GPUs").click()
+    page.get_by_test_id("stButtonGroup").get_by_text("Several GPUs").click()
     expect(visitor.answer).to_contain_text("4 jobs")
     page.get_by_label("Number of").fill("3")
     page.keyboard.press("Enter")
