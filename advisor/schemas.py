@@ -13,7 +13,12 @@ _FROM_FILE = ("name", "prefix")
 def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
     from advisor.measure.draw import Campaign
-    from advisor.report.documents import PredictionDocument, RecommendationDocument
+    from advisor.report.documents import (
+        ComparisonDocument,
+        PredictionDocument,
+        RecommendationDocument,
+        SimulationDocument,
+    )
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -26,6 +31,7 @@ def _types() -> dict[str, Any]:
         "profile": Profile, "numbers": MinimalProfile, "jobs": JobFile, "campaign": Campaign,
         "trace": TraceRow, "plan": PlanDocument, "run": Run, "calibration": Calibration,
         "prediction": PredictionDocument, "recommendation": RecommendationDocument,
+        "comparison": ComparisonDocument, "simulation": SimulationDocument,
     }  # fmt: skip
 
 

@@ -92,6 +92,16 @@ def test_a_prediction_follows_its_schema(capsys, sharing):
     assert problems("prediction", answered(capsys, *words)) == []
 
 
+@pytest.mark.parametrize("plans", [("naive", "mps"), ("mps", "mps=30,70", "mig=3g.71gb,4g.71gb")])
+def test_a_comparison_follows_its_schema(capsys, plans):
+    assert problems("comparison", answered(capsys, "compare", *plans, *JOBS, "--json")) == []
+
+
+@pytest.mark.parametrize("more", [(), ("--gpus", "2", "--price", "2")])
+def test_a_simulation_follows_its_schema(capsys, more):
+    assert problems("simulation", answered(capsys, "simulate", *JOBS, *more, "--json")) == []
+
+
 def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
     assert problems("plan", answered(capsys, "export", *JOBS, "--format", "json")) == []
     numbers = {

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -23,6 +22,7 @@ from advisor.prediction.prediction import Interval, all_known
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
+from advisor.report.documents import ComparisonDocument
 from advisor.report.format import plain_table
 
 _TIE = " tie"
@@ -140,7 +140,7 @@ def plan_names(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def comparison_document(comparison: Comparison) -> dict[str, Any]:
+def comparison_document(comparison: Comparison) -> ComparisonDocument:
     """Return what ``advisor compare --json`` prints."""
     by, best, serial = comparison.objective, comparison.best, comparison.serial
     names = plan_names(comparison)
@@ -153,7 +153,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         },
         "plans": [
             {
-                "plan": name, **forecast.forecast_fields(plan),
+                "plan": name, **forecast.mix_fields(plan),
                 "cost": asdict(known_cost(plan, by)),
                 "gain_over_first": asdict(comparison.gain_over_first(plan)),
                 "ties_first": holds_one(comparison.gain_over_first(plan)),

@@ -9,6 +9,8 @@ from advisor.plan.reasons import HostBound, Limit, Resource
 from advisor.plan.values import LeftOut, Precedence
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval
+from advisor.simulation import Policy
+from advisor.simulation.simulate import Usage
 from advisor.workload.calibration import Stale
 from advisor.workload.records import AsDict
 from advisor.workload.spec import Script, Workload
@@ -171,3 +173,84 @@ class RecommendationDocument(StandingFields):
     left_out: list[Annotated[dict[str, Any], AsDict(LeftOut)]]
     searched: str | None
     another_layout: PlanFields | None
+
+
+class ComparedJob(JobFields):
+    """A job under one of the compared plans."""
+
+    ends_s: IntervalFields | None
+    step_ties_first: bool
+
+
+class ComparedPlan(MixFields):
+    """One of the compared plans; "first" is the first of them."""
+
+    plan: str
+    cost: IntervalFields
+    gain_over_first: IntervalFields
+    ties_first: bool
+    ties_best: bool
+    forbidden: str | None
+    binding: BindingFields
+    jobs: list[ComparedJob]
+
+
+class SerialFields(TypedDict):
+    """All jobs one after another."""
+
+    sharing: str
+    cost: IntervalFields
+
+
+class ComparisonDocument(StandingFields):
+    """The answer of `advisor compare --json`."""
+
+    schema: int
+    gpu: str
+    compared_by: ObjectiveName
+    note: str | None
+    text: str
+    best: str
+    serial: SerialFields | None
+    plans: list[ComparedPlan]
+
+
+class SimulatedJobFields(TypedDict):
+    """A job of a simulation; times in seconds from the start."""
+
+    job: str
+    epochs: float
+    gpu: int
+    place: int
+    arrival_s: float
+    start_s: float
+    end_s: float
+    end_interval_s: IntervalFields
+
+
+class SimulationDocument(StandingFields):
+    """The answer of `advisor simulate --json`; times in seconds from the start."""
+
+    schema: int
+    gpu: str
+    gpus: int
+    sharing: str
+    policy: Policy
+    at_once: int | None
+    confirmed_on_hardware: bool
+    makespan_s: float
+    makespan_interval_s: IntervalFields
+    jobs_per_hour: float
+    mean_completion_s: float
+    mean_wait_s: float
+    late: list[int]
+    gract: float | None
+    peak_memory_mib: float
+    energy_j: IntervalFields | None
+    idle_power_w: float | None
+    gpu_hours: IntervalFields
+    occupied_gpu_hours: float
+    price_eur_per_gpu_hour: float | None
+    cost_eur: IntervalFields | None
+    jobs: list[SimulatedJobFields]
+    over_time: list[Annotated[dict[str, Any], AsDict(Usage)]]

@@ -16,6 +16,7 @@ from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
+from advisor.report.documents import SimulationDocument
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
 
 # Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
@@ -282,7 +283,7 @@ def curves(simulation: Simulation, gpu: Gpu) -> Iterator[Curve]:
         yield Curve(f"{name}, {unit}", most, readings if len(measured) == len(usage) else ())
 
 
-def simulation_document(over_time: OverTime) -> dict[str, Any]:
+def simulation_document(over_time: OverTime) -> SimulationDocument:
     """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
     simulation = over_time.simulation
     return {
@@ -291,14 +292,14 @@ def simulation_document(over_time: OverTime) -> dict[str, Any]:
         "policy": simulation.policy, "at_once": simulation.at_once,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
         "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
-        "makespan_interval_s": forecast.interval_document(simulation.makespan_s),
+        "makespan_interval_s": asdict(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
         "mean_completion_s": simulation.mean_completion_s, "mean_wait_s": simulation.mean_wait_s,
         "late": list(simulation.late),
         "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,
-        "gpu_hours": forecast.interval_document(simulation.gpu_hours),
+        "gpu_hours": asdict(simulation.gpu_hours),
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
         "cost_eur": forecast.interval_document(simulation.cost_eur),
@@ -306,7 +307,7 @@ def simulation_document(over_time: OverTime) -> dict[str, Any]:
             {
                 "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu, "place": run.place,
                 "arrival_s": run.arrival_s, "start_s": run.start_s, "end_s": run.end_s.p50,
-                "end_interval_s": forecast.interval_document(run.end_s),
+                "end_interval_s": asdict(run.end_s),
             }
             for run in simulation.jobs
         ],
