@@ -6,10 +6,6 @@ the library computes what they show.
 
 import streamlit as st
 
-from advisor.page.answer import show_answer
-from advisor.page.more import show_more_questions
-from advisor.page.question import read_question
-
 _STYLE = """<style>
 .st-key-page {gap: 0.75rem}
 @media (min-width: 640px) {.st-key-page {margin-top: -4.5rem}}
@@ -23,6 +19,11 @@ def main() -> None:
     with st.container(key="page"):
         st.html(_STYLE)
         st.title("How should these jobs share one GPU?")
+        # After the title: a server's first visitor waits for them.
+        from advisor.page.answer import show_answer
+        from advisor.page.more import show_more_questions
+        from advisor.page.question import read_question
+
         top = st.container()
         left, right = st.columns([2, 3], gap="large")
         question = read_question(top, left)

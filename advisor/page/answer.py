@@ -1,23 +1,20 @@
 """The answer for one GPU: a badge, one line, how sure it is, and a row for each way to share."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from advisor.errors import AdvisorError, NothingFits, counted
+from advisor.errors import AdvisorError, NothingFits
 from advisor.page.plan import draw, show_commands, show_plan
 from advisor.page.question import Question, plain
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
-from advisor.report.charts import best_of_each_way, ways_chart
-from advisor.report.forecast import estimated, gain, plan_name
-from advisor.report.format import duration, shortened, times, way_of
-from advisor.report.recommendation import headline
-from advisor.sharing.groups import one_by_one
+from advisor.report.charts import ways_chart
+from advisor.report.forecast import best_of_each_way, plan_name
+from advisor.report.format import shortened
+from advisor.report.recommendation import badge_of, certainty, headline
 
-_Colour = Literal["green", "orange", "red", "gray"]
 _MANY_JOBS = 8  # a search for more may take over a second
 _LEGEND = "Hollow: estimated. Green: ties with the best. Thin line: 90 % interval."
 
@@ -69,12 +66,12 @@ def _plan_in_view(plans: Mapping[str, Plan]) -> Plan:
 
 
 def _show_summary(advised: Recommendation, plan: Plan) -> None:
-    badge, colour = _verdict(advised, plan)
+    badge, colour = badge_of(advised, plan)
     best = _name(advised, advised.best)
     with st.container(gap=None):
         st.badge(badge, color=colour)
         st.markdown(f"## {plain(headline(advised, plan))}")
-        st.markdown(plain(_how_sure(advised, plan)))
+        st.markdown(plain(certainty(advised, plan)))
     with st.container(horizontal=True):
         if st.button("Get the commands", key="commands"):
             show_commands(advised, plan)
@@ -102,43 +99,3 @@ def _choose_clicked(key: str, ways: Mapping[str, str]) -> None:
     """Choose the best plan of the way whose row was clicked."""
     for row in st.session_state[key]["selection"]["chosen"]:
         _choose(ways[row["way"]])
-
-
-def _verdict(advised: Recommendation, plan: Plan) -> tuple[str, _Colour]:
-    """The words and the colour of the badge of `plan`."""
-    if len(advised.jobs) == 1:
-        return "Nothing to share", "gray"
-    if plan.late_jobs:
-        return "Missed", "red"
-    better = gain(advised, plan)
-    if one_by_one(plan.sharing) or better.p95 < 1:
-        return "Don't share", "red"
-    return ("Share", "green") if better.p05 > 1 else ("Toss-up", "orange")
-
-
-def _how_sure(advised: Recommendation, plan: Plan) -> str:
-    """How sure the gain of `plan` is, in one line; or which deadlines it misses."""
-    if plan.late_jobs:
-        return _late(plan)
-    better = gain(advised, plan)
-    if one_by_one(plan.sharing):
-        others = [gain(advised, each) for each in advised.plans if not one_by_one(each.sharing)]
-        most = max(others, key=lambda each: each.p50, default=None)
-        return "" if most is None else f"Sharing at its best gains {times(most)}."
-    parts = [f"Gain {times(better)}"]
-    if not plan.prediction.confirmed_on_hardware:
-        parts.append(estimated(plan.prediction))
-    own = way_of(plan.sharing, len(advised.jobs))
-    ties = [way for way, best in best_of_each_way(advised).items() if best.ties_best]
-    if plan.ties_best and ties != [own]:
-        parts.append(f"tied with {', '.join(way for way in ties if way != own)}")
-    return f"{'; '.join(parts)}."
-
-
-def _late(plan: Plan) -> str:
-    """The job that is late by most, and by how much."""
-    rows = zip(plan.prediction.jobs, plan.ends_s or (), plan.deadlines_s, strict=True)
-    late_s, job = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
-    others = len(plan.late_jobs) - 1
-    more = f"; {counted(others, 'other job')} late" if others else ""
-    return f"{job} ends {duration(late_s)} after its deadline{more}."

@@ -18,8 +18,8 @@ from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.comparison import side_by_side
-from advisor.report.forecast import gain, slowdown
-from advisor.report.format import MIB_PER_GIB, NOT_MEASURED, shortened, way_of, words_of
+from advisor.report.forecast import job_rows, plan_rows
+from advisor.report.format import NOT_MEASURED, shortened, way_of, words_of
 from advisor.report.plan_tables import plans_csv
 from advisor.report.recommendation import caveats, hints, recommendation_document
 from advisor.report.simulation import curves, timeline
@@ -27,7 +27,6 @@ from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 
 Plans = Mapping[str, Plan]
-_WH = 3600.0  # joules
 
 
 def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
@@ -94,19 +93,7 @@ def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
 
 def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     draw(charts.slowdown_chart(plan.prediction))
-    ends_s = plan.ends_s or [None] * len(advised.jobs)
-    rows = [
-        {
-            "job": job.job, "slowdown": slowdown(job).p50, "step, ms": 1e3 * job.step_s.p50,
-            "ends after, min": None if end_s is None else end_s.p50 / 60,
-            "memory, GiB": job.memory_mib / MIB_PER_GIB,
-            "out-of-memory risk, %": 100 * job.oom_probability,
-            "energy a step, J": job.energy_step_j and job.energy_step_j.p50,
-            "profile": "estimated" if request.profile.is_estimate else "measured",
-        }
-        for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
-    ]  # fmt: skip
-    _table(rows)
+    _table(job_rows(advised, plan))
 
 
 def _table(rows: list[dict[str, Any]], **options: Any) -> None:
@@ -154,19 +141,7 @@ def show_commands(advised: Recommendation, plan: Plan) -> None:
 
 
 def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
-    rows = [
-        {
-            "rank": each.rank, "plan": name, "way": way_of(each.sharing, len(advised.jobs)),
-            "total time, min": each.makespan_s and each.makespan_s / 60,
-            "gain": better.p50, "from": better.p05, "to": better.p95, "tie": each.ties_best,
-            "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
-            "energy, Wh": each.energy_j and each.energy_j.p50 / _WH,
-            "estimated": not each.prediction.confirmed_on_hardware, "why": each.why,
-        }
-        for name, each in plans.items()
-        for better in [gain(advised, each)]
-    ]  # fmt: skip
-    _table(rows)
+    _table(plan_rows(advised))
     notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
     ways = f"Ways to share considered: {advised.considered}."
     st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))

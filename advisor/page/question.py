@@ -3,12 +3,13 @@
 Streamlit keeps the fields in the page's address: their keys are the parameters of a link.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import partial
 from string import punctuation
 from typing import Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
@@ -24,11 +25,12 @@ from advisor.plan.forecast import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Recommendation
-from advisor.prediction.find_profile import names_of_jobs, profile_of_file
+from advisor.prediction.find_profile import names_of_jobs
 from advisor.prediction.prediction import Level
+from advisor.prediction.uploaded import Uploaded, read_uploaded
 from advisor.report.lists import gpu_choices
-from advisor.workload.job import Job, checked_copies, handed_jobs, job_set, name_at_batch
-from advisor.workload.profile import Profile
+from advisor.workload.job import Job
+from advisor.workload.job_rows import COLUMNS, Row, jobs_of_rows, row_of, rows_of, rows_text
 from advisor.workload.store import profiled_gpus
 
 _LITERAL = str.maketrans({mark: f"\\{mark}" for mark in punctuation})
@@ -95,7 +97,11 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
     fields = top.container(horizontal=True, vertical_alignment="bottom")
     wrong = top.container(horizontal=True)
     with fields:
-        gpu, objective = _gpu(wrong), _objective(wrong)
+        here, goals = first_gpu(), {each.choice: each.name for each in OBJECTIVES.values()}
+        first = DEFAULT_GPU if here is None else here
+        gpus = sorted(gpu_choices(here), key=lambda key: key != first)
+        gpu, goal = _choice("GPU", "gpu", gpus, wrong), _choice("Goal", "goal", [*goals], wrong)
+        objective = None if goal is None else goals[goal]
         terms = None if gpu is None else _conditions(gpu, objective or "makespan", wrong)
         link = st.popover("Copy link", icon=":material/link:")
     jobs = None
@@ -117,72 +123,70 @@ def _address() -> str:
     return f"{st.context.url or ''}{'?' if fields else ''}{urlencode(fields)}"
 
 
-def _misread(key: str, choices: Iterable[str]) -> str | None:
-    """The value of the link's parameter `key` that is not a choice, until a user chooses one."""
-    value = st.query_params.get(key)
-    if f"{key} read" not in st.session_state:  # streamlit drops it from the address then
-        st.session_state[f"{key} read"] = value if value not in (None, *choices) else None
-    wrong: str | None = st.session_state[f"{key} read"]
+def _misread(key: str, fits: Callable[[str], bool]) -> str | None:
+    """The value of the link's parameter `key` that does not fit, until a user changes the field."""
+    value, kept = st.query_params.get(key), f"{key} of the link"
+    if kept not in st.session_state:  # streamlit drops it from the address then
+        st.session_state[kept] = None if value is None or fits(value) else value
+    wrong: str | None = st.session_state[kept]
     return wrong
 
 
-def _forget(key: str) -> None:
-    st.session_state[f"{key} read"] = None
+def _bound(key: str) -> dict[str, Any]:
+    """The arguments of a field that is the parameter `key` of a link."""
+    forget = {f"{key} of the link": None}
+    return {"key": key, "bind": "query-params", "on_change": st.session_state.update,
+            "args": (forget,)}  # fmt: skip
 
 
-def _choice(
-    label: str, key: str, choices: Sequence[str], first: str, wrong: DeltaGenerator,
-    shown: Callable[[str], str] = str,
-) -> str | None:  # fmt: skip
+def _choice(label: str, key: str, choices: Sequence[str], wrong: DeltaGenerator) -> str | None:
     """The choice of a list; None if that of a link is not in it, which a sentence says."""
-    misread = _misread(key, map(shown, choices))
-    index = None if misread is not None else choices.index(first)
+    misread = _misread(key, choices.__contains__)
     chosen = st.selectbox(
-        label, choices, index, key=key, format_func=shown, bind="query-params", width=220,
-        on_change=_forget, args=(key,), placeholder="Choose one",
-    )  # fmt: skip
+        label, choices, None if misread else 0, width=220, placeholder="Choose one", **_bound(key)
+    )
     if chosen is None:
         wrong.error(f"{key}: {plain(repr(misread))} is not in the list. Choose one.", width=456)
     return chosen
 
 
-def _gpu(wrong: DeltaGenerator) -> str | None:
-    here = first_gpu()
-    keys = list(gpu_choices(here))
-    first = next(each for each in (here, DEFAULT_GPU, *keys) if each in keys)
-    return _choice("GPU", "gpu", keys, first, wrong)
+def _is_number(text: str, least: float, most: float) -> bool:
+    with suppress(ValueError):
+        return least <= float(text) <= most
+    return False
 
 
-def _objective(wrong: DeltaGenerator) -> ObjectiveName | None:
-    names = {objective.choice: name for name, objective in OBJECTIVES.items()}
-    chosen = _choice("Goal", "goal", list(names), next(iter(names)), wrong)
-    return None if chosen is None else names[chosen]
+_MOST_W, _MOST_FREE = 10_000.0, 99.0
+# What a link may give the conditions, by their keys.
+_FITTING: Mapping[str, Callable[[str], bool]] = {
+    **dict.fromkeys(("root", "caps", "upper"), ("true", "false").__contains__),
+    "free": partial(_is_number, least=0, most=_MOST_FREE),
+    "cap": partial(_is_number, least=1, most=_MOST_W),
+}  # fmt: skip
 
 
 def _conditions(
     gpu: str, objective: ObjectiveName, wrong: DeltaGenerator
 ) -> tuple[float | None, Conditions, Level] | None:
     """Power cap, conditions and level of the ranking; None if one of them is impossible."""
-    card = known_gpus()[gpu]
+    for key, fits in _FITTING.items():
+        if misread := _misread(key, fits):
+            wrong.error(f"{key}: {plain(repr(misread))} does not fit. Set it in Conditions.")
     with st.popover("Conditions"):
-        root = st.checkbox(
-            "MIG and power caps may be set, as root", True, key="root", bind="query-params"
-        )
+        root = st.checkbox("MIG and power caps may be set, as root", True, **_bound("root"))
         free = st.number_input(
-            "Memory to keep free, %", 0.0, 99.0, 0.0, key="free", format="%g", bind="query-params"
+            "Memory to keep free, %", 0.0, _MOST_FREE, 0.0, format="%g", **_bound("free")
         )
         cap_w = st.number_input(
-            "Power cap, W", 1.0, None, None, 10.0, key="cap", format="%g", bind="query-params",
-            placeholder="the GPU's own limit",
+            "Power cap, W", 1.0, _MOST_W, None, 10.0, format="%g",
+            placeholder="the GPU's own limit", **_bound("cap"),
         )  # fmt: skip
-        useless = why_no_caps(card, objective, Conditions(root=root))
+        useless = why_no_caps(known_gpus()[gpu], objective, Conditions(root=root))
         caps = st.checkbox(
-            "A plan may choose a power cap", key="caps", bind="query-params", help=useless,
+            "A plan may choose a power cap", help=useless, **_bound("caps"),
             disabled=useless is not None or cap_w is not None,
         )  # fmt: skip
-        upper = st.checkbox(
-            "Rank by the upper ends of the intervals", key="upper", bind="query-params"
-        )
+        upper = st.checkbox("Rank by the upper ends of the intervals", **_bound("upper"))
     try:
         if cap_w is not None:
             _ = advisor_of(gpu, cap_w).predictor
@@ -194,14 +198,12 @@ def _conditions(
     return cap_w, conditions, "p95" if upper else "p50"
 
 
-_KINDS = {
-    "job": "string", "copies": "Float64", "epochs": "Float64", "batch": "Float64",
-    "due": "Float64", "user": "string", "alone": "boolean",
-}  # fmt: skip
-_FEW = ("job", "copies", "epochs")
+_KINDS = dict(zip(COLUMNS, (
+    "string", "Float64", "Float64", "Float64", "Float64", "string", "boolean"
+), strict=True))  # fmt: skip
+_FEW = COLUMNS[:3]
+_NOT_RUN = "This page runs nothing of a job file: “Get the commands” shows its commands."
 _NO_JOB = ","  # in a link; without the parameter, the examples are the jobs
-Row = dict[str, Any]
-"""A row of the table of jobs, by the columns' names; None and missing cells are empty."""
 
 
 def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
@@ -215,17 +217,24 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     below = st.container(horizontal=True, vertical_alignment="center")
     deadlines = objective is not None and OBJECTIVES[objective].uses_deadlines
     linked = ";" in st.query_params.get("jobs", "")
-    shown = _KINDS if below.toggle("More columns", deadlines or linked) else _FEW
+    shown = COLUMNS if below.toggle("More columns", deadlines or linked) else _FEW
     files = st.file_uploader(
         "Add your profiles (.json) or job files (.toml)", ["json", "toml"], key="files",
         accept_multiple_files=True,
     )  # fmt: skip
-    own, handed = _uploaded(gpu, [(file.name, file.getvalue()) for file in files], notes)
+    uploaded = _read(gpu, tuple((file.name, file.getvalue()) for file in files))
+    for error in uploaded.errors:
+        notes.error(plain(error))
+    if any(file.name.endswith(".toml") for file in files):
+        notes.caption(plain(" ".join([_NOT_RUN, *(f"{each}." for each in uploaded.notes)])))
+    own, before = uploaded.jobs, st.session_state.get("uploaded", ())
+    st.session_state["uploaded"] = tuple(own)
+    handed = [row for row in uploaded.rows if row["job"] not in before]
     offered = tuple(dict.fromkeys([*own, *names_of_jobs(known_gpus()[gpu])]))
     find = advisor_of(gpu, None).find_profile
     examples = _examples(gpu, offered)
     with at:
-        rows = _table(offered, handed, examples, tuple(shown))
+        rows = _table(offered, handed, examples, shown)
     with below, st.popover("Jobs as text"):
         st.text_input(
             "NAME:COPIES@EPOCHS, ...", key="jobs", bind="query-params", placeholder=examples
@@ -233,7 +242,7 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     if not rows:
         notes.info("Choose at least one job.")
         return ()
-    jobs = _jobs_of(rows, lambda name: own.get(name) or Job(find(name)))
+    jobs = jobs_of_rows(rows, lambda name: own.get(name) or Job(find(name)))
     if wide := ", ".join(dict.fromkeys(job.name for job in jobs if job.gpus > 1)):
         notes.info(f"{plain(wide)}: here on one GPU each. “More questions” plans several GPUs.")
     if deadlines and not any(job.deadline_s for job in jobs):
@@ -245,8 +254,12 @@ def _table(
     offered: tuple[str, ...], handed: Sequence[Row], examples: str, shown: Sequence[str]
 ) -> list[Row]:
     """The rows as typed. The link's jobs and the offered ones make a new table; files add rows."""
-    state = st.session_state
-    before = _rows(st.query_params.get("jobs") or examples)
+    state, text = st.session_state, st.query_params.get("jobs") or examples
+    try:
+        before = rows_of(text)
+    except InvalidInput as error:
+        st.error(f"jobs: {plain(str(error))}")
+        before = []
     names = {row["job"] for row in before}
     rows = before + [row for row in handed if row["job"] not in names]
     if state.get("table for") != (rows, offered):
@@ -257,17 +270,16 @@ def _table(
         listed = ", ".join(str(row["job"]) for row in strange)
         st.warning(f"jobs: {plain(listed)} has no profile here. Links hold no files: add it below.")
     edited = st.data_editor(
-        pd.DataFrame(state["table rows"], columns=list(_KINDS)).astype(_KINDS),
+        pd.DataFrame(state["table rows"], columns=COLUMNS).astype(_KINDS),
         key=f"table {state['table number']}", num_rows="dynamic", hide_index=True,
         column_config=_columns(offered), column_order=shown, placeholder="",
     )  # fmt: skip
     records = edited.astype(object).where(edited.notna(), None).to_dict("records")
     typed = [{str(name): cell for name, cell in row.items()} for row in records if row["job"]]
-    words = [_words(row) for row in typed + strange]
-    if words != [_words(row) for row in before]:
-        text = ",".join(words) or _NO_JOB
-        state["jobs"] = "" if text == examples else text
-    state["table for"] = _rows(",".join(words)), offered
+    now = rows_text(typed + strange)
+    if now != rows_text(before):
+        state["jobs"] = "" if now == examples else now or _NO_JOB
+    state["table for"] = rows_of(now), offered
     return typed
 
 
@@ -284,115 +296,14 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _words(row: Row) -> str:
-    """A row as in a link: ``NAME:COPIES@EPOCHS``, then ``;batch=64;due=30;user=ann;alone=1``."""
-    copies, epochs = row.get("copies"), row.get("epochs")
-    words = quote(str(row["job"]), safe=" ()")
-    words += "" if copies in (None, 1) else f":{copies:.12g}"
-    words += "" if epochs in (None, 1) else f"@{epochs:.12g}"
-    others = ((name, row.get(name)) for name in _KINDS if name not in _FEW)
-    cells = ((name, f"{value:.12g}" if isinstance(value, float) else str(value))
-             for name, value in others if value not in (None, False))  # fmt: skip
-    return "".join([words, *(f";{name}={quote(value, safe=' ')}" for name, value in cells)])
-
-
-def _rows(text: str) -> list[Row]:
-    """The rows that a link, or the text of jobs, contains.
-
-    Raises:
-        InvalidInput: A word is not a job.
-    """
-    rows = []
-    for word in filter(None, map(str.strip, text.split(","))):
-        first, *others = word.split(";")
-        job, _, epochs = first.partition("@")
-        name, _, copies = job.partition(":")
-        cells = dict(each.partition("=")[::2] for each in others)
-        row: Row = {"job": unquote(name), "copies": copies or 1, "epochs": epochs or 1, **cells}
-        try:
-            for column in [each for each in row if _KINDS[each] == "Float64"]:
-                row[column] = float(row[column])
-        except (KeyError, ValueError):
-            raise InvalidInput(f"jobs: {word!r} is not a job. Write NAME:COPIES@EPOCHS.") from None
-        user = unquote(row["user"]) if "user" in row else None
-        rows.append(dict.fromkeys(_KINDS) | row | {"user": user, "alone": "alone" in row})
-    return rows
-
-
-def _jobs_of(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, ...]:
-    """The jobs of the table's `rows`, copies next to each other."""
-    jobs: list[Job] = []
-    for row in rows:
-        cells = {name: value for name, value in row.items() if value is not None}
-        for column in cells.keys() & {"copies", "batch"}:
-            if cells[column] != int(cells[column]):
-                raise InvalidInput(f"{cells['job']}: {column} is a whole number, got "
-                                   f"{cells[column]:g}. Correct the cell.")  # fmt: skip
-        job, due_min = find(cells["job"]), cells.get("due")
-        batch = int(cells.get("batch", job.batch))
-        if batch != job.batch:
-            job = replace(job, profile=find(name_at_batch(job.name, job.profile, batch)).profile)
-        job = replace(
-            job, epochs=cells.get("epochs", 1.0), user=cells.get("user"),
-            isolated=bool(cells.get("alone")), deadline_s=due_min and 60 * due_min,
-        )  # fmt: skip
-        jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
-    return job_set(jobs, max(job.gpus for job in jobs))
-
-
 def _examples(gpu: str, offered: Sequence[str]) -> str:
     """The bundled jobs, else the first of those `offered`, as text."""
-    try:
-        jobs = advisor_of(gpu, None).chosen_jobs()
-        return ",".join(_words({"job": job.name, "epochs": job.epochs}) for job in jobs)
-    except AdvisorError:
-        return offered[0] if offered else ""
+    with suppress(AdvisorError):
+        return rows_text(row_of(job, job.name) for job in advisor_of(gpu, None).chosen_jobs())
+    return offered[0] if offered else ""
 
 
-_Files = Sequence[tuple[str, bytes]]
-
-
-def _uploaded(gpu: str, files: _Files, at: DeltaGenerator) -> tuple[dict[str, Job], list[Row]]:
-    """The jobs of files by the names of their rows, and a row for each job of new files."""
-    own: dict[str, Job] = {}
-    rows: list[Row] = []
-    before: set[str] = st.session_state.get("rows of files", set())
-    for name, content in sorted(files, key=lambda file: file[0].endswith(".toml")):
-        try:
-            if not name.endswith(".toml"):
-                profile = _profile(gpu, name, content)
-                own[profile.name] = Job(profile)
-                rows += _rows(quote(profile.name))
-                continue
-            mine = {key: job.profile for key, job in own.items()}
-            for number, (job, copies) in enumerate(_handed(gpu, name, content, mine, at), start=1):
-                row = f"{job.name} ({name} {number})"
-                own[row] = job
-                due_min = None if job.deadline_s is None else job.deadline_s / 60
-                rows.append({
-                    "job": row, "copies": copies, "epochs": job.epochs, "due": due_min,
-                    "user": job.user, "alone": job.isolated,
-                })  # fmt: skip
-        except AdvisorError as error:
-            at.error(plain(str(error)))
-    st.session_state["rows of files"] = {row["job"] for row in rows}
-    return own, [row for row in rows if row["job"] not in before]
-
-
-@st.cache_resource(max_entries=50, show_spinner=False)
-def _profile(gpu: str, file: str, content: bytes) -> Profile:
-    """The same object for the same content, so that predictions of its mixes stay remembered."""
-    return profile_of_file(content, file, known_gpus()[gpu])
-
-
-def _handed(
-    gpu: str, file: str, content: bytes, own: Mapping[str, Profile], at: DeltaGenerator
-) -> list[tuple[Job, int]]:
-    """Each job of a job file with its copies; notes `at` a place say what the page leaves out."""
-    find = advisor_of(gpu, None).find_profile
-    jobs, left_out = handed_jobs(content, file, lambda name: own.get(name) or find(name))
-    at.caption(plain(" ".join([_NOT_RUN, *(f"{each}." for each in left_out)])))
-    return [(same[0], len(same)) for same in (list(run) for _, run in groupby(jobs, key=id))]
-
-
-_NOT_RUN = "This page runs nothing of a job file: “Get the commands” shows its commands."
+@st.cache_resource(max_entries=20, show_spinner=False)
+def _read(gpu: str, files: tuple[tuple[str, bytes], ...]) -> Uploaded:
+    """The same objects for the same files, so that predictions of their jobs stay remembered."""
+    return read_uploaded(files, known_gpus()[gpu], advisor_of(gpu, None).find_profile)

@@ -23,7 +23,7 @@ from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
-from advisor.report.forecast import short_basis, shown_cost, slowdown
+from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
 from advisor.report.format import way_of, words_of
 from advisor.report.simulation import Bar, Curve, Timeline, row_name
 from advisor.sharing import Arrangement, Hybrid, SharedPartition, Sharing
@@ -480,14 +480,6 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
 _WAY_PX, _WAY_FONT = 36, 14
 _END = 1.3  # right end of a row over the largest upper end, which leaves room for words
 _TIED = "rgba(0,158,115,0.18)"
-
-
-def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
-    """Return the best plan of each way to share that has one, the simplest way first."""
-    best: dict[str, Plan] = {}
-    for plan in advised.plans:
-        best.setdefault(way_of(plan.sharing, len(advised.jobs)), plan)
-    return {way: best[way] for way in units.WAYS if way in best}
 
 
 def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:

@@ -138,6 +138,14 @@ def gain(advised: Recommendation, plan: Forecast) -> Interval:
     return cost_ratio(advised.serial, plan, advised.ranked_by)
 
 
+def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
+    """Return the best plan of each way to share that has one, the simplest way first."""
+    best: dict[str, Plan] = {}
+    for plan in advised.plans:
+        best.setdefault(units.way_of(plan.sharing, len(advised.jobs)), plan)
+    return {way: best[way] for way in units.WAYS if way in best}
+
+
 def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
     """Return the power cap that the plan chose; None if it has none, or all plans share it."""
     cap_w = plan.prediction.power_cap_w
@@ -292,6 +300,39 @@ def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, obj
         "worst_slowdown": max(job.slowdown for job in mix.jobs),
         "oom_probability": mix.oom_probability, "estimated": not mix.confirmed_on_hardware,
     }  # fmt: skip
+
+
+def plan_rows(advised: Recommendation) -> list[dict[str, Any]]:
+    """Return a row for each plan, best first, with numbers; the keys are the columns' names."""
+    return [
+        {
+            "rank": plan.rank, "plan": units.shortened(plan_name(advised, plan)),
+            "way": units.way_of(plan.sharing, len(advised.jobs)),
+            "total time, min": plan.makespan_s and plan.makespan_s / 60,
+            "gain": better.p50, "from": better.p05, "to": better.p95, "tie": plan.ties_best,
+            "memory, GiB": plan.prediction.memory_total_mib / units.MIB_PER_GIB,
+            "energy, Wh": plan.energy_j and plan.energy_j.p50 / units.J_PER_WH,
+            "estimated": not plan.prediction.confirmed_on_hardware, "why": plan.why,
+        }
+        for plan in advised.plans
+        for better in [gain(advised, plan)]
+    ]  # fmt: skip
+
+
+def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
+    """Return a row for each job under `plan`, with numbers; the keys are the columns' names."""
+    ends_s = plan.ends_s or [None] * len(advised.jobs)
+    return [
+        {
+            "job": job.job, "slowdown": job.slowdown, "step, ms": 1e3 * job.step_s.p50,
+            "ends after, min": None if end_s is None else end_s.p50 / 60,
+            "memory, GiB": job.memory_mib / units.MIB_PER_GIB,
+            "out-of-memory risk, %": 100 * job.oom_probability,
+            "energy a step, J": job.energy_step_j and job.energy_step_j.p50,
+            "profile": "estimated" if request.profile.is_estimate else "measured",
+        }
+        for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
+    ]  # fmt: skip
 
 
 def forecast_document(forecast: Forecast) -> PredictionDocument:

@@ -20,7 +20,7 @@ from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import kind_of, partitions, sets_in_turn, without_phases
 
 NOT_MEASURED = "not measured"
-MIB_PER_GIB = 1024.0
+MIB_PER_GIB, J_PER_WH = 1024.0, 3600.0
 
 _Units = tuple[tuple[float, str, float], ...]
 """Value up to which a unit is used, the unit, and its seconds or joules."""
@@ -29,7 +29,7 @@ _TIMES: _Units = (
     (inf, "d", 86_400.0),
 )  # fmt: skip
 _ENERGIES: _Units = (
-    (0.1, "mJ", 1e-3), (360.0, "J", 1.0), (3.6e6, "Wh", 3.6e3), (inf, "kWh", 3.6e6)
+    (0.1, "mJ", 1e-3), (360.0, "J", 1.0), (3.6e6, "Wh", J_PER_WH), (inf, "kWh", 3.6e6)
 )  # fmt: skip
 
 

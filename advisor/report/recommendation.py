@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Literal
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
@@ -147,6 +148,48 @@ def headline(advised: Recommendation, plan: Plan) -> str:
         after += f" instead of {number if unit == after.partition(' ')[2] else before}"
     each = " until a job ends, on average" if advised.ranked_by == "mean-completion" else ""
     return f"{first}: {after}{each}."
+
+
+Colour = Literal["green", "orange", "red", "gray"]
+
+
+def badge_of(advised: Recommendation, plan: Plan) -> tuple[str, Colour]:
+    """Return the verdict on `plan` in a word or two, and its colour."""
+    if len(advised.jobs) == 1:
+        return "Nothing to share", "gray"
+    if plan.late_jobs:
+        return "Missed", "red"
+    better = forecast.gain(advised, plan)
+    if one_by_one(plan.sharing) or better.p95 < 1:
+        return "Don't share", "red"
+    return ("Share", "green") if better.p05 > 1 else ("Toss-up", "orange")
+
+
+def certainty(advised: Recommendation, plan: Plan) -> str:
+    """Return how sure the gain of `plan` is, in one line; or which deadline it misses."""
+    if plan.late_jobs:
+        return _latest(plan)
+    better = forecast.gain(advised, plan)
+    if one_by_one(plan.sharing):
+        gained = _gained_by_sharing(advised).removeprefix("; ")
+        return f"{gained[:1].upper()}{gained[1:]}." if gained else ""
+    parts = [f"Gain {units.times(better)}"]
+    if not plan.prediction.confirmed_on_hardware:
+        parts.append(forecast.estimated(plan.prediction))
+    own, best = units.way_of(plan.sharing, len(advised.jobs)), forecast.best_of_each_way(advised)
+    ties = [way for way, each in best.items() if way != own and each.ties_best]
+    if plan.ties_best and ties:
+        parts.append(f"tied with {', '.join(ties)}")
+    return f"{'; '.join(parts)}."
+
+
+def _latest(plan: Plan) -> str:
+    """The job that is late by most, and by how much."""
+    rows = zip(plan.prediction.jobs, plan.ends_s or (), plan.deadlines_s, strict=True)
+    late_s, job = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
+    others = len(plan.late_jobs) - 1
+    more = f"; {counted(others, 'other job')} late" if others else ""
+    return f"{job} ends {units.duration(late_s)} after its deadline{more}."
 
 
 def _cost(advised: Recommendation, plan: Plan) -> Interval:

@@ -1,0 +1,90 @@
+"""Jobs as rows of a table, and as one line of text, such as a link can hold.
+
+A row in text is ``NAME:COPIES@EPOCHS;batch=64;due=30;user=ann;alone``, of which only the name is
+needed; commas separate rows.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, unquote
+
+from advisor.errors import InvalidInput
+from advisor.workload.job import Job, checked_copies, job_set, name_at_batch
+
+Row = dict[str, Any]
+"""The cells of a job by the names of `COLUMNS`; None or missing: empty."""
+
+COLUMNS = ("job", "copies", "epochs", "batch", "due", "user", "alone")
+_NUMBERS = ("copies", "epochs", "batch", "due")
+_WHOLE = ("copies", "batch")
+
+
+def row_of(job: Job, name: str, copies: int = 1) -> Row:
+    """Return `copies` of a job as a row with that `name`."""
+    due_min = None if job.deadline_s is None else job.deadline_s / 60
+    return {
+        "job": name, "copies": float(copies), "epochs": float(job.epochs), "batch": None,
+        "due": due_min, "user": job.user, "alone": job.isolated,
+    }  # fmt: skip
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """Return `rows` as text, without cells that have their defaults."""
+    return ",".join(map(_text, rows))
+
+
+def _text(row: Row) -> str:
+    copies, epochs = row.get("copies"), row.get("epochs")
+    text = quote(str(row["job"]), safe=" ()")
+    text += "" if copies in (None, 1) else f":{copies:.12g}"
+    text += "" if epochs in (None, 1) else f"@{epochs:.12g}"
+    for name in ("batch", "due"):
+        text += "" if row.get(name) is None else f";{name}={row[name]:.12g}"
+    text += "" if row.get("user") is None else f";user={quote(str(row['user']), safe=' ')}"
+    return text + (";alone" if row.get("alone") else "")
+
+
+def rows_of(text: str) -> list[Row]:
+    """Return the rows in `text`, or raise InvalidInput."""
+    rows = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        first, *others = word.split(";")
+        job, _, epochs = first.partition("@")
+        name, _, copies = job.partition(":")
+        cells = dict(each.partition("=")[::2] for each in others)
+        row: Row = {"job": unquote(name), "copies": copies or 1, "epochs": epochs or 1, **cells}
+        try:
+            row |= {column: float(row[column]) for column in _NUMBERS if column in row}
+        except ValueError:
+            row = {}
+        if not row or row.keys() - {*COLUMNS}:
+            raise InvalidInput(f"{word!r} is not a job. Write NAME, or NAME:COPIES@EPOCHS.")
+        user = unquote(row["user"]) if "user" in row else None
+        rows.append(dict.fromkeys(COLUMNS) | row | {"user": user, "alone": "alone" in row})
+    return rows
+
+
+def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, ...]:
+    """Return the jobs of `rows`, copies next to each other; `find` finds a job by its name.
+
+    Raises:
+        InvalidInput: A cell is impossible, or there are no jobs or too many.
+    """
+    jobs: list[Job] = []
+    for row in rows:
+        cells = {name: value for name, value in row.items() if value is not None}
+        for column in cells.keys() & {*_WHOLE}:
+            if cells[column] != int(cells[column]):
+                raise InvalidInput(f"{cells['job']}: {column} is a whole number, got "
+                                   f"{cells[column]:g}. Correct the cell.")  # fmt: skip
+        job, due_min = find(cells["job"]), cells.get("due")
+        batch = int(cells.get("batch", job.batch))
+        if batch != job.batch:
+            job = replace(job, profile=find(name_at_batch(job.name, job.profile, batch)).profile)
+        job = replace(
+            job, epochs=cells.get("epochs", 1.0), user=cells.get("user"),
+            isolated=bool(cells.get("alone")), deadline_s=None if due_min is None else 60 * due_min,
+        )  # fmt: skip
+        jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
+    return job_set(jobs, max((job.gpus for job in jobs), default=1))
