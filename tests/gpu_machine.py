@@ -45,17 +45,22 @@ def installed(monkeypatch, folder):
         monkeypatch.setattr(module, "supervise", _supervise)
     _measure_on_cpu(monkeypatch)
     monkeypatch.setattr(shared_run, "measure", _shared_run)
+    # Where there is such a GPU, profiles that were made up are stale.
+    monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: None)
+    monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
     h200 = Device("cuda", "GPU-0", GPU, "NVIDIA H200", "580")
     monkeypatch.setattr(calibrate, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
-    monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("streamlit" in words))
+    monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
     mlflow_stand_in.install(monkeypatch)
-    yield
-    server.shutdown()
-    server.server_close()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _supervise(entry, words):
