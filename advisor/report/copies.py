@@ -240,38 +240,6 @@ def additions_advice(additions: Additions) -> str:
     return f"{text}; all deadlines are kept."
 
 
-def addition_rows(additions: Additions) -> list[dict[str, str]]:
-    """Return a row for each set of jobs to add, in order; the keys are the columns' names."""
-    return [
-        {
-            "add": _names(added.jobs), "then all share": str(added.prediction.sharing),
-            "work added": f"{added.added:.2f}", "slows most by": _slowing(added),
-            "deadlines": _late(added) if _any_due(additions) else "none",
-            "memory": units.held(added.prediction),
-        }
-        for added in additions.sets
-    ]  # fmt: skip
-
-
-def joined_rows(additions: Additions, added: Addition) -> list[dict[str, str]]:
-    """Return a row for each job once `added` have joined, the running jobs first."""
-    before = additions.before.jobs
-    jobs = [*additions.running.jobs, *added.jobs]
-    rows = []
-    for at, (job, mix) in enumerate(zip(jobs, added.prediction.jobs, strict=True)):
-        runs = at < len(before)
-        slower = mix.step_s.p50 / before[at].step_s.p50 - 1 if runs else mix.slowdown - 1
-        rows.append(
-            {
-                "job": job.name,
-                "it": "runs already" if runs else "joins",
-                "a step": units.seconds(mix.step_s),
-                "slower by": f"{max(0.0, slower):.1%}, than {'before' if runs else 'alone'}",
-            }
-        )
-    return rows
-
-
 def _any_due(additions: Additions) -> bool:
     jobs = [*additions.running.jobs, *(job for each in additions.sets for job in each.jobs)]
     return any(job.deadline_s is not None for job in jobs)

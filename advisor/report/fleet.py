@@ -123,7 +123,7 @@ def _way(plan: FleetForecast) -> str:
     ways = {
         "mps": " under MPS",
         "mps-limits": " under MPS with limits",
-        "naive": " by time slicing",
+        "naive": " by time-slicing",
     }
     return ways[modes.pop()] if len(modes) == 1 else ""
 
@@ -320,12 +320,6 @@ def _effort(plan: FleetPlan) -> Iterator[str]:
         yield f"--effort {4 * plan.terms.effort:g} searches longer."
 
 
-def fleet_notes(plan: FleetPlan) -> Iterator[str]:
-    """Yield all notes on the plan and its quality."""
-    yield from gpu_notes(plan)
-    yield from _more_notes(plan)
-
-
 def _more_notes(plan: FleetPlan) -> Iterator[str]:
     if plan.mean_completion_s is not None:
         yield f"Mean of the jobs' ends: {units.seconds(plan.mean_completion_s)}."
@@ -498,41 +492,3 @@ def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
         rows.append((f"GPU {gpu} · {number} · {units.collapsed([name] * len(copies))}", run))
     ends = [max(run.end_s.at(level) for _, run in jobs) for level in LEVELS]
     return in_rows(rows, around(ends))
-
-
-def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
-    """Return a row for each job, in order; the keys are the columns' names."""
-    rows = []
-    for number, run in jobs:
-        due_s, end_s = run.job.deadline_s, run.end_s.p50
-        others = sorted(
-            other for other, its in jobs
-            if other != number and its.gpu == run.gpu
-            and run.start_s < its.end_s.p50 and its.start_s < end_s
-        )  # fmt: skip
-        late = "late" if due_s is not None and end_s > due_s else "kept"
-        rows.append({
-            "GPU": str(run.gpu),
-            "job": f"{number} · {run.job.name}",
-            "shares with": ", ".join(map(str, others)) or "none",
-            "starts after": units.duration(run.start_s) if run.start_s else "0 s",
-            "ends after": units.seconds(run.end_s),
-            "deadline": "none" if due_s is None else late,
-        })  # fmt: skip
-    return rows
-
-
-def gains_of(
-    makespan_s: Interval, one_gpu_s: float | None, one_job_each_s: float | None
-) -> list[tuple[str, str, str]]:
-    """Return figures by medians: title, value, and a value to compare with; None: not known.
-
-    Total time on the GPUs is compared with that on one GPU, and with one job at a time on each.
-    """
-    low, high = units.duration(makespan_s.p05), units.duration(makespan_s.p95)
-    cards = [("Total time", units.duration(makespan_s.p50), f"from {low} to {high}")]
-    for name, other_s in (("one GPU", one_gpu_s), ("one job per GPU", one_job_each_s)):
-        if other_s is not None:
-            gain = f"{units.number(other_s / makespan_s.p50)}x"
-            cards.append((f"Gain over {name}", gain, f"{name}: {units.duration(other_s)}"))
-    return cards

@@ -1,6 +1,6 @@
 """Tables of plans: the ranking on a screen, in full, or as CSV."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,16 +14,8 @@ from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.format import FittedTable, FixedRow, plain_table
 from advisor.report.recommendation import caveats, hints, instruction, outcome
-from advisor.sharing import Mode
-from advisor.sharing.groups import kind_of
 
 _PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
-# The ways to share, each with the modes of its plans, the simplest first.
-WAYS: Mapping[str, Sequence[Mode]] = {
-    "one after another": ("serial",), "time slicing": ("naive",), "MPS": ("mps",),
-    "in a queue": ("queue",), "MPS with limits": ("mps-limits",), "groups in turn": ("phases",),
-    "MIG": ("mig", "hybrid"),
-}  # fmt: skip
 
 
 def plans_report(
@@ -38,7 +30,7 @@ def plans_report(
     notes = list(caveats(advised))
     parts: list[RenderableType] = [Text(first, style="bold"), Text(outcome(advised))]
     if len(advised.jobs) > 1:
-        named = best_of_ways(advised)
+        named = list(forecast.best_of_each_way(advised).items())
         if top is not None:
             named = [(forecast.plan_name(advised, plan), plan) for plan in advised.plans[:top]]
         parts += [Text(), _ways_table(advised, named)]
@@ -51,16 +43,6 @@ def plans_report(
     else:
         parts += map(Text, (f"{notes[0]} More: --details.", *hints(advised)))
     return Group(*parts)
-
-
-def best_of_ways(advised: Recommendation) -> list[tuple[str, Plan]]:
-    """Return the best plan of each way to share that has one, the simplest way first."""
-    best = []
-    for way, modes in WAYS.items():
-        own = (plan for plan in advised.plans if kind_of(plan.sharing) in modes)
-        if (plan := next(own, None)) is not None:
-            best.append((way, plan))
-    return best
 
 
 def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> FittedTable:
@@ -84,10 +66,10 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
 
 def plans_csv(advised: Recommendation) -> str:
     """Return a table of all plans as CSV, best first."""
-    ways = {mode: way for way, modes in WAYS.items() for mode in modes}
     return csv_text(
         {
-            "rank": plan.rank, "way": ways[kind_of(plan.sharing)], "sharing": str(plan.sharing),
+            "rank": plan.rank, "way": units.way_of(plan.sharing, len(advised.jobs)),
+            "sharing": str(plan.sharing),
             "power_cap_w": plan.prediction.power_cap_w,
             **range_columns("total_time", "s", plan.makespan_interval_s),
             **range_columns("gain", "", forecast.gain(advised, plan)),

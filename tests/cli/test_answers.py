@@ -116,7 +116,7 @@ def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
     rows = list(csv.DictReader(file.read_text().splitlines()))
     document = document_of(advisor, "recommend", RESNET, BERT, "--top", "99")
     assert [row["sharing"] for row in rows] == [plan["sharing"] for plan in document["plans"]]
-    assert {row["way"] for row in rows} >= {"one after another", "time slicing", "MPS", "MIG"}
+    assert {row["way"] for row in rows} >= {"one after another", "time-slicing", "MPS", "MIG"}
     for row, plan in zip(rows, document["plans"], strict=True):
         assert float(row["total_time_p50_s"]) == pytest.approx(plan["makespan_s"])
         assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]

@@ -11,7 +11,7 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report.charts import blocks, drawing
-from advisor.report.fleet import job_rows_of, jobs_of_queue, lanes_of
+from advisor.report.fleet import jobs_of_queue, lanes_of
 from advisor.report.simulation import curves, timeline
 from advisor.sharing import Mig, Serial, parse_sharing
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
@@ -178,9 +178,3 @@ def test_rows_go_by_gpu_and_on_each_as_jobs_start():
     assert [(run.gpu, number) for number, run in jobs] == [(0, 3), (0, 2), (1, 1)]
     assert [row.partition(" · ")[0] for row in lanes_of(jobs).rows] == ["GPU 0", "GPU 0", "GPU 1"]
     assert lanes_of(jobs).end == 33, "where the last may end"
-
-
-def test_who_shares_a_gpu_is_who_runs_on_it_at_the_same_time():
-    jobs = placed(lived(0, 0, 10), lived(0, 5, 30), lived(0, 10, 20), lived(1, 0, 30))
-    shares = {row["job"][0]: row["shares with"] for row in job_rows_of(jobs)}
-    assert shares == {"1": "2", "2": "1, 3", "3": "2", "4": "none"}

@@ -21,17 +21,15 @@ from advisor.report import format as units
 from advisor.report.comparison import comparison_report
 from advisor.report.copies import copies_report
 from advisor.report.fleet import fleet_report, gpu_notes, outcome
-from advisor.report.forecast import forecast_report, memory_held
+from advisor.report.forecast import best_of_each_way, forecast_report, memory_held
 from advisor.report.format import explained, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
 from advisor.report.plan_tables import (
-    best_of_ways,
     plan_commands,
     plans_report,
 )
 from advisor.report.recommendation import answer, instruction
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.sharing.groups import kind_of
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.fleet_twins import planned
@@ -68,21 +66,16 @@ def test_an_answer_fits_its_columns_and_14_lines_and_has_each_way_at_its_best(co
     if columns == 100:
         assert len(text.splitlines()) <= 14
         rows = [line for line in text.splitlines() if re.match(r"[> ] \w.* {2}[\d.]+x", line)]
-        assert len(rows) == len(best_of_ways(found)) >= 5
+        assert len(rows) == len(best_of_each_way(found)) >= 5
         assert sum(row.startswith(">") for row in rows) == 1
 
 
 def test_each_way_is_shown_by_its_best_plan_and_details_show_all_plans():
     found = advised(SMALL, LARGE)
-    best = dict(best_of_ways(found))
+    best = best_of_each_way(found)
     assert set(best.values()) >= {found.best, found.serial}
     for plan in found.plans:
-        (same,) = (
-            each
-            for each in best.values()
-            if kind_of(each.sharing) == kind_of(plan.sharing)
-            or {kind_of(each.sharing), kind_of(plan.sharing)} == {"mig", "hybrid"}
-        )
+        same = best[units.way_of(plan.sharing, 2)]
         assert same.rank <= plan.rank
     details = printed(plans_report(found, details=True), 100)
     assert all(re.search(rf"^{plan.rank}  ", details, re.M) for plan in found.plans)
