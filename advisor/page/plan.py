@@ -27,6 +27,10 @@ from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 
 Plans = Mapping[str, Plan]
+_HOW_TO_RUN = (
+    "These lines of the script matter. Put your own command in place of each ./NAME.sh. Then run "
+    "`bash plan.commands.sh`."
+)
 
 
 def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
@@ -123,7 +127,7 @@ def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
 def _commands(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     lines = plan_lines(launch_plan(advised.jobs, advised.gpu, plan.prediction))
     st.code("\n".join(lines), language="bash", wrap_lines=True)
-    st.caption("The lines of the script that matter. Put your own command for each ./NAME.sh.")
+    st.caption(_HOW_TO_RUN)
     form = st.selectbox("Format", list(EXPORTS), key="format", width=220)
     text, notes = exported(advised.jobs, advised.gpu, plan.prediction, form)
     for note in notes:

@@ -262,7 +262,7 @@ _FRAME = "#808080"
 _INK = "currentColor"  # that of the text around the chart, in every theme
 _WORDS = alt.AxisConfig(labelColor=_INK, titleColor=_INK)
 _CONFIG = alt.Config(
-    padding=0, text=alt.MarkConfig(color=_INK), axis=_WORDS,
+    view=alt.ViewConfig(stroke=None), text=alt.MarkConfig(color=_INK), axis=_WORDS,
     legend=alt.LegendConfig(labelColor=_INK, titleColor=_INK),
 )  # fmt: skip
 _SURE, _OTHER, _ESTIMATE, _FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"

@@ -175,11 +175,12 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
         return f"{gained[:1].upper()}{gained[1:]}." if gained else ""
     parts = [f"Gain {units.times(better)}"]
     if not plan.prediction.confirmed_on_hardware:
-        parts.append(forecast.estimated(plan.prediction))
+        parts.append(forecast.short_basis(plan.prediction))
     own, best = units.way_of(plan.sharing, len(advised.jobs)), forecast.best_of_each_way(advised)
     ties = [way for way, each in best.items() if way != own and each.ties_best]
     if plan.ties_best and ties:
-        parts.append(f"tied with {', '.join(ties)}")
+        every = len(ties) > 1 and len(ties) == len(best) - 1
+        parts.append("all ways are tied" if every else f"tied with {', '.join(ties)}")
     return f"{'; '.join(parts)}."
 
 
