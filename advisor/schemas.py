@@ -13,12 +13,7 @@ _FROM_FILE = ("name", "prefix")
 def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
     from advisor.measure.draw import Campaign
-    from advisor.report.documents import (
-        ComparisonDocument,
-        PredictionDocument,
-        RecommendationDocument,
-        SimulationDocument,
-    )
+    from advisor.report import documents
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -30,8 +25,11 @@ def _types() -> dict[str, Any]:
     return {
         "profile": Profile, "numbers": MinimalProfile, "jobs": JobFile, "campaign": Campaign,
         "trace": TraceRow, "plan": PlanDocument, "run": Run, "calibration": Calibration,
-        "prediction": PredictionDocument, "recommendation": RecommendationDocument,
-        "comparison": ComparisonDocument, "simulation": SimulationDocument,
+        "prediction": documents.PredictionDocument,
+        "recommendation": documents.RecommendationDocument,
+        "copies": documents.CopiesDocument, "additions": documents.AdditionsDocument,
+        "comparison": documents.ComparisonDocument, "simulation": documents.SimulationDocument,
+        "trials": documents.TrialsDocument, "batch": documents.BatchesDocument,
     }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from advisor.cli import main
 from advisor.schemas import schema_document, schema_names
 
 ROOT = Path(__file__).parents[1]
-JOBS = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs32-amp", "--gpu", "h200-141gb")
 
 
 @cache
@@ -81,25 +80,30 @@ def test_times_may_be_words_and_a_misspelt_field_is_refused():
     assert problems("jobs", {"job": [job | {"epoch": 3}]})
 
 
-@pytest.mark.parametrize("more", [(), ("--power-cap", "auto"), ("--gpu", "a100-40gb")])
-def test_a_recommendation_follows_its_schema(capsys, more):
-    assert problems("recommendation", answered(capsys, "recommend", *JOBS, *more, "--json")) == []
+BERT = "bert-base-finetune-bs32-amp"
+ON = ("--gpu", "h200-141gb")
+JOBS = ("resnet50-imagenet64-bs128", BERT, *ON)
+ANSWERS = [
+    ("recommendation", "recommend", *JOBS),
+    ("recommendation", "recommend", *JOBS, "--power-cap", "auto"),
+    ("recommendation", "recommend", *JOBS, "--gpu", "a100-40gb"),
+    ("additions", "recommend", *JOBS, "--running", BERT, "--hurt", "3"),
+    ("copies", "recommend", f"{BERT}:auto", *ON),
+    ("trials", "trials", BERT, *ON, "--count", "20"),
+    ("batch", "batch", "resnet50-imagenet64-bs128", *ON),
+    ("prediction", "predict", *JOBS, "--sharing", "serial"),
+    ("prediction", "predict", *JOBS, "--sharing", "mps=40,60"),
+    ("prediction", "predict", *JOBS, "--sharing", "mig=3g.71gb,4g.71gb"),
+    ("comparison", "compare", "naive", "mps", *JOBS),
+    ("comparison", "compare", "mps", "mps=30,70", "mig=3g.71gb,4g.71gb", *JOBS),
+    ("simulation", "simulate", *JOBS),
+    ("simulation", "simulate", *JOBS, "--gpus", "2", "--price", "2"),
+]
 
 
-@pytest.mark.parametrize("sharing", ["serial", "mps=40,60", "mig=3g.71gb,4g.71gb"])
-def test_a_prediction_follows_its_schema(capsys, sharing):
-    words = ("predict", *JOBS, "--sharing", sharing, "--json")
-    assert problems("prediction", answered(capsys, *words)) == []
-
-
-@pytest.mark.parametrize("plans", [("naive", "mps"), ("mps", "mps=30,70", "mig=3g.71gb,4g.71gb")])
-def test_a_comparison_follows_its_schema(capsys, plans):
-    assert problems("comparison", answered(capsys, "compare", *plans, *JOBS, "--json")) == []
-
-
-@pytest.mark.parametrize("more", [(), ("--gpus", "2", "--price", "2")])
-def test_a_simulation_follows_its_schema(capsys, more):
-    assert problems("simulation", answered(capsys, "simulate", *JOBS, *more, "--json")) == []
+@pytest.mark.parametrize(("name", "words"), [(name, words) for name, *words in ANSWERS])
+def test_an_answer_follows_its_schema(capsys, name, words):
+    assert problems(name, answered(capsys, *words, "--json")) == []
 
 
 def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):

@@ -51,8 +51,8 @@ _Out = Annotated[Path | None, Option(
 _Schema = Annotated[str | None, Option(
     "--schema", metavar="NAME",
     help="Print the JSON Schema of a file or an answer instead: profile, numbers, jobs, campaign, "
-    "trace (a row), plan, run, calibration, prediction, recommendation, comparison or "
-    "simulation.",
+    "trace (a row), plan, run, calibration, prediction, recommendation, copies, additions, "
+    "comparison, simulation, trials or batch.",
 )]
 _Port = Annotated[int, Option(
     "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.",

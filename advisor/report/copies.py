@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import RenderableType
 
@@ -15,6 +14,15 @@ from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
 from advisor.prediction.prediction import Interval
 from advisor.report import forecast
 from advisor.report import format as units
+from advisor.report.documents import (
+    AdditionsDocument,
+    BatchesDocument,
+    CopiesDocument,
+    CopiesFields,
+    CopiesRowFields,
+    TrialRates,
+    TrialsDocument,
+)
 from advisor.report.format import answer_above_table, fits, plain_table
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
@@ -112,12 +120,14 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
 
 
-def copies_document(copies: Copies) -> dict[str, Any]:
+def copies_document(copies: Copies) -> CopiesDocument:
     """Return what ``advisor recommend JOB:auto --json`` prints."""
-    return _document_head(copies) | {"rows": [_row_document(copies, row) for row in copies.rows]}
+    return {
+        **_document_head(copies), "rows": [_row_document(copies, row) for row in copies.rows]
+    }  # fmt: skip
 
 
-def _document_head(copies: Copies) -> dict[str, Any]:
+def _document_head(copies: Copies) -> CopiesFields:
     return {
         "schema": forecast.SCHEMA, "gpu": copies.gpu.key, "job": copies.job.name,
         **forecast.standing_document(copies.standing), "fit": copies.fit,
@@ -125,7 +135,7 @@ def _document_head(copies: Copies) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row_document(copies: Copies, row: CopiesRow) -> dict[str, Any]:
+def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
     return {
         "copies": row.copies, "sharing": str(row.prediction.sharing), "throughput": row.throughput,
         "gain": copies.gain(row), "step_s": asdict(row.prediction.jobs[0].step_s),
@@ -189,10 +199,10 @@ def trials_advice(trials: Trials) -> str:
     return text
 
 
-def trials_document(trials: Trials) -> dict[str, Any]:
+def trials_document(trials: Trials) -> TrialsDocument:
     """Return what ``advisor trials --json`` prints."""
 
-    def rates(row: CopiesRow) -> dict[str, Any]:
+    def rates(row: CopiesRow) -> TrialRates:
         return {
             "trial_s": asdict(trials.trial_s(row)),
             "trials_per_hour": asdict(trials.per_hour(row)),
@@ -203,7 +213,9 @@ def trials_document(trials: Trials) -> dict[str, Any]:
         **_document_head(trials.copies), "steps": trials.steps, "start_s": trials.start_s,
         "at_once": trials.at_once, "sharing": str(trials.row.prediction.sharing),
         **rates(trials.row), "study": None if trials.study is None else asdict(trials.study),
-        "rows": [_row_document(trials.copies, row) | rates(row) for row in trials.copies.rows],
+        "rows": [
+            {**_row_document(trials.copies, row), **rates(row)} for row in trials.copies.rows
+        ],
     }  # fmt: skip
 
 
@@ -271,7 +283,7 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     yield from forecast.basis_notes(additions.standing)
 
 
-def additions_document(additions: Additions, top: int) -> dict[str, Any]:
+def additions_document(additions: Additions, top: int) -> AdditionsDocument:
     """Return what ``advisor recommend --running ... --json`` prints."""
     return {
         "schema": forecast.SCHEMA, "gpu": additions.gpu.key,
@@ -349,7 +361,7 @@ def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
     return f"{where} holds {batches.job} {most or f'up to batch {batch.largest}'}"
 
 
-def slice_batches_document(batches: SlicesForJob) -> dict[str, Any]:
+def slice_batches_document(batches: SlicesForJob) -> BatchesDocument:
     """Return what ``advisor batch --json`` prints."""
     return {
         "schema": forecast.SCHEMA, "gpu": batches.gpu.key, "job": batches.job,

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
 from advisor.plan import ObjectiveName
+from advisor.plan.copies import Study
 from advisor.plan.reasons import HostBound, Limit, Resource
 from advisor.plan.values import LeftOut, Precedence
 from advisor.prediction.model import OwnPace
-from advisor.prediction.prediction import Interval
+from advisor.prediction.prediction import Interval, JobPrediction
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Usage
 from advisor.workload.calibration import Stale
@@ -254,3 +255,117 @@ class SimulationDocument(StandingFields):
     cost_eur: IntervalFields | None
     jobs: list[SimulatedJobFields]
     over_time: list[Annotated[dict[str, Any], AsDict(Usage)]]
+
+
+class MemoryFields(TypedDict):
+    """The memory that the jobs of a mix hold, and whether it fits."""
+
+    memory_total_mib: float
+    memory_capacity_mib: float
+    oom_probability: float
+    confirmed_on_hardware: bool
+
+
+class CopiesRowFields(MemoryFields):
+    """So many copies of a job at once."""
+
+    copies: int
+    sharing: str
+    throughput: float
+    gain: float | None
+    step_s: IntervalFields
+
+
+class CopiesFields(StandingFields):
+    """How many copies of a job fit, and how many are worthwhile."""
+
+    schema: int
+    gpu: str
+    job: str
+    fit: int
+    limited_by: str
+    pay: int
+    mps_clients: int
+
+
+class CopiesDocument(CopiesFields):
+    """The answer of `advisor recommend JOB:auto --json`."""
+
+    rows: list[CopiesRowFields]
+
+
+class TrialRates(TypedDict):
+    """The pace of trials, their start included."""
+
+    trial_s: IntervalFields
+    trials_per_hour: IntervalFields
+    trained_per_hour: IntervalFields
+
+
+class TrialsRowFields(CopiesRowFields, TrialRates):
+    """So many trials at once."""
+
+
+class TrialsDocument(CopiesFields, TrialRates):
+    """The answer of `advisor trials --json`."""
+
+    steps: float
+    start_s: float
+    at_once: int
+    sharing: str
+    study: Annotated[dict[str, Any], AsDict(Study)] | None
+    rows: list[TrialsRowFields]
+
+
+class RunningFields(TypedDict):
+    """The jobs that run already."""
+
+    jobs: list[Annotated[dict[str, Any], AsDict(JobPrediction)]]
+    sharing: str
+    free_mib: float | None
+
+
+class AdditionFields(MemoryFields):
+    """Jobs that may be added, and the running job that this slows most."""
+
+    rank: int
+    added: list[str]
+    sharing: str
+    work_added: float
+    hurt: float
+    hurt_job: str
+    late: list[str] | None
+    jobs: list[Annotated[dict[str, Any], AsDict(JobPrediction)]]
+
+
+class AdditionsDocument(StandingFields):
+    """The answer of `advisor recommend --running JOBS --json`."""
+
+    schema: int
+    gpu: str
+    running: RunningFields
+    most_hurt: float
+    plans: list[AdditionFields]
+    left_out: list[Annotated[dict[str, Any], AsDict(LeftOut)]]
+
+
+class SliceFields(TypedDict):
+    """The largest batch of a job in a MIG slice; null: the whole GPU."""
+
+    slice: str | None
+    instances: int
+    memory_capacity_mib: float
+    largest_batch: int | None
+    larger_may_fit: bool
+    memory_mib: IntervalFields | None
+
+
+class BatchesDocument(StandingFields):
+    """The answer of `advisor batch --json`."""
+
+    schema: int
+    gpu: str
+    job: str
+    measured_batches: list[int]
+    confirmed_on_hardware: bool
+    slices: list[SliceFields]

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from rich.console import Group
 from rich.text import Text
@@ -27,6 +27,7 @@ from advisor.report.documents import (
     ForecastFields,
     IntervalFields,
     JobFields,
+    MemoryFields,
     MixFields,
     PredictionDocument,
     RequestFields,
@@ -370,7 +371,7 @@ def job_document(job: JobPrediction) -> JobFields:
     return cast("JobFields", fields)
 
 
-def memory_document(mix: MixPrediction) -> dict[str, Any]:
+def memory_document(mix: MixPrediction) -> MemoryFields:
     """Return the memory that the jobs of a mix hold, and whether it fits."""
     return {
         "memory_total_mib": mix.memory_total_mib, "memory_capacity_mib": mix.memory_capacity_mib,
