@@ -27,6 +27,7 @@ def _types() -> dict[str, Any]:
         "trace": TraceRow, "plan": PlanDocument, "run": Run, "calibration": Calibration,
         "prediction": documents.PredictionDocument,
         "recommendation": documents.RecommendationDocument,
+        "fleet": documents.FleetDocument,
         "copies": documents.CopiesDocument, "additions": documents.AdditionsDocument,
         "comparison": documents.ComparisonDocument, "simulation": documents.SimulationDocument,
         "trials": documents.TrialsDocument, "batch": documents.BatchesDocument,

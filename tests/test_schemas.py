@@ -88,6 +88,8 @@ ANSWERS = [
     ("recommendation", "recommend", *JOBS, "--power-cap", "auto"),
     ("recommendation", "recommend", *JOBS, "--gpu", "a100-40gb"),
     ("additions", "recommend", *JOBS, "--running", BERT, "--hurt", "3"),
+    ("fleet", "recommend", *JOBS, "--gpus", "2"),
+    ("fleet", "recommend", f"{BERT}:10", *ON),
     ("copies", "recommend", f"{BERT}:auto", *ON),
     ("trials", "trials", BERT, *ON, "--count", "20"),
     ("batch", "batch", "resnet50-imagenet64-bs128", *ON),

@@ -51,7 +51,8 @@ _Out = Annotated[Path | None, Option(
 _Schema = Annotated[str | None, Option(
     "--schema", metavar="NAME",
     help="Print the JSON Schema of a file or an answer instead: profile, numbers, jobs, campaign, "
-    "trace (a row), plan, run, calibration, prediction, recommendation, copies, additions, "
+    "trace (a row), plan, run, calibration, prediction, recommendation, fleet, copies, "
+    "additions, "
     "comparison, simulation, trials or batch.",
 )]
 _Port = Annotated[int, Option(

@@ -6,6 +6,7 @@ from typing_extensions import TypedDict  # pydantic refuses the other on Python 
 
 from advisor.plan import ObjectiveName
 from advisor.plan.copies import Study
+from advisor.plan.fleet_search import Way
 from advisor.plan.reasons import HostBound, Limit, Resource
 from advisor.plan.values import LeftOut, Precedence
 from advisor.prediction.model import OwnPace
@@ -369,3 +370,87 @@ class BatchesDocument(StandingFields):
     measured_batches: list[int]
     confirmed_on_hardware: bool
     slices: list[SliceFields]
+
+
+class HostsFields(TypedDict):
+    """Equal hosts, and the GPUs of each."""
+
+    gpu: str
+    hosts: int
+    host_gpus: int
+
+
+class FleetSerial(TypedDict):
+    """All jobs one after another on one GPU."""
+
+    sharing: str
+    makespan_s: float | None
+
+
+class FleetJob(RequestedJobFields):
+    """A job of a plan for several GPUs; GPUs are counted from 0."""
+
+    slowdown_error: IntervalFields | None
+    on_gpu: int
+    on_gpus: list[int]
+    end_s: IntervalFields | None
+
+
+class FleetGpu(PredictionDocument):
+    """One GPU of a plan; jobs are counted from 1 in the order of the request."""
+
+    number: int
+    job_numbers: list[int]
+    waits_s: list[float]
+    commands: list[str]
+
+
+class SearchFields(TypedDict):
+    """The search for a plan, and its way to group the jobs."""
+
+    cost: float
+    way: Way
+    exact: bool
+    compared: int
+    predicted: int
+    cut_short: bool
+
+
+class FleetPlanFields(MemoryFields):
+    """A plan for many jobs, or for several GPUs."""
+
+    rank: int
+    ties_best: bool
+    sharing: str
+    commands: list[str]
+    why: str
+    jobs: list[FleetJob]
+    makespan_s: float | None
+    makespan_interval_s: IntervalFields | None
+    mean_completion_s: float | None
+    speedup_vs_serial: float | None
+    gain: IntervalFields | None
+    energy_j: IntervalFields | None
+    power_cap_w: float | None
+    late: list[int]
+    gpus: list[FleetGpu]
+    search: SearchFields
+
+
+class FleetDocument(StandingFields):
+    """The answer of `advisor recommend --json` for many jobs, or for several GPUs."""
+
+    schema: int
+    gpu: str
+    gpus: int
+    hosts: list[HostsFields]
+    objective: ObjectiveName
+    ranked_by: ObjectiveName
+    note: str | None
+    text: str
+    notes: list[str]
+    workloads: dict[str, WorkloadFields]
+    epochs: list[float]
+    serial: FleetSerial
+    plans: list[FleetPlanFields]
+    left_out: list[str]

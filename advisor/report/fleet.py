@@ -3,9 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -23,6 +22,7 @@ from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
+from advisor.report.documents import FleetDocument, FleetJob, FleetPlanFields
 from advisor.report.format import FittedTable, fits, plain_table
 from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing import Group as Sharers
@@ -366,7 +366,7 @@ def _sharing(plan: FleetForecast) -> str:
 
 def fleet_document(
     plan: FleetPlan, device: str | None = None, top: int | None = None
-) -> dict[str, Any]:
+) -> FleetDocument:
     """Return what ``advisor recommend --json`` prints for many jobs, or for several GPUs.
 
     It has the `top` plans, by default all. Commands for one GPU are for the first of the machine,
@@ -387,26 +387,30 @@ def fleet_document(
         "text": fleet_answer(plan), "notes": list(gpu_notes(plan)),
         "workloads": forecast.workloads_document(plan.jobs),
         "epochs": [job.epochs for job in plan.jobs],
-        "serial": {"sharing": "serial", "makespan_s": serial_s and serial_s.p50},
+        "serial": {"sharing": "serial", "makespan_s": _median(serial_s)},
         "plans": [
-            {"rank": rank, **_plan_document(plan, each, device)}
+            _plan_document(plan, each, rank, device)
             for rank, each in enumerate(plan.plans[:top], start=1)
         ],
         "left_out": [],
     }  # fmt: skip
 
 
-def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> dict[str, Any]:
+def _plan_document(
+    plan: FleetPlan, each: FleetForecast, rank: int, device: str | None
+) -> FleetPlanFields:
     launches = () if why_not_started(each) else fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
     return {
-        "ties_best": holds_one(ratio), "sharing": _sharing(each),
+        "rank": rank, "ties_best": holds_one(ratio), "sharing": _sharing(each),
         "commands": _commands(launches, device), "why": _search_line(plan),
-        "jobs": _job_documents(each), "makespan_s": makespan_s and makespan_s.p50,
+        "jobs": _job_documents(each), "makespan_s": _median(makespan_s),
         "makespan_interval_s": forecast.interval_document(makespan_s),
-        "mean_completion_s": mean_s and mean_s.p50,
-        "speedup_vs_serial": makespan_s and serial_s and serial_s.p50 / makespan_s.p50,
+        "mean_completion_s": _median(mean_s),
+        "speedup_vs_serial": (
+            serial_s.p50 / makespan_s.p50 if serial_s and makespan_s else None
+        ),
         "gain": forecast.interval_document(plan.gain(each)),
         "memory_total_mib": each.fullest.memory_total_mib,
         "memory_capacity_mib": each.fullest.memory_capacity_mib,
@@ -415,9 +419,11 @@ def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> 
         "power_cap_w": each.on[0].forecast.prediction.power_cap_w, "late": list(each.late),
         "confirmed_on_hardware": each.confirmed_on_hardware,
         "gpus": [
-            {"number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s)}
-            | {"commands": _commands(launches[at : at + 1], device)}
-            | forecast.forecast_document(on.forecast)
+            {
+                "number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s),
+                "commands": _commands(launches[at : at + 1], device),
+                **forecast.forecast_document(on.forecast),
+            }
             for at, on in enumerate(each.on)
         ],
         "search": {
@@ -428,16 +434,21 @@ def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> 
     }  # fmt: skip
 
 
-def _job_documents(plan: FleetForecast) -> list[dict[str, Any]]:
-    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
+def _median(value: Interval | None) -> float | None:
+    return None if value is None else value.p50
+
+
+def _job_documents(plan: FleetForecast) -> list[FleetJob]:
+    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, FleetJob]()
     for on in plan.on:
         for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
-            gpus = [*jobs.get(number, {}).get("on_gpus", ()), on.number]
-            jobs[number] = (
-                asdict(job) | forecast.request_document(plan.jobs[number - 1])
-                | {"on_gpu": gpus[0], "on_gpus": gpus}
-                | {"end_s": forecast.interval_document(ends_s[number - 1])}
-            )  # fmt: skip
+            gpus = [*(jobs[number]["on_gpus"] if number in jobs else ()), on.number]
+            jobs[number] = {
+                **forecast.job_document(job), **forecast.request_document(plan.jobs[number - 1]),
+                "slowdown_error": forecast.interval_document(job.slowdown_error),
+                "on_gpu": gpus[0], "on_gpus": gpus,
+                "end_s": forecast.interval_document(ends_s[number - 1]),
+            }  # fmt: skip
     return [jobs[number] for number in sorted(jobs)]
 
 

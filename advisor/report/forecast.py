@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from rich.console import Group
 from rich.text import Text
