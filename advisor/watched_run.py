@@ -308,7 +308,8 @@ class WatchedJob:
     def __str__(self) -> str:
         words = [self.state + (f" ({self.detail})" if self.detail else "")]
         if self.done is not None:
-            of_all = "" if self.steps is None else f" of {self.steps:,}"
+            planned = self.steps is not None and self.done <= self.steps  # its epochs may be unknown
+            of_all = f" of {self.steps:,}" if planned else ""
             words.append(f"{self.done:,}{of_all} steps")
         if self.step_s is not None:
             words.append(f"{1e3 * self.step_s:,.1f} ms a step")
