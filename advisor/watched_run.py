@@ -308,7 +308,7 @@ class WatchedJob:
     def __str__(self) -> str:
         words = [self.state + (f" ({self.detail})" if self.detail else "")]
         if self.done is not None:
-            planned = self.steps is not None and self.done <= self.steps  # its epochs may be unknown
+            planned = self.steps is not None and self.done <= self.steps  # epochs may be unknown
             of_all = f" of {self.steps:,}" if planned else ""
             words.append(f"{self.done:,}{of_all} steps")
         if self.step_s is not None:

@@ -53,6 +53,7 @@ from research.memory import memory_section
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
+from research.queues import queues_text
 from research.scripts import scripts_section
 from research.splits import splits_text
 from research.steps import (
@@ -130,6 +131,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "left-out": left_out_table(figures.left_out),
             "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),
+            "queues": queues_text(),
         },
         Path("docs", "other-gpus.md"): {"studies": studies_text()},
         Path("profiles", "DATA_CARD.md"): card,
