@@ -18,7 +18,7 @@ from urllib.request import urlopen
 from advisor.errors import AdvisorError, require_extra
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "app.py"
@@ -114,3 +114,22 @@ def wait_for_answer(page: "Page") -> None:
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     for chart in page.locator('[data-testid="stVegaLiteChart"]:visible').all():
         chart.locator("canvas, svg").first.wait_for()
+
+
+def answer_of(page: "Page") -> "Locator":
+    """Return the one line of the answer."""
+    return page.get_by_test_id("stColumn").nth(1).get_by_role("heading").first
+
+
+def typed_into(page: "Page", row: int, column: int, text: str) -> "Locator":
+    """Type into a cell of the table of jobs, and return its field: Enter there changes the table.
+
+    The table is a drawing: a click on its first cell, then keys reach `row` and `column`, from 0.
+    """
+    page.get_by_test_id("stDataFrameResizable").first.click(position={"x": 100, "y": 52})
+    for key in ["ArrowDown"] * row + ["ArrowRight"] * column:
+        page.keyboard.press(key)
+    page.keyboard.press(text[0])  # opens the field
+    field = page.locator(".gdg-input")
+    field.fill(text)
+    return field

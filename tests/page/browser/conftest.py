@@ -6,7 +6,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from advisor.errors import AdvisorError
-from research.browser import PAGE, PATIENCE_MS, WIDE, chromium, served, wait_for_answer, window
+from research.browser import (
+    PAGE,
+    PATIENCE_MS,
+    WIDE,
+    answer_of,
+    chromium,
+    served,
+    typed_into,
+    wait_for_answer,
+    window,
+)
 
 
 class Visitor:
@@ -32,7 +42,7 @@ class Visitor:
     @property
     def answer(self):
         """The one line of the answer."""
-        return self.page.get_by_test_id("stColumn").nth(1).get_by_role("heading").first
+        return answer_of(self.page)
 
     @property
     def problems(self):
@@ -44,13 +54,7 @@ class Visitor:
         return self.page.locator("[role=gridcell]").get_by_text(text, exact=True)
 
     def type_in(self, row, column, text):
-        """Type into a cell of the table of jobs, as by keyboard; both are counted from 0."""
-        self.page.get_by_test_id("stDataFrameResizable").first.click(position={"x": 100, "y": 52})
-        for key in ["ArrowDown"] * row + ["ArrowRight"] * column:
-            self.page.keyboard.press(key)
-        self.page.keyboard.type(text)
-        editor = self.page.locator(".gdg-input")
-        editor.wait_for()
+        editor = typed_into(self.page, row, column, text)
         editor.press("Enter")
         editor.wait_for(state="hidden")
 
