@@ -9,6 +9,8 @@ import pytest
 import vl_convert
 
 from advisor.schemas import schema_names
+from research.commands import FILE as COMMANDS_PAGE
+from research.commands import commands_text
 from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
@@ -58,6 +60,10 @@ def test_the_reference_has_every_public_name_of_the_library(site):
 
     page = (site / "reference" / "library.html").read_text()
     assert [name for name in advisor.__all__ if f'id="advisor.{name}"' not in page] == []
+
+
+def test_the_page_of_commands_is_as_their_help():
+    assert COMMANDS_PAGE.read_text() == commands_text(), "run `python -m research.commands`"
 
 
 def test_the_numbers_of_the_page_on_ways_to_share_follow_from_the_runs():
