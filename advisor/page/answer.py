@@ -25,20 +25,22 @@ def show_answer(question: Question | None, right: DeltaGenerator) -> None:
         right.info("The answer appears here when GPU, goal and jobs are chosen.")
         return
     with right:
-        at = st.empty()
+        at = None  # so that the last answer stays until this one replaces it
         try:
             if len(question.jobs) > _MANY_JOBS:
                 rough = question.answer(rough=True)
+                at = st.empty()
                 with at.container():
                     st.badge("Rough", color="gray")
                     st.markdown(f"## {plain(headline(rough, rough.best))}")
             advised = question.answer()
-        except NothingFits as error:
-            at.error(plain(f"{error} Take a job out, choose a larger GPU, or loosen a condition."))
-            return
         except AdvisorError as error:
-            at.error(plain(str(error)))
+            step = (
+                " Remove a job, or choose a larger GPU." if isinstance(error, NothingFits) else ""
+            )
+            (at or st).error(plain(f"{error}{step}"))
             return
+        at = at or st.container()
     plans = {_name(advised, plan): plan for plan in advised.plans}
     details = st.container()
     with details:
