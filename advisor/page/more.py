@@ -1,12 +1,10 @@
 """The second page: further questions about the same jobs, each with an answer at once."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from statistics import median
-from typing import Any, get_args
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -14,6 +12,7 @@ from advisor.errors import AdvisorError, NothingFits, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.launch.commands import why_not_started
+from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import Running, held_alone_mib, recognised, running_now, tenants
@@ -25,14 +24,12 @@ from advisor.report import charts, copies, fleet
 from advisor.report.forecast import NOT_CONFIRMED
 from advisor.report.format import MIB_PER_GIB
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
-from advisor.report.simulation import row_name, simulation_facts, simulation_heading
+from advisor.report.simulation import row_name
 from advisor.sharing import parse_sharing
-from advisor.simulation import Policy
 from advisor.simulation.simulate import Fleet
 from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Arrival, Job
 
-_PLAN = "the best plan"
 _EVERY_S = 3.0
 
 
@@ -61,17 +58,9 @@ def _answer(view: Callable[[Question], None], question: Question) -> None:
 
 
 def _headline(text: str, *, estimated: bool = False) -> None:
-    st.markdown(f"### {plain(text)}")
+    st.markdown(f"## {plain(text)}")
     if estimated:
         st.caption(f"This is {NOT_CONFIRMED}.")
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Show `rows` as a table that sorts by number, each with about three digits."""
-    table = pd.DataFrame(rows)
-    number = st.column_config.NumberColumn(format="%.4g")
-    numbers = dict.fromkeys(table.select_dtypes("number").columns, number)
-    st.dataframe(table, hide_index=True, column_config=numbers, height="content")
 
 
 def _job(question: Question) -> Job:
@@ -93,12 +82,12 @@ def _trials(question: Question) -> None:
         if at_once > 1 else "Run trials one after another: more at once are not worthwhile.",
         estimated=not trials.row.prediction.confirmed_on_hardware,
     )  # fmt: skip
-    st.altair_chart(charts.trials_chart(trials))
+    draw(charts.trials_chart(trials))
     st.caption(
         f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
         f"more {plain(trials.copies.limited_by)}. Rates include {START_S:g} s for each to start."
     )
-    _table([
+    show_table([
         {"at once": row.copies, "trials an hour": rate.p50, "from": rate.p05, "to": rate.p95,
          "training of one, min": trials.trial_s(row).p50 / 60,
          "memory, GiB": row.prediction.memory_total_mib / MIB_PER_GIB,
@@ -152,8 +141,8 @@ def _additions(question: Question) -> None:
         return
     best = additions.sets[0].prediction
     _headline(copies.additions_advice(additions), estimated=not best.confirmed_on_hardware)
-    st.altair_chart(charts.slowdown_chart(best, [job.name for job in question.jobs]))
-    _table([
+    draw(charts.slowdown_chart(best, question.names))
+    show_table([
         {"add": ", ".join(job.name for job in each.jobs), "share by": str(each.prediction.sharing),
          "work added": each.added, "slows most, %": 100 * each.slowing,
          "slows": each.slowed_job, "late": ", ".join(each.late or ()),
@@ -165,27 +154,14 @@ def _additions(question: Question) -> None:
 
 
 def _several_gpus(question: Question) -> None:
-    """Show a plan, or a queue, on several GPUs of one kind."""
-    left, right = st.columns(2)
-    gpus = left.number_input(
-        f"Number of {question.gpu}", 1, MOST_GPUS, 2, key="gpus", bind="query-params"
+    """Show the best plan for several GPUs of one kind."""
+    gpus = st.number_input(
+        f"Number of {question.gpu}", 1, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
     )
-    policy = right.selectbox(
-        "Jobs start by", [_PLAN, *get_args(Policy)], key="policy", bind="query-params",
-        help="Or a queue that starts the first job, the shortest, or the one that adds most work.",
-    )  # fmt: skip
-    if policy == _PLAN:
-        _fleet_plan(question, gpus)
-    else:
-        _queue(question, Fleet(question.gpu, gpus, policy))
-
-
-def _fleet_plan(question: Question, gpus: int) -> None:
-    terms = FleetTerms(
+    plan = question.advisor.recommend_fleet(question.jobs, FleetTerms(
         objective=question.objective, gpus=gpus, conditions=question.conditions,
         level=question.level,
-    )  # fmt: skip
-    plan = question.advisor.recommend_fleet(question.jobs, terms)
+    ))  # fmt: skip
     _headline(f"{fleet.instruction(plan)}.", estimated=not plan.confirmed_on_hardware)
     st.markdown(plain(fleet.outcome(plan)))
     if plan.makespan_s is not None:
@@ -195,42 +171,24 @@ def _fleet_plan(question: Question, gpus: int) -> None:
             .simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation
             for on in plan.on
         ]  # fmt: skip
-        _jobs_on_gpus(question, fleet.jobs_of_plan(plan, simulations))
+        placed = fleet.jobs_of_plan(plan, simulations)
+        draw(charts.lanes_chart(fleet.lanes_of(placed), question.names))
+        st.caption("The thin line is the 90 % interval of an end.")
+        show_table([
+            {"GPU": run.gpu, "job": row_name(number, run.job.name), "starts, min": run.start_s / 60,
+             "ends, min": run.end_s.p50 / 60, "from": run.end_s.p05 / 60, "to": run.end_s.p95 / 60,
+             "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s}
+            for number, run in placed
+        ])  # fmt: skip
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    if why := why_not_started(plan):
-        st.caption(plain(why))
     document = json.dumps(fleet.fleet_document(plan), indent=1, allow_nan=False)
     with st.container(horizontal=True):
-        if not why:
+        if why := why_not_started(plan):
+            st.caption(plain(why))
+        else:
             text = fleet.fleet_commands(plan, 1)
             st.download_button("Download the commands", text, "fleet.sh", "text/plain")
         st.download_button("Download as JSON", document, "fleet.json", "application/json")
-
-
-def _queue(question: Question, many: Fleet) -> None:
-    sharing = st.selectbox(
-        "Jobs on one GPU share it by", ["mps", "naive"], key="by", bind="query-params",
-        accept_new_options=True, help="Or as in advisor simulate: mig=3g.71gb,4g.71gb.",
-    )  # fmt: skip
-    arrivals = tuple(map(Arrival, question.jobs))
-    over_time = question.advisor.simulate(arrivals, sharing, many)
-    _headline(simulation_heading(over_time))
-    facts = simulation_facts(over_time.simulation)
-    st.caption(plain("; ".join(f"{name}: {value}" for name, value in facts)))
-    _jobs_on_gpus(question, fleet.jobs_of_queue(over_time.simulation))
-
-
-def _jobs_on_gpus(question: Question, placed: Sequence[fleet.JobOnGpu]) -> None:
-    """Draw when each job runs, and where, and list it."""
-    names = [job.name for job in question.jobs]
-    st.altair_chart(charts.lanes_chart(fleet.lanes_of(placed), names))
-    st.caption("The thin line is the 90 % interval of an end.")
-    _table([
-        {"GPU": run.gpu, "job": row_name(number, run.job.name), "starts, min": run.start_s / 60,
-         "ends, min": run.end_s.p50 / 60, "from": run.end_s.p05 / 60, "to": run.end_s.p95 / 60,
-         "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s}
-        for number, run in placed
-    ])  # fmt: skip
 
 
 def _slices(question: Question) -> None:
@@ -242,9 +200,9 @@ def _slices(question: Question) -> None:
     _headline(copies.largest_batches(batches), estimated=not batches.confirmed_on_hardware)
     sizes = ", ".join(map(str, batches.measured))
     st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
-    _table([
+    show_table([
         {"slice": "whole GPU" if each.name == WHOLE else each.name, "of them": each.instances,
-         "largest batch": each.largest, "perhaps more": each.open_ended,
+         "largest batch": each.largest or 0, "perhaps more": each.open_ended,
          "memory, GiB": each.memory_mib and each.memory_mib.p50 / MIB_PER_GIB,
          "of GiB": each.capacity_mib / MIB_PER_GIB}
         for each in batches.slices
@@ -257,7 +215,7 @@ def _slices(question: Question) -> None:
     except NothingFits as error:
         st.info(plain(str(error)))
         return
-    st.altair_chart(charts.slice_speed_chart(speeds))
+    draw(charts.slice_speed_chart(speeds))
     st.caption(plain(copies.slice_speed_text(speeds, whole)))
 
 
@@ -272,8 +230,8 @@ def _accuracy(question: Question) -> None:
     rows = runs_of_jobs_rows(runs)
     off = median(abs(row["error"]) for row in rows)
     of_them = counted(len(runs.runs), "measured run")
-    _headline(f"In {of_them} of these jobs, steps took {off:.2g} % more or less than predicted.")
-    st.altair_chart(charts.runs_of_jobs_chart(rows, [job.name for job in question.jobs]))
+    _headline(f"In {of_them} of these jobs, half of the predicted steps are within {off:.2g} %.")
+    draw(charts.runs_of_jobs_chart(rows, question.names))
     st.caption(text)
 
 
@@ -293,7 +251,7 @@ def _this_machine(question: Question) -> None:
         _headline(live_name(gpu))
         st.markdown(plain("; ".join(f"{name}: {value}" for name, value in live_facts(gpu))))
         if gpu.processes:
-            _table(process_rows(gpu, question.jobs))
+            show_table(process_rows(gpu, question.jobs))
         else:
             st.caption("No process uses this GPU.")
     st.caption(f"Read from the driver every {_EVERY_S:g} s, without changing anything.")

@@ -97,10 +97,10 @@ def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
 
 def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     draw(charts.slowdown_chart(plan.prediction))
-    _table(job_rows(advised, plan))
+    show_table(job_rows(advised, plan))
 
 
-def _table(rows: list[dict[str, Any]], **options: Any) -> None:
+def show_table(rows: list[dict[str, Any]], **options: Any) -> None:
     """Show `rows` as a table that sorts by number, each with two decimals."""
     table = pd.DataFrame(rows)
     number = st.column_config.NumberColumn(format="%.2f")
@@ -145,7 +145,7 @@ def show_commands(advised: Recommendation, plan: Plan) -> None:
 
 
 def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
-    _table(plan_rows(advised))
+    show_table(plan_rows(advised))
     notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
     ways = f"Ways to share considered: {advised.considered}."
     st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))

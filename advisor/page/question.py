@@ -71,6 +71,11 @@ class Question:
     def advisor(self) -> Advisor:
         return advisor_of(self.gpu, self.cap_w)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the jobs, in the order that fixes their colours."""
+        return [job.name for job in self.jobs]
+
     def answer(self, *, rough: bool = False) -> Recommendation:
         """Rank the plans for one GPU; the advisor remembers its last answers."""
         jobs = [replace(job, gpus=1) for job in self.jobs]
