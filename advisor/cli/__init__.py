@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in ours
     passed, rest = [word for word in ours if word != "--debug"], words[len(ours) :]
     if passed[:1] == ["help"]:
-        passed = [*passed[1:], "--help"]
+        passed = [*(word for word in passed if word != "help"), "--help"]
     if passed[:1] == ["profile"]:  # typer drops one `--`, and the words of a script follow another
         rest = rest[:1] + rest
     try:

@@ -20,6 +20,9 @@ _PLAINER = {
         "expected a whole number without a unit, such as 4"
     ),
     "Input should be a valid boolean, unable to interpret input": "write 1 or 0",
+    "Input should be greater than or equal to": "expected at least",
+    "Input should be less than or equal to": "expected at most",
+    "Invalid value for '(.*?)': ": r"\1: ",
     "Missing argument '(.*)'": r"expected \1",
     "Option '(.*)' requires an argument": r"\1 needs a value after it",
 }

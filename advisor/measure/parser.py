@@ -45,6 +45,7 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with the `message` and the command for help."""
         text = _NOT_WHOLE.sub("expected a whole number without a unit, got ", message)
+        text = text.replace("the following arguments are required: ", "expected ")
         raise InvalidInput(f"{text.removesuffix('.')}. See `{self.prog} -h`.")
 
 

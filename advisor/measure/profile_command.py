@@ -88,7 +88,9 @@ def _own_workloads(words: Namespace, command: Sequence[str]) -> list[Workload]:
             flag = "--" + next(iter(of_timm)).replace("_", "-")
             raise InvalidInput(f"{flag} describes a model of timm: give --timm NAME too.")
         if not words.workloads:
-            raise InvalidInput("name a workload, or a model with --timm. `advisor workloads` lists")
+            raise InvalidInput(
+                "name a workload, or a model with --timm. `advisor workloads` lists them."
+            )
         return []
     if lacking := [name for name in ("resolution", "classes", "batch") if name not in of_timm]:
         raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")

@@ -38,12 +38,10 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         for at, job in enumerate(comparison.plans[0].prediction.jobs)
     )
     for (job, rows), count in jobs.items():
-        table = plain_table(
-            units.collapsed([job] * count), "step", "slowdown", "ends after", "memory", "why"
-        )
+        table = plain_table("", "step", "slowdown", "ends after", "memory", "why")
         for row in rows:
             table.add_row(*row)
-        parts += [Text(), table]
+        parts += [Text(), Text(units.collapsed([job] * count), style="bold"), table]
     parts.append(Text())
     for name, plan, bound in zip(names, comparison.plans, comparison.bindings, strict=True):
         parts.append(Text(f"{name}: {limit_in_words(plan.prediction, bound)}"))
