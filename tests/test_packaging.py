@@ -47,7 +47,8 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     assert data
     assert wheel.stat().st_size < 5 * 2**20
     assert {f"advisor/_shipped/{path.relative_to(ROOT)}" for path in data} <= names
-    shipped = {"advisor/_shipped/app.py", "advisor/hardware/catalogue.json", "advisor/py.typed"}
+    shipped = {"advisor/_shipped/app.py", "advisor/_shipped/.streamlit/config.toml",
+               "advisor/hardware/catalogue.json", "advisor/py.typed"}  # fmt: skip
     assert shipped <= names
     assert not [name for name in names if name.startswith("research") or name.endswith(".md")]
 
