@@ -43,16 +43,14 @@ def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
                     view(advised, plan, plans)
                 except AdvisorError as error:
                     st.info(plain(str(error)))
+    for doubt in (*advised.standing.stale, *advised.refused_variants):
+        st.warning(plain(str(doubt)))
+    for hint in hints(advised):
+        st.info(plain(hint))
     with st.expander("What the answer rests on"):
-        for note in (
-            *advised.standing.stale,
-            *advised.refused_variants,
-            *caveats(advised),
-            *hints(advised),
-        ):
-            st.markdown(plain(str(note)))
-        for other in advised.left_out:
-            st.markdown(plain(f"Left out: {shortened(other.sharing)}: {other.why}."))
+        notes = [f"Left out: {shortened(each.sharing)}: {each.why}." for each in advised.left_out]
+        for note in (*caveats(advised), *notes):
+            st.markdown(plain(note))
 
 
 def draw(chart: charts.Layered, at: DeltaGenerator | None = None, **options: Any) -> None:

@@ -168,7 +168,9 @@ def badge_of(advised: Recommendation, plan: Plan) -> tuple[str, Colour]:
 def certainty(advised: Recommendation, plan: Plan) -> str:
     """Return how sure the gain of `plan` is, in one line; or which deadline it misses."""
     if plan.late_jobs:
-        return _latest(plan)
+        punctual = (each for each in advised.plans if not each.late_jobs)
+        keeps = [forecast.plan_name(advised, each) for each in punctual][:1] or ["No plan"]
+        return f"{_latest(plan)} {units.shortened(keeps[0])} keeps every deadline."
     better = forecast.gain(advised, plan)
     if one_by_one(plan.sharing):
         gained = _gained_by_sharing(advised).removeprefix("; ")
