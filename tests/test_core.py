@@ -50,6 +50,7 @@ NEEDING = {
     f"evaluate {GPU}": "fit",
     "profile resnet152-cifar10-bs32 --device cpu --out own": "profile",
     f"recommend {R} {GPU} --mlflow sqlite:///x.db": "mlflow",
+    f"recommend {R} {B} {GPU} --plot plans.svg": "page",
     "campaign campaign.toml --ray auto --out runs --profiles profiles": "ray",
 }
 WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))  # they cannot be imported\n"
