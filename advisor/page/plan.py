@@ -18,6 +18,7 @@ from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.comparison import side_by_side
+from advisor.report.drawing import blocks, drawing
 from advisor.report.forecast import job_rows, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, way_of, words_of
 from advisor.report.plan_tables import plans_csv
@@ -64,10 +65,10 @@ def _on_the_gpu(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
 
 def draw_gpu(plan: Plan, gpu: Gpu) -> None:
     """Draw the jobs of `plan` in all of the memory and SMs of `gpu`."""
-    if cut := charts.blocks(plan.sharing, gpu):
+    if cut := blocks(plan.sharing, gpu):
         jobs = [job.job for job in plan.prediction.jobs]
         draw(charts.slices_chart(cut, gpu.memory_slices, jobs))
-    drawn = charts.drawing(plan.prediction, gpu)
+    drawn = drawing(plan.prediction, gpu)
     left, right = st.columns([3, 2])
     draw(charts.memory_chart(drawn), left)
     draw(charts.sm_chart(drawn), right)

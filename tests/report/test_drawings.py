@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-from advisor.report.charts import blocks, drawing
+from advisor.report.drawing import blocks, drawing
 from advisor.report.fleet import jobs_of_queue, lanes_of
 from advisor.report.simulation import curves, timeline
 from advisor.sharing import Mig, Serial, parse_sharing
