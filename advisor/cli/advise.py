@@ -1,6 +1,6 @@
 """Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, show_answer, show_text, warn
-from advisor.errors import InvalidInput, UnknownName, counted
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import Policy
@@ -265,6 +265,7 @@ def export(
     up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported
+    from advisor.launch.plan_file import refused_by_run
     from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import Conditions
     from advisor.report.forecast import with_estimates_named
@@ -294,7 +295,7 @@ def export(
         prediction = advisor.predict(members, sharing).prediction
     text, notes = exported(members, advisor.card, prediction, form, other)
     as_json = form == "json"
-    refused = _refused_by_run(members) if as_json else ()
+    refused = refused_by_run(members) if as_json else ()
     # The other formats leave variables to the user.
     workloads = [job.profile.workload for job in members]
     secrets = secrets_held(workloads, variables=as_json, text=text)
@@ -313,17 +314,6 @@ def _write(text: str, file: Path | None, run: str) -> None:
     aside(f"{file}: written" + (f"; {run} prints the script" if run else ""))
 
 
-def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
-    """Reasons for which `advisor run` would refuse a plan of `jobs`."""
-    reasons = []
-    for job in jobs:
-        try:
-            job.profile.workload.check_startable()
-        except InvalidInput as error:
-            reasons.append(str(error))
-    return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
-
-
 def _export_of_all(
     advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", form: ExportFormat,
     out: Path | None,
@@ -332,7 +322,7 @@ def _export_of_all(
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE
     from advisor.launch.launch_plan import NOT_RUN
-    from advisor.launch.plan_file import plan_text
+    from advisor.launch.plan_file import plan_text, refused_by_run
     from advisor.workload.spec import secrets_held
 
     if form not in (*WHOLE, "json"):
@@ -347,7 +337,7 @@ def _export_of_all(
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
     texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    refused = _refused_by_run(jobs) if as_json else ()
+    refused = refused_by_run(jobs) if as_json else ()
     workloads = [job.profile.workload for job in jobs]
     warn([*secrets_held(workloads, variables=as_json, text="".join(texts)), *refused])
     if not (as_json and out):
@@ -355,7 +345,7 @@ def _export_of_all(
         return
     for plan, text in zip(plans, texts, strict=True):
         file = out.with_stem(f"{out.stem}-gpu{plan.device}")
-        refused = _refused_by_run(start.job for start in plan.starts)
+        refused = refused_by_run(start.job for start in plan.starts)
         _write(text, file, "" if refused else f"advisor run {file} --device {plan.device}")
 
 
@@ -363,29 +353,16 @@ def _plan_to_export(
     advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", rank: int | None
 ) -> "tuple[Sequence[Job], MixPrediction, OtherPlan | None]":
     """Return jobs and prediction of the plan with that `rank`, or the best; and the best other."""
-    from advisor.launch.plan_file import first_other
+    from advisor.launch.plan_file import plan_of_rank
     from advisor.plan.rules import EXACT_JOBS
-    from advisor.workload.spec import OtherPlan
 
     if len(jobs) <= EXACT_JOBS:
         advised = advisor.recommend(jobs, terms.objective, conditions=terms.conditions)
-        plans = advised.plans
-    elif rank is None:
+        return jobs, *plan_of_rank(advised, rank or 1)
+    if rank is None:
         (on,) = advisor.recommend_fleet(jobs, terms).on
         return on.members, on.forecast.prediction, None
-    else:
-        raise InvalidInput(
-            f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
-            f"Leave --rank out."
-        )
-    if (rank or 1) > len(plans):
-        raise InvalidInput(
-            f"no plan of rank {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
-            f"these jobs. Choose another --rank."
-        )
-    chosen = plans[(rank or 1) - 1]
-    others = [
-        OtherPlan(str(each.sharing), each.prediction.power_cap_w, advised.ranked_by)
-        for each in plans if each is not chosen
-    ]  # fmt: skip
-    return jobs, chosen.prediction, first_other(chosen.sharing, others)
+    raise InvalidInput(
+        f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
+        f"Leave --rank out."
+    )

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InvalidInput, UnknownName
+from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.measure.run_list import is_advice
+from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
@@ -265,6 +266,36 @@ def first_other(sharing: Sharing, others: Iterable[OtherPlan]) -> OtherPlan | No
     """Return the first of `others` that runs in the MIG mode of `sharing`, which `run` keeps."""
     on_mig = bool(sharing.instances)
     return next((o for o in others if bool(parse_sharing(o.sharing).instances) == on_mig), None)
+
+
+def plan_of_rank(advised: Recommendation, rank: int) -> tuple[MixPrediction, OtherPlan | None]:
+    """Return the prediction of the plan with that `rank`, and the best other in its MIG mode.
+
+    Raises:
+        InvalidInput: There is no such rank.
+    """
+    if rank > len(advised.plans):
+        raise InvalidInput(
+            f"no plan of rank {rank}: `advisor recommend` ranks "
+            f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
+        )
+    chosen = advised.plans[rank - 1]
+    others = [
+        OtherPlan(str(each.sharing), each.prediction.power_cap_w, advised.ranked_by)
+        for each in advised.plans if each is not chosen
+    ]  # fmt: skip
+    return chosen.prediction, first_other(chosen.sharing, others)
+
+
+def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return the reasons for which `advisor run` would refuse a plan of `jobs`."""
+    reasons = []
+    for job in jobs:
+        try:
+            job.profile.workload.check_startable()
+        except InvalidInput as error:
+            reasons.append(f"`advisor run` will refuse this plan: {error}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def _advised_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
