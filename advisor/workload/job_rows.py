@@ -6,6 +6,7 @@ needed; commas separate rows.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -58,7 +59,8 @@ def rows_of(text: str) -> list[Row]:
             row |= {column: float(row[column]) for column in _NUMBERS if column in row}
         except ValueError:
             row = {}
-        if not row or row.keys() - {*COLUMNS}:
+        numbers = [row[column] for column in _NUMBERS if column in row]
+        if not row or row.keys() - {*COLUMNS} or not all(map(isfinite, numbers)):
             raise InvalidInput(f"{word!r} is not a job. Write NAME, or NAME:COPIES@EPOCHS.")
         user = unquote(row["user"]) if "user" in row else None
         rows.append(dict.fromkeys(COLUMNS) | row | {"user": user, "alone": "alone" in row})

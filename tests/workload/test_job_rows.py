@@ -12,7 +12,7 @@ def test_rows_in_text_come_back_as_they_were(text):
     assert rows_text(rows_of(text)) == text
 
 
-@pytest.mark.parametrize("text", ["a:two", "a;due=soon", "a;price=3", "a:2:3"])
+@pytest.mark.parametrize("text", ["a:two", "a;due=soon", "a;price=3", "a:2:3", "a:inf", "a@nan"])
 def test_a_word_that_is_not_a_job_is_named(text):
     with pytest.raises(InvalidInput, match="is not a job"):
         rows_of(text)
