@@ -10,6 +10,7 @@ _STYLE = """<style>
 .st-key-page {gap: 0.75rem}
 @media (min-width: 640px) {.st-key-page {margin-top: -4.5rem}}
 .st-key-commands button {background: #0A66B0; border-color: #0A66B0; color: #FFFFFF}
+.stMultiSelect [data-tag] {background: #0A66B0}
 </style>"""
 
 

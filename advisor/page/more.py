@@ -22,7 +22,7 @@ from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
 from advisor.prediction.find_profile import names_of_batches
 from advisor.report import charts, copies, fleet
 from advisor.report.forecast import NOT_CONFIRMED
-from advisor.report.format import MIB_PER_GIB
+from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import row_name
 from advisor.sharing import parse_sharing
@@ -44,7 +44,7 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
             st.warning(f"ask: {plain(repr(linked))} is not a question here. Choose one.")
         chosen = st.pills(
             "Question", list(_VIEWS), default=next(iter(_VIEWS)), required=True, key="ask",
-            bind="query-params",
+            bind="query-params", wrap=True,
         )  # fmt: skip
         _answer(_VIEWS[chosen], question)
 
@@ -139,14 +139,19 @@ def _additions(question: Question) -> None:
         _headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
-    best = additions.sets[0].prediction
-    _headline(copies.additions_advice(additions), estimated=not best.confirmed_on_hardware)
-    draw(charts.slowdown_chart(best, question.names))
+    best, short = additions.sets[0], short_names(question.names)
+    added = " and ".join(short[job.name] for job in best.jobs)
+    slowed, by = short[best.slowed_job], 100 * max(0.0, best.slowing)
+    _headline(
+        f"Add {added} under {best.prediction.sharing}: {slowed} slows by {by:.3g} %.",
+        estimated=not best.prediction.confirmed_on_hardware,
+    )
+    draw(charts.slowdown_chart(best.prediction, question.names))
     show_table([
-        {"add": ", ".join(job.name for job in each.jobs), "share by": str(each.prediction.sharing),
-         "work added": each.added, "slows most, %": 100 * each.slowing,
-         "slows": each.slowed_job, "late": ", ".join(each.late or ()),
-         "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB}
+        {"add": ", ".join(short[job.name] for job in each.jobs), "work added": each.added,
+         "slows most": short[each.slowed_job], "by, %": 100 * each.slowing,
+         "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
+         "late": ", ".join(each.late or ()), "share by": str(each.prediction.sharing)}
         for each in additions.sets
     ])  # fmt: skip
     left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]
@@ -197,7 +202,13 @@ def _slices(question: Question) -> None:
     names = names_of_batches(job.name, advisor.card)
     profiles = [advisor.find_profile(name) for name in names] or [job.profile]
     batches = slices_for_job(profiles, advisor.card, advisor.predictor)
-    _headline(copies.largest_batches(batches), estimated=not batches.confirmed_on_hardware)
+    ends = [
+        f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
+        + (f"batch {each.largest}{' or more' if each.open_ended else ''}." if each.largest
+           else "no batch.")
+        for each in dict.fromkeys((batches.slices[-1], batches.slices[0]))
+    ]  # fmt: skip
+    _headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
     sizes = ", ".join(map(str, batches.measured))
     st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
     show_table([

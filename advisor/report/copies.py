@@ -343,14 +343,9 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     if not batches.confirmed_on_hardware:
         notes.append(f"This is {forecast.NOT_CONFIRMED}.")
     notes += forecast.basis_notes(batches.standing)
-    answer = forecast.with_estimates_named(batches.standing, largest_batches(batches))
-    return answer_above_table(answer, table, notes)
-
-
-def largest_batches(batches: SlicesForJob) -> str:
-    """Return the largest batch on the smallest slice, and on the largest."""
     ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
-    return " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
+    answer = " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
+    return answer_above_table(forecast.with_estimates_named(batches.standing, answer), table, notes)
 
 
 def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:

@@ -475,22 +475,17 @@ JobOnGpu = tuple[int, SimulatedJob]
 """The number of a job, from 1 in the order of the request, and its run on one of several GPUs."""
 
 
-def jobs_of_queue(simulation: Simulation) -> list[JobOnGpu]:
-    """Return the jobs of a simulated queue that feeds several GPUs."""
-    return _in_order(enumerate(simulation.jobs, start=1))
-
-
 def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[JobOnGpu]:
     """Return the jobs of a plan; `simulations` are those of the GPUs of `plan.on`."""
-    return _in_order(
+    return by_gpu(
         (number, replace(run, gpu=on.number))
         for on, simulation in zip(plan.on, simulations, strict=True)
         for number, run in zip(on.jobs, simulation.jobs, strict=True)
     )
 
 
-def _in_order(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
-    """`jobs` by GPU, and on each as they start; copies next to each other."""
+def by_gpu(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
+    """Sort `jobs` by GPU, and on each as they start; copies next to each other."""
     return sorted(jobs, key=lambda job: (job[1].gpu, job[1].start_s, job[1].job.name, job[0]))
 
 

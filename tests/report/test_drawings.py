@@ -11,7 +11,7 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report.drawing import blocks, drawing
-from advisor.report.fleet import jobs_of_queue, lanes_of
+from advisor.report.fleet import by_gpu, lanes_of
 from advisor.report.simulation import curves, timeline
 from advisor.sharing import Mig, Serial, parse_sharing
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
@@ -170,7 +170,7 @@ def lived(gpu, start_min, end_min, **more):
 
 
 def placed(*jobs):
-    return jobs_of_queue(replace(IN_TURN, gpus=2, jobs=jobs))
+    return by_gpu(enumerate(jobs, start=1))
 
 
 def test_rows_go_by_gpu_and_on_each_as_jobs_start():
