@@ -1,4 +1,4 @@
-"""Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
+"""Commands on given plans: ``advisor predict``, ``compare``, ``simulate`` and ``export``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
