@@ -17,10 +17,15 @@ from advisor.page.question import advisor_of, plain
 from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
-from advisor.report.comparison import side_by_side
+from advisor.report.comparison import (
+    comparison_text,
+    limits_in_words,
+    rows_of_jobs,
+    rows_of_plans,
+)
 from advisor.report.drawing import blocks, drawing
 from advisor.report.forecast import job_rows, plan_rows
-from advisor.report.format import NOT_MEASURED, shortened, way_of, words_of
+from advisor.report.format import NOT_MEASURED, shortened, words_of
 from advisor.report.plan_tables import plans_csv
 from advisor.report.recommendation import caveats, hints, recommendation_document
 from advisor.report.simulation import curves, timeline
@@ -116,11 +121,12 @@ def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
     comparison = compare(
         advised.jobs, advised.gpu, (plan, other), advised.objective, advised.serial
     )
-    for title, text, rows in side_by_side(comparison):
-        st.markdown(f"**{plain(title)}**: {plain(shortened(text))}")
-        pair = (plan, other)
-        names = [f"{each.rank}: {way_of(each.sharing, len(advised.jobs))}" for each in pair]
-        st.dataframe(pd.DataFrame(rows, columns=["", *names, "change"]), hide_index=True)
+    st.markdown(plain(shortened(comparison_text(comparison))))
+    show_table(rows_of_plans(comparison))
+    for jobs, rows in rows_of_jobs(comparison):
+        st.markdown(f"**{plain(jobs)}**")
+        show_table(rows)
+    st.caption("  \n".join(plain(shortened(each)) for each in limits_in_words(comparison)))
 
 
 def _commands(advised: Recommendation, plan: Plan, _plans: Plans) -> None:

@@ -28,7 +28,6 @@ from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import names_of_jobs
 from advisor.prediction.prediction import Level
 from advisor.prediction.uploaded import Uploaded, read_uploaded
-from advisor.report.lists import gpu_choices
 from advisor.workload.job import Job
 from advisor.workload.job_rows import COLUMNS, Row, jobs_of_rows, row_of, rows_of, rows_text
 from advisor.workload.store import profiled_gpus
@@ -96,7 +95,8 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
 
     A sentence at the field says what is wrong with it.
     """
-    if not set(known_gpus()) & set(profiled_gpus()):
+    measured = known_gpus().keys() & profiled_gpus()
+    if not measured:
         top.info("There is no profile yet. On a machine with a GPU, run advisor profile WORKLOAD.")
         return None
     fields = top.container(horizontal=True, vertical_alignment="bottom")
@@ -104,7 +104,7 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
     with fields:
         here, goals = first_gpu(), {each.choice: each.name for each in OBJECTIVES.values()}
         first = DEFAULT_GPU if here is None else here
-        gpus = sorted(gpu_choices(here), key=lambda key: key != first)
+        gpus = sorted(known_gpus(), key=lambda key: (key != first, key not in measured))
         gpu, goal = _choice("GPU", "gpu", gpus, wrong), _choice("Goal", "goal", [*goals], wrong)
         objective = None if goal is None else goals[goal]
         terms = None if gpu is None else _conditions(gpu, objective or "makespan", wrong)

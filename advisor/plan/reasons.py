@@ -12,7 +12,6 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import (
     cost_ratio,
-    holds_one,
     joint_ratio,
     known_cost,
     rankable_by,
@@ -209,35 +208,6 @@ def compared(
     return f"{distance}, within our error" if tied(plan, other, objective, level) else distance
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One number under two plans; `ratio` is the joint interval of the second over the first."""
-
-    first: Interval
-    second: Interval
-    ratio: Interval
-
-    @property
-    def within_error(self) -> bool:
-        """True if both are equal within our error."""
-        return holds_one(self.ratio)
-
-    @property
-    def change(self) -> float:
-        """The share by which the second number exceeds the first; negative where it is smaller."""
-        return self.second.p50 / self.first.p50 - 1
-
-    @property
-    def less(self) -> int | None:
-        """Index of the smaller number, 0 or 1; None where they are equal within our error."""
-        return None if self.within_error else int(self.second.p50 < self.first.p50)
-
-
-def difference(first: Interval, second: Interval, *, same_way: bool) -> Difference:
-    """Compare a number under two plans; see `joint_ratio`."""
-    return Difference(first, second, joint_ratio(second, first, same_way=same_way))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Plans for the same jobs on one GPU; the others are compared with the first.
@@ -258,20 +228,26 @@ class Comparison:
 
     @property
     def best(self) -> Forecast:
-        """The plan that costs least of those that are allowed, or of all."""
-        plans = zip(self.plans, self.forbidden, strict=True)
-        return min(
-            plans, key=lambda pair: (pair[1] is not None, known_cost(pair[0], self.objective).p50)
-        )[0]
+        """The plan that costs least of those that are allowed, or of all; of equals by name."""
+
+        def rank(pair: tuple[Forecast, str | None]) -> tuple[bool, float, str]:
+            plan, forbidden = pair
+            cost = known_cost(plan, self.objective).p50
+            return forbidden is not None, cost, str(plan.sharing)
+
+        return min(zip(self.plans, self.forbidden, strict=True), key=rank)[0]
 
     def gain_over_first(self, plan: Forecast) -> Interval:
         """Return the cost of the first plan over that of `plan`."""
         return cost_ratio(self.plans[0], plan, self.objective)
 
-    def step_over_first(self, plan: Forecast, job: int) -> Difference:
-        """Return the step of the job at the position `job` under the first plan and `plan`."""
+    def step_over_first(self, plan: Forecast, job: int) -> Interval:
+        """Return the step of the job at the position `job` under `plan` over that under the first.
+
+        See `joint_ratio`.
+        """
         first, own = (each.prediction.jobs[job].step_s for each in (self.plans[0], plan))
-        return difference(first, own, same_way=plan.sharing == self.plans[0].sharing)
+        return joint_ratio(own, first, same_way=plan.sharing == self.plans[0].sharing)
 
 
 def compare(

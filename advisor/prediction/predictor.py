@@ -167,7 +167,7 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         + ", no ".join(f"{part} ({_PARTS[part][1]})" for part in missing)
         for missing, names in lacking.items()
     )
-    return f"ranges are {wide}, for {listed}"
+    return f"ranges are {wide} because {listed}"
 
 
 # A thousandth of the shortest step, and a million times the longest.

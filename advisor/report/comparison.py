@@ -1,90 +1,107 @@
-"""Plans for the same jobs compared: as text, JSON, CSV, and two side by side."""
+"""Plans for the same jobs compared: as text, rows, JSON and CSV."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from advisor.plan.objectives import OBJECTIVES, holds_one, known_cost, tied
-from advisor.plan.reasons import (
-    Binding,
-    Comparison,
-    Difference,
-    Limit,
-    compared,
-    difference,
-    limit_in_words,
-)
-from advisor.plan.values import Forecast
-from advisor.prediction.prediction import Interval, all_known
+from advisor.plan.reasons import Binding, Comparison, Limit, compared, limit_in_words, named
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.documents import ComparisonDocument
-from advisor.report.format import plain_table
+from advisor.report.format import table_of
 
 _TIE = " tie"
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:
     """Return what ``advisor compare`` prints."""
-    names, standing = plan_names(comparison), comparison.plans[0].standing
+    standing = comparison.plans[0].standing
     answer = forecast.with_estimates_named(standing, comparison_text(comparison))
-    parts: list[RenderableType] = [Text(answer, style="bold"), Text(), _plans_table(comparison)]
-    jobs = Counter(
-        (job.job, tuple(_rows_of_job(comparison, at)))
-        for at, job in enumerate(comparison.plans[0].prediction.jobs)
+    parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
+    parts.append(table_of(rows_of_plans(comparison)))
+    for jobs, rows in rows_of_jobs(comparison):
+        indented = [row | {"": f"  {row['']}"} for row in rows]
+        parts += [Text(), Text(jobs, style="bold"), table_of(indented)]
+    notes = [*limits_in_words(comparison), ""]
+    first = plan_names(comparison)[0]
+    notes.append(
+        f"On {comparison.gpu.key}. tie: equal to {first} within our error; (): 90 % intervals."
     )
-    for (job, rows), count in jobs.items():
-        table = plain_table("", "step", "slowdown", "ends after", "memory", "why")
-        for row in rows:
-            table.add_row(*row)
-        parts += [Text(), Text(units.collapsed([job] * count), style="bold"), table]
-    parts.append(Text())
-    for name, plan, bound in zip(names, comparison.plans, comparison.bindings, strict=True):
-        parts.append(Text(f"{name}: {limit_in_words(plan.prediction, bound)}"))
-    notes = [
-        f"On {comparison.gpu.key}. tie: equal to {names[0]} within our error; (): 90 % intervals."
-    ]
     caps = {plan.prediction.power_cap_w for plan in comparison.plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
     notes.append(forecast.host_note(standing))
     return Group(*parts, Text(), *map(Text, notes))
 
 
-def _plans_table(comparison: Comparison) -> RenderableType:
-    """A line for each plan, a mark before the best."""
-    by = comparison.objective
-    table = plain_table(
-        "", OBJECTIVES[by].measure, "gain over first", "memory", "energy", "power", "slowest job"
-    )
+def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
+    """Return a row for each plan, a mark before the best; the keys are the columns' names."""
+    by, rows = comparison.objective, []
     for name, plan in zip(plan_names(comparison), comparison.plans, strict=True):
         mix, gain = plan.prediction, comparison.gain_over_first(plan)
         unsure = plan is not comparison.plans[0] and holds_one(gain)
-        table.add_row(
-            f"{'>' if plan is comparison.best else ' '} {name}",
-            forecast.shown_cost(by)(known_cost(plan, by)),
-            units.times(gain) + (_TIE if unsure else ""), units.gib_of(mix.memory_total_mib),
-            units.middle(plan.energy_j, units.joules), units.middle(mix.power_w, units.watts),
-            f"{units.number(max(job.slowdown for job in mix.jobs))}x",
-        )  # fmt: skip
-    return table
+        row = {
+            "": f"{'>' if plan is comparison.best else ' '} {name}",
+            OBJECTIVES[by].measure: forecast.shown_cost(by)(known_cost(plan, by)),
+            "gain over first": units.times(gain) + (_TIE if unsure else ""),
+            "memory": units.gib_of(mix.memory_total_mib),
+            "energy": units.middle(plan.energy_j, units.joules),
+            "power": units.middle(mix.power_w, units.watts),
+            "slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x",
+        }
+        if any(due is not None for due in plan.deadlines_s):
+            late = [mix.jobs[at].job for at in sorted(plan.late("p50"))]
+            row["late"] = named(late) or "none"
+        rows.append(row)
+    return rows
 
 
-def _rows_of_job(comparison: Comparison, at: int) -> Iterator[tuple[str, ...]]:
-    """A row for each plan: the job at the position `at` under it."""
-    names, first = plan_names(comparison), comparison.plans[0]
-    for name, plan, bound in zip(names, comparison.plans, comparison.bindings, strict=True):
+def rows_of_jobs(comparison: Comparison) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Yield each job with a row for each plan; copies that differ only in their ends are one."""
+    equal: dict[tuple[str, ...], list[int]] = {}
+    for at, job in enumerate(comparison.plans[0].prediction.jobs):
+        rows = _rows_of_jobs(comparison, [at], ends=False)
+        equal.setdefault((job.job, *(cell for row in rows for cell in row.values())), []).append(at)
+    for (name, *_), copies in equal.items():
+        yield units.collapsed([name] * len(copies)), _rows_of_jobs(comparison, copies)
+
+
+def _rows_of_jobs(
+    comparison: Comparison, copies: Sequence[int], *, ends: bool = True
+) -> list[dict[str, str]]:
+    """A row for each plan, of a job at the positions `copies`."""
+    first, at, rows = comparison.plans[0], copies[0], []
+    for name, plan, bound in zip(
+        plan_names(comparison), comparison.plans, comparison.bindings, strict=True
+    ):
         job = plan.prediction.jobs[at]
-        unsure = plan is not first and comparison.step_over_first(plan, at).within_error
-        ends_s = None if plan.ends_s is None else plan.ends_s[at]
-        yield (
-            f"  {name}", units.seconds(job.step_s) + (_TIE if unsure else ""),
-            f"{units.number(job.slowdown)}x", units.middle(ends_s, units.seconds),
-            units.gib_of(job.memory_mib), _limit(bound, at),
-        )  # fmt: skip
+        unsure = plan is not first and holds_one(comparison.step_over_first(plan, at))
+        ends_s = [plan.ends_s[copy].p50 for copy in copies] if ends and plan.ends_s else []
+        rows.append({
+            "": name, "step": units.seconds(job.step_s) + (_TIE if unsure else ""),
+            "slowdown": f"{units.number(job.slowdown)}x",
+            "ends after": units.durations(ends_s) if ends_s else "-",
+            "memory": units.gib_of(job.memory_mib), "why": _limit(bound, at),
+        })  # fmt: skip
+    return rows
+
+
+def limits_in_words(comparison: Comparison) -> Iterator[str]:
+    """Yield what limits each plan, then why ranges are wide; a reason that has it all is enough."""
+    for name, plan, bound in zip(
+        plan_names(comparison), comparison.plans, comparison.bindings, strict=True
+    ):
+        yield f"{name}: {limit_in_words(replace(plan.prediction, wide_because=None), bound)}"
+    reasons = {plan.prediction.wide_because or "" for plan in comparison.plans}
+    words = set[str]()
+    for because in sorted(reasons, key=len, reverse=True):
+        if not words.issuperset(own := re.findall(r"\w+", because)):
+            words.update(own)
+            yield because[0].upper() + because[1:].replace("; ", ";\n  ") + "."
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -161,7 +178,7 @@ def comparison_document(comparison: Comparison) -> ComparisonDocument:
                     {
                         **forecast.job_document(job),
                         "ends_s": None if plan.ends_s is None else asdict(plan.ends_s[at]),
-                        "step_ties_first": comparison.step_over_first(plan, at).within_error,
+                        "step_ties_first": holds_one(comparison.step_over_first(plan, at)),
                     }
                     for at, job in enumerate(plan.prediction.jobs)
                 ],
@@ -189,73 +206,3 @@ def comparison_csv(comparison: Comparison) -> str:
         }
         for name, plan in zip(plan_names(comparison), comparison.plans, strict=True)
     )  # fmt: skip
-
-
-Cells = tuple[str, str, str, str]
-"""Name of a row, cells of the first and the second plan, and the change."""
-
-ComparisonSection = tuple[str, str, tuple[Cells, ...]]
-"""A job or all jobs, the differences between two plans for it with their reasons, and its rows."""
-
-_LEAST_CHANGE = 0.005  # smaller differences would be written as 0 %
-
-
-def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
-    """Return a section for all jobs, then one for each job; copies with equal cells share one."""
-    first, second = comparison.plans
-    same_way = first.sharing == second.sharing
-
-    def row(name: str, shown: Callable[[Interval], str], *values: Interval | None) -> Cells:
-        if (pair := all_known(values)) is None:
-            one, other = ("" if each is None else shown(each) for each in values)
-            return name, one or units.NOT_MEASURED, other or units.NOT_MEASURED, ""
-        change = difference(pair[0], pair[1], same_way=same_way)
-        return name, shown(pair[0]), shown(pair[1]), _change_text(change)
-
-    first_mix, second_mix = first.prediction, second.prediction
-    rows = [
-        row("total time", units.seconds, first.makespan_interval_s, second.makespan_interval_s),
-        ("memory", units.held(first_mix), units.held(second_mix), ""),
-        row("power", units.watts, first_mix.power_w, second_mix.power_w),
-        row("energy until then", units.joules, first.energy_j, second.energy_j),
-    ]
-    if any(due is not None for due in first.deadlines_s):
-        rows.append(("deadlines", _late(first), _late(second), ""))
-    rows.append(("based on", forecast.basis(first_mix), forecast.basis(second_mix), ""))
-    parts = []
-    for at, (one, other) in enumerate(zip(first_mix.jobs, second_mix.jobs, strict=True)):
-        slowdowns = forecast.slowdown(one), forecast.slowdown(other)
-        cells = [row("times as long as alone", units.times, *slowdowns)]
-        if first.ends_s is not None and second.ends_s is not None:
-            cells.append(row("ends after", units.seconds, first.ends_s[at], second.ends_s[at]))
-        cells.append(row("memory", units.gib, one.memory_interval_mib, other.memory_interval_mib))
-        parts.append((one.job, f"{job_reason(comparison, at)}.", tuple(cells)))
-    return [("All jobs", comparison_text(comparison), tuple(rows)), *dict.fromkeys(parts)]
-
-
-def _late(plan: Forecast) -> str:
-    late = [plan.prediction.jobs[at].job for at in sorted(plan.late("p50"))]
-    return f"missed by {', '.join(late)}" if late else "all kept"
-
-
-def _change_text(value: Difference) -> str:
-    """The difference in per cent, with ``?`` if it is within our error."""
-    if abs(value.change) < _LEAST_CHANGE:
-        return "same"
-    return f"{value.change:+.0%}" + (" ?" if value.within_error else "")
-
-
-def job_reason(comparison: Comparison, job: int) -> str:
-    """Return why the pace of a job differs between two plans, independent of their order."""
-    step_s = comparison.step_over_first(comparison.plans[1], job)
-    limits = [_limit(bound, job) for bound in comparison.bindings]
-    pairs = list(zip(plan_names(comparison), limits, strict=True))
-    if step_s.less is None:
-        pairs.sort()
-        lead = "no difference in pace beyond our error"
-    else:
-        if step_s.less == 0:
-            pairs.reverse()
-        faster = max(step_s.first.p50 / step_s.second.p50, step_s.second.p50 / step_s.first.p50)
-        lead = f"{units.number(faster)}x as fast under {pairs[1][0]}"
-    return "; ".join([lead, *(f"{name}: {limit}" for name, limit in pairs)])

@@ -23,7 +23,7 @@ from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.documents import FleetDocument, FleetJob, FleetPlanFields
-from advisor.report.format import FittedTable, fits, plain_table
+from advisor.report.format import fits, table_of
 from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing import Group as Sharers
 from advisor.sharing.groups import groups, relabelled
@@ -56,24 +56,17 @@ def fleet_report(
         return Group(
             Text(f"{instruction(plan)}.", style="bold"),
             Text(" ".join([outcome(plan), *gpu_notes(plan)])),
-            _table(plan_rows(plan, top)), *gpus,
+            table_of(plan_rows(plan, top)), *gpus,
             *map(Text, filter(None, [start, "" if details else " ".join(more)])),
         )  # fmt: skip
 
     if not details:
         few = fits(answer(_few_gpus(plan)), _LINES, _COLUMNS)
         return answer(_few_gpus(plan)) if few else answer()
-    every = _table(fleet_gpu_rows(plan))
+    every = table_of(fleet_gpu_rows(plan))
     every.columns[1].overflow = "fold"
     lines = [*_numbered(plan.jobs), ""]
     return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, _more_notes(plan)))
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> FittedTable:
-    table = plain_table(*rows[0])
-    for row in rows:
-        table.add_row(*row.values())
-    return table
 
 
 def fleet_answer(plan: FleetPlan) -> str:

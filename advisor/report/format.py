@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
@@ -52,6 +52,15 @@ def duration(length_s: float) -> str:
     """Return a measured time, e.g. ``"5.92 ms"``."""
     unit, size_s = time_unit(length_s)
     return f"{number(length_s / size_s)} {unit}"
+
+
+def durations(lengths_s: Sequence[float]) -> str:
+    """Return the shortest and the longest of measured times, e.g. ``"3.80 to 11.4 s"``."""
+    least, most = duration(min(lengths_s)), duration(max(lengths_s))
+    if least == most:
+        return least
+    value, unit = least.split()
+    return f"{value if most.endswith(f' {unit}') else least} to {most}"
 
 
 def seconds(value: Interval | None) -> str:
@@ -137,6 +146,14 @@ def plain_table(first: str, *others: str) -> "FittedTable":
     table.add_column(first, no_wrap=True)  # a name is copied from here
     for heading in others:
         table.add_column(heading)
+    return table
+
+
+def table_of(rows: Sequence[Mapping[str, str]]) -> "FittedTable":
+    """Return `plain_table` of `rows`, whose keys are the headings."""
+    table = plain_table(*rows[0])
+    for row in rows:
+        table.add_row(*row.values())
     return table
 
 

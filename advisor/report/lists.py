@@ -11,19 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.errors import clean, counted
-from advisor.hardware.gpus import DESCRIBED, OF_MIG, Gpu, MigProfile, known_gpus
+from advisor.hardware.gpus import DESCRIBED, OF_MIG, Gpu, MigProfile
 from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
-from advisor.prediction.find_profile import most_alike
 from advisor.report.forecast import SCHEMA
 from advisor.report.format import NOT_MEASURED, number, plain_table, share
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
-from advisor.workload.store import profile_paths
 
 _UNKNOWN = "unknown"
 _COUNTERS = {
@@ -291,26 +289,3 @@ def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instan
 
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
-
-
-def gpu_choices(here: str | None) -> dict[str, tuple[str, str]]:
-    """Return a label and the basis of answers for each GPU model, by key.
-
-    That of this machine, `here`, comes first, then those with profiles, then others.
-    """
-    models = known_gpus()
-    measured = {key: len(profile_paths(key)) for key in models}
-    sources = {key for key in models if measured[key]}
-    choices = {}
-    for key in sorted(models, key=lambda key: (key != here, key not in sources)):
-        short = "measured" if measured[key] else "estimated"
-        basis = "This GPU is in this machine. " if key == here else ""
-        nearest = most_alike(sources - {key}, models[key])
-        estimated = f"estimated from {', '.join(nearest)}"
-        if not measured[key]:
-            basis += f"Nothing was measured on it: all answers are {estimated}."
-        else:
-            others = f"; other jobs are {estimated}" if nearest else ""
-            basis += f"Jobs measured on it alone: {measured[key]}{others}."
-        choices[key] = f"{key}: {'in this machine' if key == here else short}", basis
-    return choices

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from advisor.plan.forecast import CappedPredictor, Mixes, forecast
 from advisor.plan.objectives import known_cost, tied
 from advisor.plan.ranking import ranked, verdict
-from advisor.plan.reasons import binding, compare, difference, limit_in_words
+from advisor.plan.reasons import binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
-from advisor.report.comparison import comparison_text, job_reason
+from advisor.report.comparison import comparison_text
 from advisor.report.forecast import gain
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
@@ -108,7 +108,8 @@ def test_plans_compared_the_other_way_round_are_the_mirror_image(first, second, 
     for level, opposite in zip(LEVELS, reversed(LEVELS), strict=True):
         assert gains[0].at(level) == pytest.approx(1 / gains[1].at(opposite))
     for at in range(len(JOBS)):
-        assert job_reason(back, at) == job_reason(there, at)
+        step = there.step_over_first(there.plans[1], at)
+        assert step.p50 == pytest.approx(1 / back.step_over_first(back.plans[1], at).p50)
     assert comparison_text(back) == comparison_text(there)
 
 
@@ -130,24 +131,12 @@ def intervals(draw):
     return Interval(*sorted(draw(st.tuples(bounds, bounds, bounds))))
 
 
-@given(intervals(), intervals(), st.booleans())
-def test_no_difference_is_claimed_that_the_intervals_do_not_support(first, second, same_way):
-    found = difference(first, second, same_way=same_way)
-    if found.less is not None:
-        assert not found.ratio.contains(1)
-        less, more = (first, second) if found.less == 0 else (second, first)
-        assert less.p50 < more.p50
-        assert (found.change > 0) == (found.less == 0)
-    assert (found.less is None) == found.within_error
-
-
 @given(st.sampled_from(PLANS), st.floats(min_value=0.0, max_value=0.9))
 def test_a_plan_never_differs_from_itself(plan, wide):
     found = compared(plan, plan, wide=wide)
     assert found.gain_over_first(found.plans[1]).contains(1)
     for at in range(len(JOBS)):
-        assert found.step_over_first(found.plans[1], at).within_error
-        assert job_reason(found, at).startswith("no difference in pace beyond our error")
+        assert found.step_over_first(found.plans[1], at).contains(1)
     assert " as good as it" in comparison_text(found)
 
 

@@ -135,7 +135,7 @@ def test_a_forecast_says_how_many_jobs_and_why_its_range_is_wide():
     assert text.startswith("3 jobs under mps on h200-141gb")
     assert f"{SMALL.name} x2\n" in text
     assert "SMs busy not measured" in text
-    unsure = replace(found.prediction, wide_because="ranges are wide, for x has no kernel trace")
+    unsure = replace(found.prediction, wide_because="ranges are wide because x has no kernel trace")
     assert "x has no kernel trace" in printed(forecast_report(replace(found, prediction=unsure)))
 
 
@@ -149,6 +149,15 @@ def test_a_comparison_names_both_plans_and_marks_what_the_error_may_explain(colu
         assert width(text) <= columns
         assert all(name in text for name in ("naive", "mps", LARGE.name))
         assert (") tie" in text) == unsure
+
+
+def test_copies_that_differ_only_in_their_ends_share_a_table():
+    mixes = Mixes([LARGE, SMALL, LARGE, LARGE], StandIn())
+    found = compare(mixes.jobs, H200, [forecast(mixes, each) for each in (Serial(), Mps())])
+    text = printed(comparison_report(found))
+    assert text.count("ends after") == 2
+    assert f"{LARGE.name} x3\n" in text
+    assert re.search(r"serial .* \d[\d.]* to \d[\d.]* ", text)
 
 
 def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
