@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
-from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
+from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
 from advisor.hardware import DEFAULT_GPU
 
@@ -99,12 +99,10 @@ def profiles(
     """List the profiles for a GPU, by which you name a JOB."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.report.lists import profiles_document, profiles_table
-    from advisor.workload.calibration import unsteady_profiles
     from advisor.workload.store import sound_profiles
 
     measured, refused = sound_profiles(find_gpu(gpu).key, folder)
     leave_out(*refused)
-    warn(unsteady_profiles(measured.values()))
     if as_json:
         show_json(profiles_document(gpu, measured))
     elif measured:

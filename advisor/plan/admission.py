@@ -174,9 +174,9 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 _NO_ROOM = "MIG has no room left for another instance"
 _UNDER_MPS = (
-    "Or run all of them under MPS, where some may be added: --running-sharing mps lists them. MPS "
-    "serves only processes that start under it, so start the running jobs again: `advisor export "
-    "{} --gpu {} --sharing mps` prints the commands. Or use another GPU."
+    "Under MPS some may join: --running-sharing mps lists them. MPS serves only processes that "
+    "start under it, so start the running jobs again: `advisor export {} --gpu {} --sharing mps` "
+    "prints the commands. Or use another GPU."
 )
 
 
@@ -242,10 +242,7 @@ def additions(
         more = "" if full else "Allow more with --hurt. "
         remedy = "Or use another GPU."
         if running.free_mib is None:  # else the driver, and not the user, gave the sharing
-            remedy = (
-                f"If the running jobs do not share the GPU by {running.sharing}, write how by "
-                f"--running-sharing. {remedy}"
-            )
+            remedy = f"If the GPU is not under {running.sharing}, pass --running-sharing. {remedy}"
             with suppress(NothingFits):
                 if running.sharing.mode == "naive":
                     under_mps = replace(running, sharing=Mps())
@@ -255,7 +252,7 @@ def additions(
                                  in Counter(job.name for job in (*running.jobs, *offered)).items()),
                         gpu.key,
                     )  # fmt: skip
-        raise NothingFits(f"none of the jobs may be added: {reasons}. {more}{remedy}")
+        raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
     allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
     return Additions(
         gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
@@ -327,7 +324,10 @@ class _Joined:
         pairs = zip(after.jobs, self.before.jobs, strict=False)
         slowing, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
         if slowing > self._most_slowing:
-            return f"slows {job} by {slowing:.0%} under {after.sharing}"
+            return (
+                f"slows {job} by {slowing:.0%} under {after.sharing}, and at most "
+                f"{self._most_slowing:.0%} is allowed"
+            )
         late: tuple[str, ...] | None = ()
         if any(each.deadline_s is not None for each in jobs):
             plan = forecast(Mixes(jobs, self._predictor), sharing)

@@ -60,7 +60,7 @@ _RULES: Mapping[Precedence, str] = {
     "starvation": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
     "cost": "by its median",
     "makespan": "as all are done soonest under it, of those about as good",
-    "simplicity": "as the simplest: no other is so far ahead that real runs would show it",
+    "simplicity": "because it is simpler, and no other is surely faster",
 }
 
 Ordered = list[tuple[Forecast, Precedence | None]]

@@ -92,7 +92,11 @@ def _notation(sharing: Sharing) -> str:
 
 def _marked(row: CopiesRow) -> str:
     mark = "" if row.prediction.confirmed_on_hardware else ", estimated"
-    return f"{_notation(row.prediction.sharing)}{mark}"
+    sharing = row.prediction.sharing
+    words = {"mps": "MPS", "naive": "time-slicing"}.get(str(sharing), str(sharing))
+    if sharing.limits:
+        words = f"MPS with an SM limit of {sharing.limits[0]:g} % each"
+    return f"{words}{mark}"
 
 
 def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator[str]:
@@ -146,7 +150,10 @@ def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
 def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
     """Return how many trials to run at once, and a line for each number, with `details` for all."""
     advice = forecast.with_estimates_named(trials.standing, trials_advice(trials))
-    start = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)."
+    start = (
+        f"Trials an hour include {trials.start_s:g} s for each to start (--start-up); training "
+        f"alone is {_rate(trials.trained_per_hour(trials.row))} an hour."
+    )
     if not trials.start_s:
         start = "Only training steps are counted, not the start of processes and models."
     notes = [
@@ -168,35 +175,29 @@ def _rate(value: Interval) -> str:
 
 
 def trials_advice(trials: Trials) -> str:
-    """Return how many trials to run at once and the gain, in a sentence or two."""
+    """Return how many trials to run at once, the time of all, and the gain, a line each."""
     copies, study = trials.copies, trials.study
     name, gpu, per_hour = copies.job.name, copies.gpu.key, trials.per_hour(trials.row)
     rate = f"{_rate(per_hour)} trials of {trials.steps:,.0f} steps an hour"
     if trials.at_once == 1:
-        text = f"Run trials of {name} one after another on {gpu}: {rate}."
+        lines = [f"Run trials of {name} one after another on {gpu}.", f"{rate}."]
     else:
         faster = per_hour.p50 / trials.per_hour(copies.rows[0]).p50
-        text = (
+        lines = [
             f"Run {trials.at_once} trials of {name} at once on {gpu}, a process each, under "
-            f"{_marked(trials.row)}: {rate}, {faster:.2f}x as many as one after another."
-        )
-    if trials.start_s:
-        text += (
-            f" That includes {trials.start_s:g} s for each process to start; training alone is "
-            f"{_rate(trials.trained_per_hour(trials.row))} an hour."
-        )
-    if study is None:
-        return text
-    text += f" The search of {counted(study.trials, 'trial')} takes {units.seconds(study.wall_s)}"
-    if trials.at_once > 1:
-        text += f"; one after another {units.seconds(study.one_by_one_s)}"
-    text += "."
-    if trials.at_once < study.trials:
-        text += (
-            f" More at once end at most {PAYS:.0%} sooner than these "
-            f"{counted(study.rounds, 'round')}."
-        )
-    return text
+            f"{_marked(trials.row)}.",
+            f"{rate}, {faster:.2f}x as many as one after another.",
+        ]
+    if study is not None:
+        whole = f"All {counted(study.trials, 'trial')}: {units.seconds(study.wall_s)}"
+        if trials.at_once > 1:
+            whole += f" instead of {units.seconds(study.one_by_one_s)} one after another"
+        if trials.at_once < study.trials:
+            whole += (
+                f", in {counted(study.rounds, 'round')}; more at once end at most {PAYS:.0%} sooner"
+            )
+        lines.insert(1, f"{whole}.")
+    return "\n".join(lines)
 
 
 def trials_document(trials: Trials) -> TrialsDocument:

@@ -105,7 +105,7 @@ def _host_speed(standing: Standing) -> str:
 
 
 def with_estimates_named(standing: Standing, sentence: str) -> str:
-    """Return `sentence`, followed by the sources of estimated profiles."""
+    """Return `sentence`, followed by a line for each source of estimated profiles."""
     sentences = [sentence] if sentence else []
     for profile in standing.estimated:
         if profile.other_batches is not None:
@@ -123,7 +123,7 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
             f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
             f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
         )
-    return " ".join(sentences)
+    return "\n".join(sentences)
 
 
 def bounds_note(advised: Recommendation) -> str:
@@ -200,6 +200,8 @@ def forecast_report(forecast: Forecast) -> Group:
             faster = units.times(joint_ratio(serial_s, done_s, same_way=False))
             total += f"; {faster} as fast as one after another"
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
+    if any(each.estimated_from for each in forecast.standing.estimated):
+        origin = ", estimated"  # the next line has the source
     heading = f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}."
     lines = [
         with_estimates_named(forecast.standing, heading),

@@ -78,18 +78,20 @@ def workloads_table(workloads: Iterable[Workload]) -> Table:
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> Table:
     """Return profiles with pace, the share of a step in which their kernels run, and memory.
 
+    A step that varied by 15 % or more within its measurement names that share: measure it again.
     With `details`, or if a profile is estimated, also the fastest step, and the date or the source.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
     more = ("fastest", "measured") if details else ()
-    table = plain_table("profile", "step", "kernel", "memory", *more)
+    table = plain_table("profile", "step", "varied", "kernel", "memory", *more)
     for name, profile in profiles.items():
+        varied = "" if profile.unsteady is None else share(profile.unsteady)
         origin = clean(profile.provenance.date[:10]) if profile.provenance else NOT_MEASURED
         if profile.estimated_from is not None:
             origin = f"estimated from {profile.estimated_from}"
         more = (f"{number(1000 * profile.fastest_step_s)} ms", origin) if details else ()
         table.add_row(
-            clean(name), f"{number(1000 * profile.step_s)} ms", share(profile.busy_share),
+            clean(name), f"{number(1000 * profile.step_s)} ms", varied, share(profile.busy_share),
             _known(profile.memory.device_mib, "MiB"), *more,
         )  # fmt: skip
     return table

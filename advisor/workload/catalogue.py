@@ -174,6 +174,6 @@ def how_to_measure(names: Sequence[str]) -> str:
         return f"`advisor profile {' '.join(workload(name).name for name in names)}`"
     except UnknownName:
         return (
-            "`advisor workloads` lists what can be measured by name, and a script of yours is "
-            "measured as it is: `advisor profile -- python train.py`"
+            "`advisor profile -- python train.py` for a script of yours, or a name of "
+            "`advisor workloads`"
         )

@@ -155,8 +155,12 @@ def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     """Return the error for a `name` without profile: near names of `known`, or to measure it."""
-    where = f"the GPU in question ({gpu}; --gpu names another)"
-    remedy = f"If it is a new one, measure it on {where}: {how_to_measure([name])}."
+    if (file := Path(f"{name}.json")).is_file():
+        return UnknownName("profile", name, (), f"For the file here, write {shown(file)}.")
+    remedy = (
+        f"`advisor profiles` lists all. To measure a new one on {with_article(gpu)}: "
+        f"{how_to_measure([name])}."
+    )
     return UnknownName("profile", name, known, remedy)
 
 
