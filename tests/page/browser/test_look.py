@@ -25,7 +25,10 @@ def test_nobody_has_to_scroll_sideways(visit, size, link):
     assert overflow_px(visit(size).open(link)) <= 0
 
 
-@pytest.mark.parametrize("link", PAGES)
+QUESTIONS = ("Add a job", "Several GPUs", "Largest batch", "Accuracy")
+
+
+@pytest.mark.parametrize("link", [*PAGES, *(f"/more?ask={name}" for name in QUESTIONS)])
 @pytest.mark.parametrize("theme", THEMES)
 def test_people_who_see_or_move_badly_can_use_the_page(visit, theme, link):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
