@@ -6,7 +6,7 @@ from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
-from tests.page.seen import charts, line, rows_with, words, wrong
+from tests.page.seen import charts, edit, line, rows_with, words, wrong
 
 RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
 
@@ -123,3 +123,12 @@ def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_
     more_page.run()
     assert "'<script>' is not a question" in wrong(more_page)
     assert line(more_page)
+
+
+@pytest.mark.parametrize("question", ["Trials of a search", "Add a job"])
+def test_a_job_that_leaves_the_table_leaves_the_question_too(more_page, question):
+    ask(more_page, question, slower="900")
+    edit(more_page, deleted=[0])
+    assert not [*more_page.exception, *more_page.error]
+    assert not any("resnet50" in text for text in words(more_page.markdown))
+    assert not any(RESNET in box.options for box in more_page.selectbox if box.key == "job")
