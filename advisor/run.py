@@ -450,7 +450,7 @@ class ListedRun:
 
     @property
     def document(self) -> dict[str, Any]:
-        """What ``advisor run --list --json`` prints of it."""
+        """Its entry in ``advisor run --list --json``."""
         return {
             "run": self.name, "state": self.state, "gpu": self.about and self.about.gpu,
             "since": self.about and self.about.since,

@@ -85,8 +85,8 @@ _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
 _NOT_OF_COPIES = (
-    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", *_OF_MANY,
-    "commands", "top", "protect", "plot",
+    "job_file", "running_sharing", "hurt", "device", "gpus", *_OF_MANY, "commands", "top",
+    "protect", "plot", "csv_file",
 )  # fmt: skip
 # Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
@@ -102,7 +102,11 @@ _APART = (
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
     *((runs, ("gpus", *_OF_MANY), "the running jobs share one GPU.") for runs in _RUNS),
     ("plot", ("gpus", *_RUNS), "--plot draws plans for jobs that start together on one GPU."),
+    ("csv_file", tuple(_RUNS), "--csv writes plans for jobs that start together."),
     *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
+    *((runs, ("commands",), "commands are for plans whose jobs start together.") for runs in _RUNS),
+    *((runs, ("pessimistic",), "jobs join by how much they slow the running jobs. Allow less with "
+       "--hurt.") for runs in _RUNS),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
 )  # fmt: skip
@@ -171,7 +175,7 @@ def recommend(
         whole = root and ("root" in passed or several or at_work is not None)
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
-            _check_additions(passed, objective, power_cap, "now" if now else "running")
+            _check_by_throughput(passed, objective, power_cap, "--now" if now else "--running")
             slowing = MOST_SLOWING if hurt is None else hurt
             joined = advisor.admit(at_work, members, slowing, conditions)
             answer = _additions_answer(joined, top)
@@ -208,10 +212,15 @@ def _start_command(
     words += [] if advised.gpu.key == DEFAULT_GPU else ["--gpu", advised.gpu.key]
     cap_w = advised.best.prediction.power_cap_w
     words += [] if cap_w is None else ["--power-cap", f"{cap_w:g}"]
-    shared = shlex.join([*words, "--sharing", str(advised.best.sharing)])
-    if all(job.profile.workload.script is not None for job in advised.jobs):
-        return f"Start it: {shared} | bash"
-    return f"Its script: {shared}"
+    words += ["--sharing", str(advised.best.sharing)]
+    return _with_start(shlex.join(words), advised.jobs)
+
+
+def _with_start(command: str, jobs: "Sequence[Job]") -> str:
+    """The `command` that prints a script, piped to bash if the commands of all `jobs` are known."""
+    if all(job.profile.workload.script is not None for job in jobs):
+        return f"Start it: {command} | bash"
+    return f"Its script: {command}"
 
 
 # Options of a plan for several GPUs that `advisor export` has, too, and those that choose no plan.
@@ -225,20 +234,17 @@ _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow"
 
 def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
     """A line with the command that starts the plan of the same question."""
-    words, asked_for = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}
-    for name in sorted(asked_for):
+    words, of_plan = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}
+    for name in sorted(of_plan):
         value, option = params[name], passed[name]
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
         else:
             words += [option, str(value).removesuffix(".0")]
-    exported = asked_for <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
+    exported = of_plan <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
+    words += [] if exported else ["--commands", "1"]
     line = shlex.join(["advisor", "export" if exported else "recommend", *words])
-    line += "" if exported else " --commands 1"
-    if all(job.profile.workload.script is not None for job in plan.jobs):
-        line = f"Start it: {line} | bash"
-    else:
-        line = f"Its script: {line}"
+    line = _with_start(line, plan.jobs)
     if len(line) > _WIDEST_COMMAND:
         instead = "`export` instead of `recommend`" if exported else "--commands 1"
         return f"Its script: your command with {instead}."
@@ -288,16 +294,6 @@ def _check_by_throughput(
         )
 
 
-def _check_additions(
-    passed: Mapping[str, str], objective: "ObjectiveName", power_cap: str | None, runs: str
-) -> None:
-    """Refuse what jobs that join running ones lack; `runs` is a key of `_RUNS`."""
-    _check_by_throughput(passed, objective, power_cap, _RUNS[runs])
-    exclude(passed, runs, ("commands",), "commands are for plans whose jobs start together.")
-    why = "jobs join by how much they slow the running jobs. Allow less with --hurt."
-    exclude(passed, runs, ("pessimistic",), why)
-
-
 def _running_jobs(
     advisor: "Advisor", running: str | None, sharing: str | None, device: str | None
 ) -> "Running | None":
@@ -327,11 +323,7 @@ def _print(
     if as_json or commands is not None:  # commands leave variables to the user
         workloads = [job.profile.workload for job in answer.jobs]
         warn(secrets_held(workloads, variables=commands is None))
-    if csv_file is not None:
-        if answer.table is None:
-            raise InvalidInput(
-                "--csv writes plans for jobs that start together. For this answer, use --json."
-            )
+    if csv_file is not None and answer.table is not None:
         write_whole(csv_file, answer.table())
     if plot is not None:
         if answer.picture is None:

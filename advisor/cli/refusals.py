@@ -133,7 +133,7 @@ def usage_error(error: Exception, words: Sequence[str]) -> AdvisorError:
 
 
 def _unknown_option(option: str, context: Any, words: Sequence[str]) -> AdvisorError:
-    """What to write for an option that the command of `context` lacks."""
+    """Return the error for an option that the command of `context` lacks."""
     kind, see = f"option of `{context.command_path}`", f"See `{context.command_path} -h`."
     script = next((word for word in words if word.endswith(".py")), None)
     if script is not None:

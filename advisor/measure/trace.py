@@ -139,7 +139,7 @@ def traced_round(
     loader began, as long as others are left. `phases` and `passes` are the numbers of both in each
     round, from `advisor.measure.inside.routines.trace`, which marks both ends of each phase.
     """
-    calm = [number for number, begun in enumerate(passes) if not begun] or range(len(phases))
+    calm = [number for number, new_pass in enumerate(passes) if not new_pass] or range(len(phases))
     usual = mode(phases[number] for number in calm)
     marks = {each.name: each for each in events if each.category == "user_annotation"}
     rounds: list[list[Span]] = []

@@ -248,20 +248,20 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     _check_each_runs_somewhere(kinds, problem, groups, terms)
     search = FleetSearch(problem, groups, terms.effort)
     search.run(questions)
-    found = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
+    best_placements = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
     plans = _different([
         FleetForecast(
             way=way, cost=problem.cost(placement), pools=tuple(pools),
             on=_gpu_plans(placement, problem), ranked_by=objective.name, level=terms.level,
         )
-        for way, placement in found
+        for way, placement in best_placements
     ], kinds)  # fmt: skip
     if terms.conditions.power_caps and plans[0].energy_j is not None:
         plans = [_with_caps(each, questions) for each in plans]
         plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
     best, *others = _unless_in_vain(plans)
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
-    exact = found[0][0] == "exact"
+    exact = best_placements[0][0] == "exact"
     return FleetPlan(
         way=best.way, cost=best.cost, pools=best.pools, on=best.on, ranked_by=best.ranked_by,
         level=best.level, terms=terms, note=note, exact=exact, others=tuple(others),

@@ -430,10 +430,10 @@ class _Estimator:
         lengths = (kinds >= 0).sum(axis=1)
         most = np.minimum([queue.at_once for queue in queues], lengths)
         work = np.where(kinds >= 0, self._work[kinds], 0.0)
-        left, begun, width = work.copy(), most.copy(), int(most.max())
+        left, started, width = work.copy(), most.copy(), int(most.max())
         ends_s, (now_s, energy_j) = np.zeros(kinds.shape), np.zeros((2, len(queues)))
         while (rows := np.flatnonzero((left > 0).any(axis=1))).size:
-            running = (left[rows] > 0) & (np.arange(longest) < begun[rows, None])
+            running = (left[rows] > 0) & (np.arange(longest) < started[rows, None])
             columns = np.argsort(~running, axis=1, kind="stable")[:, :width]  # who runs, first
             at = rows[:, None], columns
             runs = np.take_along_axis(running, columns, axis=1)
@@ -448,7 +448,7 @@ class _Estimator:
                 energy_j[rows] += seconds * self._power_w(sets, mode)
             ends_s[at] = np.where(done, now_s[rows, None], ends_s[at])
             left[at] = np.where(runs, np.where(done, 0.0, rest), left[at])
-            begun[rows] = np.minimum(begun[rows] + done.sum(axis=1), lengths[rows])
+            started[rows] = np.minimum(started[rows] + done.sum(axis=1), lengths[rows])
         joules = [float(each) if self._saves_energy else None for each in energy_j]
         return [(tuple(ends_s[row, : len(queue.order)].tolist()), joules[row])
                 for row, queue in enumerate(queues)]  # fmt: skip

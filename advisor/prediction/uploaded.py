@@ -14,7 +14,7 @@ from advisor.workload.profile import FindsProfiles, Profile
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What uploaded files hold.
+    """The jobs in uploaded files.
 
     Attributes:
         jobs: Jobs by the names of their rows.

@@ -13,7 +13,7 @@ from advisor.plan.copies import Trials
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import Interval, MixPrediction
+from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units
 from advisor.report.drawing import Block, Drawing
 from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
@@ -295,7 +295,7 @@ def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]
         yield {
             "way": way, "plan": str(plan.sharing), "cost": shown(cost), "low": cost.p05,
             "middle": cost.p50, "high": cost.p95, "zero": 0, "end": end,
-            "text": shown(Interval(cost.p50, cost.p50, cost.p50)),
+            "text": units.middle(cost, shown),
             "basis": short_basis(plan.prediction), "stroke": colour,
             "fill": colour if sure else "transparent",
             "band": _TIED if plan.ties_best else "transparent",

@@ -228,9 +228,11 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
     table.abreast, table.columns[5].no_wrap = 2, True
     for rank, added in enumerate(sets[:top], start=1):
         mix, slows = added.prediction, f"{added.slowed_job} by {_slowing(added)}"
+        late = f"late: {', '.join(added.late)}" if added.late else "all kept"
+        late = "not known: no length" if added.late is None else late
         table.add_row(
             str(rank), _names(added.jobs), str(mix.sharing), f"{added.added:.2f}", slows,
-            units.held(mix), *([_late(added)] if due else []),
+            units.held(mix), *([late] if due else []),
         )  # fmt: skip
     advice = forecast.with_estimates_named(additions.standing, additions_advice(additions))
     more = [f"{len(sets) - top} more: --top {len(sets)}."] if len(sets) > top else []
@@ -256,12 +258,6 @@ def additions_advice(additions: Additions) -> str:
 def _any_due(additions: Additions) -> bool:
     jobs = [*additions.running.jobs, *(job for each in additions.sets for job in each.jobs)]
     return any(job.deadline_s is not None for job in jobs)
-
-
-def _late(added: Addition) -> str:
-    if added.late is None:
-        return "not known: no length"
-    return f"late: {', '.join(added.late)}" if added.late else "all kept"
 
 
 def _slowing(added: Addition) -> str:

@@ -57,7 +57,7 @@ class RequestedJobFields(JobFields, RequestFields):
 
 
 class MixFields(TypedDict):
-    """What forecasts and plans share, without the jobs."""
+    """The fields that forecasts and plans share, without the jobs."""
 
     gpu: str
     sharing: str

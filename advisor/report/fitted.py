@@ -1,4 +1,4 @@
-"""What `advisor fit` fitted its model to, as text and JSON."""
+"""The runs and profiles to which `advisor fit` fitted its model, as text and JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,25 +17,21 @@ def fit_document(
     file: Path, model: Model, measured: MeasuredGpu, others: Sequence[MeasuredGpu]
 ) -> dict[str, Any]:
     """Return what ``advisor fit --json`` prints of a fit to runs on a GPU, and on `others`."""
+
+    def used(on: MeasuredGpu) -> dict[str, int]:
+        every, own = (len(shared_runs(on.profiles, runs, on.gpu)) for runs in (on.runs, on.own))
+        return {"runs": len(on.runs), "used": every, "own": len(on.own), "own_used": own}
+
     return {
         "schema": SCHEMA, "gpu": measured.gpu.key, "file": str(file),
         "fitted_to": {
             key: {"runs": sum(data.runs.values()), "profiles": data.profiles}
             for key, data in model.data.items()
         },
-        "used": {each.gpu.key: _used(each) for each in (measured, *others)},
+        "used": {each.gpu.key: used(each) for each in (measured, *others)},
         "runs_differ": odd_ones([run.provenance for run in measured.runs]),
         "own_paces_of": sorted(model.own_paces.get(measured.gpu.key, ())),
     }  # fmt: skip
-
-
-def _used(measured: MeasuredGpu) -> dict[str, int]:
-    used, own_used = (
-        len(shared_runs(measured.profiles, runs, measured.gpu))
-        for runs in (measured.runs, measured.own)
-    )
-    counts = {"runs": len(measured.runs), "used": used}
-    return counts | {"own": len(measured.own), "own_used": own_used}
 
 
 def fit_report(document: dict[str, Any]) -> Text:

@@ -10,10 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from advisor.errors import InvalidInput, counted, is_or_are, with_article
+from advisor.errors import counted, with_article
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
-from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
 from advisor.plan.objectives import OBJECTIVES, holds_one, joint_ratio
@@ -67,11 +66,6 @@ def fleet_report(
     every.columns[1].overflow = "fold"
     lines = [*_numbered(plan.jobs), ""]
     return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, _more_notes(plan)))
-
-
-def fleet_answer(plan: FleetPlan) -> str:
-    """Return the answer in two sentences, and the sources of estimated profiles."""
-    return forecast.with_estimates_named(plan.standing, f"{instruction(plan)}. {outcome(plan)}")
 
 
 def instruction(plan: FleetForecast) -> str:
@@ -155,39 +149,39 @@ def outcome(plan: FleetPlan) -> str:
             return f"{cost}."
         best = max(gains, key=lambda each: each.p50)
         return f"{cost}; sharing at its best has a gain of {units.times(best)}."
-    before = shown(Interval(*[plan.serial.compared.p50] * 3))
+    before = units.middle(plan.serial.compared, shown)
     return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}."
 
 
 def plan_rows(plan: FleetPlan, top: int | None = None) -> list[dict[str, str]]:
     """Return a row for each way to plan, the simplest first, or for the best `top` plans.
 
-    The keys are the columns' names; a mark stands before the best.
+    The keys are the columns' names; a mark stands before the best. Only the quantity by which plans
+    are ranked has its range.
     """
     simplest_first = sorted(plan.plans, key=lambda each: [*_WAYS].index(each.way))
-    plans = simplest_first if top is None else plan.plans[:top]
-    return [_plan_row(plan, each) for each in plans]
-
-
-def _plan_row(plan: FleetPlan, each: FleetForecast) -> dict[str, str]:
-    """Cells of a plan; what plans are ranked by has its range."""
-
-    def shown(name: ObjectiveName, value: Interval) -> Interval:
-        ranked = plan.ranked_by == name or (name == "makespan" and plan.ranked_by == "deadlines")
-        return value if ranked else Interval(*[value.p50] * 3)
-
-    estimated = "" if each.confirmed_on_hardware else ", estimated"
-    row = {"": f"{'>' if each is plan else ' '} {_WAYS[each.way]}{estimated}"}
-    if each.makespan_s is not None:
-        row["total time"] = units.seconds(shown("makespan", each.makespan_s))
-    if plan.ranked_by == "mean-completion":
-        row["mean end"] = units.seconds(each.compared)
-    row |= {"gain": units.times(plan.gain(each)), "fullest GPU": units.held(each.fullest)}
-    if each.energy_j is not None:
-        row["energy"] = units.joules(shown("energy", each.energy_j))
-    if any(job.deadline_s is not None for job in plan.jobs):
-        row["late"] = str(len(each.late))
-    return row
+    by, rows = plan.ranked_by, list[dict[str, str]]()
+    for each in simplest_first if top is None else plan.plans[:top]:
+        estimated = "" if each.confirmed_on_hardware else ", estimated"
+        row = {"": f"{'>' if each is plan else ' '} {_WAYS[each.way]}{estimated}"}
+        if (done_s := each.makespan_s) is not None:
+            whole = by in ("makespan", "deadlines")
+            row["total time"] = (
+                units.seconds(done_s) if whole else units.middle(done_s, units.seconds)
+            )
+        if by == "mean-completion":
+            row["mean end"] = units.seconds(each.compared)
+        row |= {"gain": units.times(plan.gain(each)), "fullest GPU": units.held(each.fullest)}
+        if each.energy_j is not None:
+            row["energy"] = (
+                units.joules(each.energy_j)
+                if by == "energy"
+                else units.middle(each.energy_j, units.joules)
+            )
+        if any(job.deadline_s is not None for job in plan.jobs):
+            row["late"] = str(len(each.late))
+        rows.append(row)
+    return rows
 
 
 def _few_gpus(plan: FleetForecast) -> Table:
@@ -377,7 +371,10 @@ def fleet_document(
         ],
         "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
         **forecast.standing_document(plan.standing),
-        "text": fleet_answer(plan), "notes": list(gpu_notes(plan)),
+        "text": forecast.with_estimates_named(
+            plan.standing, f"{instruction(plan)}. {outcome(plan)}"
+        ),
+        "notes": list(gpu_notes(plan)),
         "workloads": forecast.workloads_document(plan.jobs),
         "epochs": [job.epochs for job in plan.jobs],
         "serial": {"sharing": "serial", "makespan_s": _median(serial_s)},
@@ -451,11 +448,8 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
     Raises:
         InvalidInput: There is no such plan or device, or no script can start the plan.
     """
-    if not 1 <= rank <= (plans := len(plan.plans)):
-        raise InvalidInput(
-            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
-        )
-    return "\n".join(_commands(fleet_launch_plans(plan.plans[rank - 1]), device))
+    chosen = forecast.ranked_plan(plan.plans, rank)
+    return "\n".join(_commands(fleet_launch_plans(chosen), device))
 
 
 def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from rich.console import Group
 from rich.text import Text
 
-from advisor.errors import counted, with_article
+from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
 from advisor.plan.reasons import Binding
@@ -24,7 +24,6 @@ from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPr
 from advisor.report import format as units
 from advisor.report.documents import (
     BindingFields,
-    ForecastFields,
     IntervalFields,
     JobFields,
     MemoryFields,
@@ -42,6 +41,7 @@ from advisor.workload.job import Job
 from advisor.workload.spec import workloads_by_name
 
 SCHEMA = 1
+_Ranked = TypeVar("_Ranked")
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 _MOST_NAMED = 3  # jobs; more are counted
 
@@ -126,14 +126,6 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
     return "\n".join(sentences)
 
 
-def bounds_note(advised: Recommendation) -> str:
-    """Return the meaning of the intervals in parentheses."""
-    note = "In parentheses: 90 % intervals."
-    if not all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
-        note += " Estimated plans were never measured: their intervals follow from their parts."
-    return note
-
-
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
     """Return serial cost over cost of `plan`, by the ranking objective; above 1 beats serial."""
     return cost_ratio(advised.serial, plan, advised.ranked_by)
@@ -147,16 +139,25 @@ def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
     return {way: best[way] for way in units.WAYS if way in best}
 
 
-def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
-    """Return the power cap that the plan chose; None if it has none, or all plans share it."""
-    cap_w = plan.prediction.power_cap_w
-    return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
+def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:
+    """Return the plan at `rank`, from 1.
+
+    Raises:
+        InvalidInput: There is no such plan.
+    """
+    if not 1 <= rank <= (count := len(plans)):
+        raise InvalidInput(
+            f"there is no plan {rank}; there {is_or_are(count)} {counted(count, 'plan')}."
+        )
+    return plans[rank - 1]
 
 
 def plan_name(advised: Recommendation, plan: Plan) -> str:
     """Return the notation of how the jobs share, and the power cap if the plan chose one."""
-    cap_w = chosen_cap_w(advised, plan)
-    return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
+    cap_w = plan.prediction.power_cap_w
+    if cap_w in (None, advised.serial.prediction.power_cap_w):
+        return str(plan.sharing)
+    return f"{plan.sharing} at most {cap_w:g} W"
 
 
 def basis(mix: MixPrediction) -> str:
@@ -340,14 +341,10 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
 
 def forecast_document(forecast: Forecast) -> PredictionDocument:
     """Return what ``advisor predict --json`` prints."""
-    standing, fields = standing_document(forecast.standing), forecast_fields(forecast)
-    return {"schema": SCHEMA, **standing, **fields}
-
-
-def forecast_fields(forecast: Forecast) -> ForecastFields:
-    """Return the fields of a forecast."""
-    jobs = [job_document(job) for job in forecast.prediction.jobs]
-    return {**mix_fields(forecast), "jobs": jobs}
+    return {
+        "schema": SCHEMA, **standing_document(forecast.standing), **mix_fields(forecast),
+        "jobs": [job_document(job) for job in forecast.prediction.jobs],
+    }  # fmt: skip
 
 
 def mix_fields(forecast: Forecast) -> MixFields:

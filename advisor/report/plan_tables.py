@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.errors import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import forecast
@@ -47,7 +47,7 @@ def plans_report(
 
 def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> FittedTable:
     """A line for each plan, a mark before the best; the heading says if all are estimated."""
-    measure = OBJECTIVES[advised.ranked_by].measure
+    measure, shown = OBJECTIVES[advised.ranked_by].measure, forecast.shown_cost(advised.ranked_by)
     measured = any(plan.prediction.confirmed_on_hardware for _, plan in named)
     first = "" if measured else "  all estimated"
     table = plain_table(first, measure, "gain", "memory", "energy", "slowest job")
@@ -56,7 +56,7 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
         mark = ">" if plan is advised.best else " "
         estimated = ", estimated" if measured and not mix.confirmed_on_hardware else ""
         table.add_row(
-            f"{mark} {name}{estimated}", _cost(advised, plan),
+            f"{mark} {name}{estimated}", shown(known_cost(plan, advised.ranked_by)),
             units.times(forecast.gain(advised, plan)), units.gib_of(mix.memory_total_mib),
             units.middle(plan.energy_j, units.joules),
             f"{units.number(max(job.slowdown for job in mix.jobs))}x",
@@ -77,11 +77,6 @@ def plans_csv(advised: Recommendation) -> str:
         }
         for plan in advised.plans
     )  # fmt: skip
-
-
-def _cost(advised: Recommendation, plan: Plan) -> str:
-    by = advised.ranked_by
-    return forecast.shown_cost(by)(known_cost(plan, by))
 
 
 def _in_full(
@@ -106,7 +101,10 @@ def _in_full(
     yield from (Text(f"Left out: {each.sharing}: {each.why}.") for each in advised.left_out)
     if advised.searched:
         yield Text(f"Searched: {advised.searched}.")
-    yield Text(forecast.bounds_note(advised))
+    note = "In parentheses: 90 % intervals."
+    if not all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
+        note += " Estimated plans were never measured: their intervals follow from their parts."
+    yield Text(note)
     yield Text("`--commands 1` prints the shell commands of plan 1.")
 
 
@@ -116,8 +114,4 @@ def plan_commands(advised: Recommendation, rank: int) -> str:
     Raises:
         InvalidInput: There is no such plan.
     """
-    if not 1 <= rank <= (plans := len(advised.plans)):
-        raise InvalidInput(
-            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
-        )
-    return "\n".join(advised.plans[rank - 1].commands)
+    return "\n".join(forecast.ranked_plan(advised.plans, rank).commands)

@@ -83,24 +83,24 @@ def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False)
     sharing, jobs = plan.sharing, len(names)
     if jobs == 1:
         return "Nothing to share: one job"
-    everyone = "both jobs" if jobs == 2 else f"all {jobs} jobs"
+    every_job = "both jobs" if jobs == 2 else f"all {jobs} jobs"
     cap_w = plan.prediction.power_cap_w
     cap = "" if cap_w is None else f", at most {cap_w:g} W"
     if one_by_one(sharing):
         order = [names[at] for group in running_together(sharing, jobs) for at in group]
         turns = "" if sharing.mode == "serial" else f": {', then '.join(order)}"
-        return f"Don't share: run {everyone} one after another{turns}{cap}"
+        return f"Don't share: run {every_job} one after another{turns}{cap}"
     runs = []
     for group in groups_of(sharing, jobs):
         own = [names[number - 1] for number in group.jobs]
         way = _way(group.sharing, own, in_short) if isinstance(group, Group) else "on MIG instances"
-        runs.append(f"{everyone if len(own) == jobs else _listed(own)} {way}")
+        runs.append(f"{every_job if len(own) == jobs else _listed(own)} {way}")
     if len(runs) > 1:
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
         places = "cut as drawn below" if in_short and jobs > 2 else explained(sharing, names)
         return f"Use MIG, {places}{cap}"
-    way = runs[0].removeprefix(f"{everyone} ").removeprefix("under ").removeprefix("by ")
+    way = runs[0].removeprefix(f"{every_job} ").removeprefix("under ").removeprefix("by ")
     return f"Use {way}{cap}"
 
 
@@ -135,14 +135,14 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     """Return what to do under `plan` and what it costs instead, in one line, with short names."""
     short = short_names(job.name for job in advised.jobs)
     first = instruction(plan, [short[job.name] for job in advised.jobs], in_short=True)
-    costs = [_cost(advised, each).p50 for each in (plan, advised.serial)]
+    cost, serial = (_cost(advised, each) for each in (plan, advised.serial))
     if advised.ranked_by == "deadlines":
-        return f"{first}: the tightest job ends after {costs[0]:.0%} of its time."
+        return f"{first}: the tightest job ends after {cost.p50:.0%} of its time."
     if advised.ranked_by == "throughput":
         much = units.number(forecast.gain(advised, plan).p50)
-        return f"{first}." if costs[0] == costs[1] else f"{first}: {much}x the work in an hour."
+        return f"{first}." if cost.p50 == serial.p50 else f"{first}: {much}x the work in an hour."
     shown = forecast.shown_cost(advised.ranked_by)
-    after, before = (shown(_exactly(each)) for each in costs)
+    after, before = (units.middle(each, shown) for each in (cost, serial))
     if before != after:
         number, _, unit = before.partition(" ")
         after += f" instead of {number if unit == after.partition(' ')[2] else before}"
@@ -150,10 +150,9 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     return f"{first}: {after}{each}."
 
 
-Colour = Literal["green", "orange", "red", "gray"]
-
-
-def badge_of(advised: Recommendation, plan: Plan) -> tuple[str, Colour]:
+def badge_of(
+    advised: Recommendation, plan: Plan
+) -> tuple[str, Literal["green", "orange", "red", "gray"]]:
     """Return the verdict on `plan` in a word or two, and its colour."""
     if len(advised.jobs) == 1:
         return "Nothing to share", "gray"
@@ -199,10 +198,6 @@ def _cost(advised: Recommendation, plan: Plan) -> Interval:
     return known_cost(plan, advised.ranked_by)
 
 
-def _exactly(value: float) -> Interval:
-    return Interval(value, value, value)
-
-
 def _may_lose(advised: Recommendation) -> tuple[str, ...]:
     """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
     if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
@@ -224,7 +219,7 @@ def outcome(advised: Recommendation) -> str:
     if by.name == "throughput":
         return f"Gain in throughput {units.times(better)} {where}{slower}."
     return (
-        f"{cost} instead of {shown(_exactly(before.p50))} {where}: gain {units.times(better)}"
+        f"{cost} instead of {units.middle(before, shown)} {where}: gain {units.times(better)}"
         f"{slower}."
     )
 
