@@ -194,7 +194,7 @@ class Advisor:
     ) -> tuple[Job, ...]:
         """Return the jobs with these names, or in a file; without either, the bundled ones."""
         if names and file:
-            raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
+            raise InvalidInput("expected JOBs or --jobs FILE, got both. Leave one out.")
         if names:
             return self.jobs(names, gpus)
         if file:

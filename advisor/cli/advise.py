@@ -142,9 +142,10 @@ def compare(
         if misspelt.meant is not None:
             raise misspelt
     if len(named) < 2:
+        meant = [part for word in named for part in ([word] if "=" in word else word.split(","))]
         raise InvalidInput(
             f"expected two PLANs or more before the JOBs: advisor compare "
-            f"{' '.join(dict.fromkeys([*named, 'naive', 'mps']))} {' '.join(jobs) or 'JOB'}"
+            f"{' '.join(dict.fromkeys([*meant, 'naive', 'mps']))} {' '.join(jobs) or 'JOB'}"
         )
     plans = [plan_named(word, profiles) for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]

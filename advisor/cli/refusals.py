@@ -144,7 +144,7 @@ def _unknown_option(option: str, context: Any, words: Sequence[str]) -> AdvisorE
         if any(option in param.opts for param in each.params)
     ]  # fmt: skip
     if having:
-        return InvalidInput(f"{option} is no {kind}, but of {', '.join(having)}. {see}")
+        return InvalidInput(f"{option} is not an {kind}, but of {', '.join(having)}. {see}")
     own = {name for param in context.command.params for name in param.opts if "--" in name}
     return UnknownName(kind, option, own, see)
 

@@ -191,7 +191,7 @@ def mig_parted_text(plan: LaunchPlan) -> str:
     several = len(plan.stages) > 1
     lines = [f"# {plan.sharing} on one {plan.gpu.key}."]
     if plan.on_mig:
-        lines += [f"# {NOT_RUN}", "# Places are left to mig-parted: the file has no word for them."]
+        lines += [f"# {NOT_RUN}", "# mig-parted chooses the places: the file cannot set them."]
     if plan.under_mps:
         lines.append("# It does not start MPS: the script of `advisor export` does.")
     lines += _cap_wanted(plan)

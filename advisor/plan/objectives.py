@@ -20,7 +20,7 @@ from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]
 Sums = tuple[float, float]
-LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
+LENGTHS_MISSING = "needs every job's length; set examples_per_epoch in the profiles"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
 

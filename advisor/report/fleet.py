@@ -267,6 +267,8 @@ def gpu_notes(plan: FleetPlan) -> Iterator[str]:
     """Yield what may go wrong and what stays unused: late jobs, memory, GPUs and MIG slices."""
     if plan.late:
         yield f"Late: {named([plan.jobs[number - 1].name for number in plan.late])}."
+    elif any(job.deadline_s is not None for job in plan.jobs):
+        yield "It keeps every deadline."
     if (risk := plan.oom_probability) > _RISKY:
         yield f"Risk of running out of memory on the fullest GPU: {units.share(risk)}."
     busy = Counter(on.gpu.key for on in plan.on)
