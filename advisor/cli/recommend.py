@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 
     from advisor.api import Advisor
     from advisor.plan import ObjectiveName
-    from advisor.plan.admission import Additions, Running
-    from advisor.plan.copies import Copies
+    from advisor.plan.admission import Running
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation, Standing
     from advisor.prediction.prediction import Level
@@ -161,8 +161,13 @@ def recommend(
         _check_by_throughput(passed, objective, power_cap, copied)
         advisor = on_checked_host(advisor, EXACT_JOBS, check_host)
         conditions = confined(advisor.card, conditions, whole=root)
+        from advisor.report.copies import copies_document, copies_report
+
         copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
-        answer = _copies_answer(copies, details)
+        answer = _Answer(
+            standing=copies.standing, report=partial(copies_report, copies, details=details),
+            document=partial(copies_document, copies),
+        )  # fmt: skip
     else:
         members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, hurt)
         advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
@@ -176,9 +181,15 @@ def recommend(
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
             _check_by_throughput(passed, objective, power_cap, "--now" if now else "--running")
-            slowing = MOST_SLOWING if hurt is None else hurt
-            joined = advisor.admit(at_work, members, slowing, conditions)
-            answer = _additions_answer(joined, top)
+            from advisor.report.copies import additions_document, additions_report
+
+            joined = advisor.admit(
+                at_work, members, MOST_SLOWING if hurt is None else hurt, conditions
+            )
+            answer = _Answer(
+                standing=joined.standing, report=partial(additions_report, joined, top),
+                document=partial(additions_document, joined, top),
+            )  # fmt: skip
         elif several:
             terms = FleetTerms(
                 objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,
@@ -192,9 +203,9 @@ def recommend(
             )
         else:
             advised = advisor.recommend(members, objective, conditions=conditions, level=level)
-            advised = with_commands(advised, device) if "device" in passed else advised
             answer = _plans_answer(
-                advised, top if "top" in passed else None, details,
+                with_commands(advised, device) if "device" in passed else advised,
+                top if "top" in passed else None, details,
                 _start_command(advised, jobs or (), job_file, profiles),
             )  # fmt: skip
     _print(answer, commands, as_json, csv_file, plot)
@@ -340,26 +351,6 @@ def _print(
         show(answer.report())
 
 
-def _copies_answer(copies: "Copies", details: bool) -> _Answer:
-    from advisor.report.copies import copies_document, copies_report
-
-    return _Answer(
-        standing=copies.standing,
-        report=lambda: copies_report(copies, details=details),
-        document=lambda: copies_document(copies),
-    )
-
-
-def _additions_answer(additions: "Additions", top: int) -> _Answer:
-    from advisor.report.copies import additions_document, additions_report
-
-    return _Answer(
-        standing=additions.standing,
-        report=lambda: additions_report(additions, top),
-        document=lambda: additions_document(additions, top),
-    )
-
-
 def _fleet_answer(
     plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]
 ) -> _Answer:
@@ -368,21 +359,19 @@ def _fleet_answer(
     top, device = (params[name] if name in passed else None for name in ("top", "device"))
     command, details = _fleet_command(plan, params, passed), params["details"]
     return _Answer(
-        standing=plan.standing,
-        report=lambda: fleet_report(plan, top, command=command, details=details),
-        document=lambda: fleet_document(plan, device, top),
-        commands=lambda rank: fleet_commands(plan, rank, device),
-        table=lambda: fleet_csv(plan),
-        jobs=plan.jobs,
-    )
+        standing=plan.standing, jobs=plan.jobs,
+        report=partial(fleet_report, plan, top, command=command, details=details),
+        document=partial(fleet_document, plan, device, top),
+        commands=lambda rank: fleet_commands(plan, rank, device), table=partial(fleet_csv, plan),
+    )  # fmt: skip
 
 
 def _plans_answer(
     advised: "Recommendation", top: int | None, details: bool, command: str
 ) -> _Answer:
-    """An answer that has `top` plans; None: each way at its best, and a document with 5 plans."""
+    """An answer that has `top` plans; None: each way at its best, and a document with all."""
     from advisor.report.plan_tables import plan_commands, plans_csv, plans_report
-    from advisor.report.recommendation import another_layout_text
+    from advisor.report.recommendation import another_layout_text, recommendation_document
 
     def picture(form: "PictureForm") -> bytes:
         from advisor.report.picture import ways_picture
@@ -391,22 +380,13 @@ def _plans_answer(
 
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
-
-    def document() -> Mapping[str, Any]:
-        from advisor.report.recommendation import recommendation_document
-
-        return recommendation_document(advised, top)
-
     return _Answer(
-        standing=advised.standing,
-        report=lambda: plans_report(advised, top, command=command, details=details),
-        document=document,
-        commands=lambda rank: plan_commands(advised, rank),
-        table=lambda: plans_csv(advised),
+        standing=advised.standing, jobs=advised.jobs, refused=advised.refused_variants,
+        report=partial(plans_report, advised, top, command=command, details=details),
+        document=partial(recommendation_document, advised, top),
+        commands=partial(plan_commands, advised), table=partial(plans_csv, advised),
         picture=picture,
-        refused=advised.refused_variants,
-        jobs=advised.jobs,
-    )
+    )  # fmt: skip
 
 
 # fmt: off

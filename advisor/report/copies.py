@@ -23,7 +23,7 @@ from advisor.report.documents import (
     TrialRates,
     TrialsDocument,
 )
-from advisor.report.format import answer_above_table, fits, plain_table
+from advisor.report.format import answer_above_table, fits, plain_table, table_of
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -48,37 +48,37 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
             f"{best.throughput:.2f}x the work of one alone. {copies.fit} fit."
         )
 
-    def cells(row: CopiesRow) -> tuple[str, str]:
+    def cells(row: CopiesRow) -> dict[str, str]:
         gain = copies.gain(row)
         more = "" if gain is None else f" ({gain:+.1%})"
-        return f"{row.throughput:.2f}{more}", units.seconds(row.prediction.jobs[0].step_s)
+        return {
+            "copies": str(row.copies), "best under": _notation(row.prediction.sharing),
+            "work of one alone": f"{row.throughput:.2f}{more}",
+            "step of each": units.seconds(row.prediction.jobs[0].step_s),
+            "memory": units.held(row.prediction),
+        }  # fmt: skip
 
-    headings = ("copies", "best under", "work of one alone", "step of each", "memory")
     notes = [*_notes_on_numbers(copies, "copies", "work"), *forecast.basis_notes(copies.standing)]
-    answer = forecast.with_estimates_named(copies.standing, advice), headings, notes
-    return _report(copies.rows, copies.pay, cells, answer, details=details)
+    return _report(copies, copies.pay, advice, cells, notes, details=details)
 
 
 def _report(
-    rows: Sequence[CopiesRow], best: int, cells: Callable[[CopiesRow], Sequence[str]],
-    answer: tuple[str, Sequence[str], Sequence[str]], *, details: bool,
+    copies: Copies, best: int, advice: str, cells: Callable[[CopiesRow], dict[str, str]],
+    notes: Sequence[str], *, details: bool,
 ) -> RenderableType:  # fmt: skip
-    """The advice, headings and notes of an `answer`, with as many of `rows` as a screen holds.
+    """The advice, a row of `cells` for as many numbers of copies as a screen holds, and `notes`.
 
-    Rows next to the `best` number of copies are dropped last, and the row of one copy never,
-    because all are compared with it.
+    Rows next to the `best` number are dropped last, and the row of one copy never, because all are
+    compared with it.
     """
-    advice, headings, notes = answer
+    answer, rows = forecast.with_estimates_named(copies.standing, advice), copies.rows
     nearest = sorted(rows[1:], key=lambda row: (abs(row.copies - best), row.copies > best))
 
     def report(others: int) -> RenderableType:
-        table = plain_table(*headings)
-        for row in (rows[0], *sorted(nearest[:others], key=lambda row: row.copies)):
-            mix = row.prediction
-            table.add_row(str(row.copies), _notation(mix.sharing), *cells(row), units.held(mix))
+        shown = rows[0], *sorted(nearest[:others], key=lambda row: row.copies)
         left = len(nearest) - others
         more = [f"{counted(left, 'more number')}: --details."] if left else []
-        return answer_above_table(advice, table, [*notes, *more])
+        return answer_above_table(answer, table_of([*map(cells, shown)]), [*notes, *more])
 
     larger = range(min(_FEWEST_ROWS, len(rows)), len(rows))
     fit = bisect_left(larger, True, key=lambda others: not fits(report(others)))
@@ -149,7 +149,6 @@ def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
 
 def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
     """Return how many trials to run at once, and a line for each number, with `details` for all."""
-    advice = forecast.with_estimates_named(trials.standing, trials_advice(trials))
     start = (
         f"Trials an hour include {trials.start_s:g} s for each to start (--start-up); training "
         f"alone is {_rate(trials.trained_per_hour(trials.row))} an hour."
@@ -161,13 +160,17 @@ def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
         start,
         *forecast.basis_notes(trials.standing),
     ]
-    headings = ("at once", "best under", "trials an hour", "training of one", "memory")
 
-    def cells(row: CopiesRow) -> tuple[str, str]:
-        return _rate(trials.per_hour(row)), units.seconds(trials.trial_s(row))
+    def cells(row: CopiesRow) -> dict[str, str]:
+        return {
+            "at once": str(row.copies), "best under": _notation(row.prediction.sharing),
+            "trials an hour": _rate(trials.per_hour(row)),
+            "training of one": units.seconds(trials.trial_s(row)),
+            "memory": units.held(row.prediction),
+        }  # fmt: skip
 
-    answer = advice, headings, notes
-    return _report(trials.copies.rows, trials.at_once, cells, answer, details=details)
+    advice = trials_advice(trials)
+    return _report(trials.copies, trials.at_once, advice, cells, notes, details=details)
 
 
 def _rate(value: Interval) -> str:

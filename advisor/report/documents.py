@@ -80,12 +80,6 @@ class MixFields(TypedDict):
     host_stretch: float
 
 
-class ForecastFields(MixFields):
-    """A forecast of jobs under one sharing."""
-
-    jobs: list[JobFields]
-
-
 class PlanFields(MixFields):
     """A plan: how jobs share a GPU, its rank, and the shell lines that apply it."""
 
@@ -153,10 +147,11 @@ class VerdictFields(TypedDict):
     host_bound: list[Annotated[dict[str, Any], AsDict(HostBound)]]
 
 
-class PredictionDocument(ForecastFields, BasisFields):
+class PredictionDocument(MixFields, BasisFields):
     """The answer of `advisor predict --json`."""
 
     schema: int
+    jobs: list[JobFields]
 
 
 class RecommendationDocument(StandingFields):

@@ -348,7 +348,7 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
     if sharing.mode == "mps-limits":
         if len(set(sharing.limits)) == 1:
             return f"each may use {sharing.limits[0]:g} % of the SMs"
-        first, *rest = _counted(
+        first, *rest = each_counted(
             [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
         )
         return ", ".join([f"of the SMs at most {first}", *rest])
@@ -413,9 +413,9 @@ def in_order(words: Sequence[str]) -> str:
 
 
 def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
-    return ", ".join(_counted([jobs[number - 1] for number in numbers]))
+    return ", ".join(each_counted([jobs[number - 1] for number in numbers]))
 
 
-def _counted(words: Sequence[str]) -> list[str]:
-    """Each different one of `words`, with the number of times it occurs."""
+def each_counted(words: Sequence[str]) -> list[str]:
+    """Return each different one of `words`, with the number of times it occurs."""
     return [f"{count} x {word}" if count > 1 else word for word, count in Counter(words).items()]

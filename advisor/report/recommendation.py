@@ -1,6 +1,5 @@
 """The recommendation in sentences and as JSON: plan, gain, certainty, alternatives, notes."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Literal
@@ -18,7 +17,7 @@ from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.documents import PlanFields, RecommendationDocument, RequestedJobFields
-from advisor.report.format import explained, in_order, short_names
+from advisor.report.format import each_counted, explained, in_order, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
@@ -126,9 +125,8 @@ def _way(sharing: Sharing, names: Sequence[str], in_short: bool = False) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    counts = Counter(names)
-    words = [f"{count} x {name}" if count > 1 else name for name, count in counts.items()]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    *others, last = each_counted(names)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def headline(advised: Recommendation, plan: Plan) -> str:
