@@ -166,7 +166,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
-        raise error_of(code, "the plans did not run; the line before says why")
+        raise error_of(code, "the plans did not run, see the line before")
     wanted = {run.id for plan in plans for run in single_runs(plan)}
     return tuple(run for run in read_runs(store) if run.id in wanted)
 

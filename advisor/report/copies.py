@@ -274,8 +274,8 @@ def _names(jobs: Sequence[Job]) -> str:
 def notes_on_additions(additions: Additions) -> Iterator[str]:
     """Yield why jobs were left out, and how to read the figures."""
     yield from (f"Left out: {each.sharing}: {each.why}." for each in additions.left_out)
-    yield "Work added: of the added jobs, in the time in which one alone does 1."
-    yield "Slowing is of median steps; running jobs keep limits and instances."
+    yield "Work added: the pace of the added jobs together; 1 is that of one of them alone."
+    yield "Slows most: by median steps. Running jobs keep their limits and instances."
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
     if not additions.sets[0].prediction.confirmed_on_hardware:
