@@ -155,7 +155,7 @@ def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     """Return the error for a `name` without profile: near names of `known`, or to measure it."""
-    if (file := Path(f"{name}.json")).is_file():
+    if is_file(file := Path(f"{name}.json")):
         return UnknownName("profile", name, (), f"For the file here, write {shown(file)}.")
     remedy = (
         f"`advisor profiles` lists all. To measure a new one on {with_article(gpu)}: "
