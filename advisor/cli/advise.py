@@ -189,7 +189,7 @@ def simulate(
     from advisor.simulation.simulate import Fleet
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
-    from advisor.workload.writing import writable, write_whole
+    from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
     require(passed, "kernels", {"trace": "--trace FILE"})
@@ -198,8 +198,6 @@ def simulate(
     exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
     exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
     require(passed, "hurt", {"protect": "--protect"})
-    if trace:
-        writable(trace)  # before seconds of simulating
     planned = read_plan(plan, profiles) if plan else None
     if planned:
         check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, str(plan))

@@ -14,6 +14,7 @@ from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
     exclude,
+    folder_to_write,
     mlflow_log,
     on_checked_host,
     passed_options,
@@ -89,14 +90,15 @@ _DryRun = Annotated[bool, Option(
     "--dry-run", help="Print each process with its environment; run none.",
 )]
 _RunsFolder = Annotated[Path | None, Option(
-    metavar="DIR", parser=to_write,
+    metavar="DIR", parser=folder_to_write,
     help="Add the runs to this folder of profiles; default: your own.",
 )]
 _Tune = Annotated[
     bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
 ]
 _ModelFolder = Annotated[Path | None, Option(
-    metavar="DIR", parser=to_write, help="Write the model to this folder; default: your own.",
+    metavar="DIR", parser=folder_to_write,
+    help="Write the model to this folder; default: your own.",
 )]
 _Predictions = Annotated[Path | None, Option(
     metavar="FILE",
@@ -403,14 +405,12 @@ def evaluate(
     from advisor.learn.evaluate import entries_text, score_entries
     from advisor.learn.evaluate import evaluate as evaluate_model
     from advisor.report.scores import evaluation_document, evaluation_table
-    from advisor.workload.writing import writable, write_whole
+    from advisor.workload.writing import write_whole
 
     if not predictions:
         require_extra("`advisor evaluate`", "fit", "sklearn")
     why = "--export writes advisor's own predictions."
     exclude(passed_options(context), "export", ("predictions",), why)
-    if export:
-        writable(export)  # before minutes of evaluating
     card = find_gpu(gpu)
     measured, shipped = _read_measured(card, profiles)
     if predictions:

@@ -104,7 +104,15 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
 
 
 def to_write(word: str) -> Path:
-    """Return the path `word` after checking that it can be written."""
+    """Return the path `word` of a file after checking that it can be written."""
+    from advisor.workload.writing import writable
+
+    writable(path := folder_to_write(word))
+    return path
+
+
+def folder_to_write(word: str) -> Path:
+    """Return the path `word` after checking that its parent exists."""
     from advisor.workload.writing import new_path
 
     return new_path(word)
