@@ -155,18 +155,15 @@ def fail(error: AdvisorError, words: Sequence[str], *, debug: bool) -> NoReturn:
         aside(traceback.format_exc(), keep="\n")
     text = str(error)
     if isinstance(error, UnknownName) and error.meant is not None:
-        right = [_replaced(word, error.name, error.meant) for word in words]
+        # The name may stand before copies or after an option.
+        wrong = re.compile(rf"^(--[\w-]+=)?{re.escape(error.name)}(?=[:@=]|$)")
+        meant = error.meant
+        right = [wrong.sub(lambda match: f"{match[1] or ''}{meant}", word) for word in words]
         if right != list(words):
             text = f"{error.problem}. Did you mean `{_line(right)}`?"
     # Steps outside their intervals are listed, one a line.
     aside(f"error: {text}", keep="\n" if isinstance(error, OutsideInterval) else "")
     sys.exit(error.exit_code)
-
-
-def _replaced(word: str, wrong: str, right: str) -> str:
-    """`word` with the name `wrong` corrected, which may stand before copies or after an option."""
-    match = re.fullmatch(rf"(--[\w-]+=)?{re.escape(wrong)}([:@=].*)?", word)
-    return word if match is None else f"{match[1] or ''}{right}{match[2] or ''}"
 
 
 def _line(words: Sequence[str]) -> str:

@@ -48,10 +48,8 @@ def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
             "": f"{'>' if plan is comparison.best else ' '} {name}",
             OBJECTIVES[by].measure: forecast.shown_cost(by)(known_cost(plan, by)),
             "gain over first": units.times(gain) + (_TIE if unsure else ""),
-            "memory": units.gib_of(mix.memory_total_mib),
-            "energy": units.middle(plan.energy_j, units.joules),
+            **forecast.plan_cells(plan),
             "power": units.middle(mix.power_w, units.watts),
-            "slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x",
         }
         if any(due is not None for due in plan.deadlines_s):
             late = [mix.jobs[at].job for at in sorted(plan.late("p50"))]

@@ -74,7 +74,12 @@ def instruction(plan: FleetForecast) -> str:
         return f"Nothing to share: run the job alone{_cap(plan)}"
     where = "" if plan.gpus == 1 else " on each"
     jobs = f"the {len(plan.jobs)} jobs on {_gpus_in_words(plan)}"
-    most_in_all, most = max(len(on.jobs) for on in plan.on), max(map(_at_once, plan.on))
+    most_in_all = max(len(on.jobs) for on in plan.on)
+    most = max(
+        each.at_once if isinstance(each, Sharers) else len(each.jobs)
+        for on in plan.on
+        for each in groups(on.sharing, len(on.jobs))
+    )
     if most == 1:
         turns = "one at a time on each" if where else "one after another"
         turns = "each alone" if most_in_all == 1 else turns
@@ -121,14 +126,6 @@ def _gpus_in_words(plan: FleetForecast) -> str:
     hosts = [f"{pool.hosts} hosts of " if pool.hosts > 1 else "" for pool in plan.pools]
     pairs = zip(hosts, plan.pools, strict=True)
     return " and ".join(f"{host}{pool.host_gpus} {pool.gpu.key}" for host, pool in pairs)
-
-
-def _at_once(on: GpuPlan) -> int:
-    """Most jobs that run on a GPU at the same time."""
-    return max(
-        each.at_once if isinstance(each, Sharers) else len(each.jobs)
-        for each in groups(on.sharing, len(on.jobs))
-    )
 
 
 def outcome(plan: FleetPlan) -> str:

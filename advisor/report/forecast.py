@@ -296,6 +296,16 @@ def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
     return list(same.values())
 
 
+def plan_cells(plan: Forecast) -> dict[str, str]:
+    """Return the cells that tables of plans share; the keys are the columns' names."""
+    mix = plan.prediction
+    return {
+        "memory": units.gib_of(mix.memory_total_mib),
+        "energy": units.middle(plan.energy_j, units.joules),
+        "slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x",
+    }
+
+
 def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:
     """Return the columns that tables of plans as CSV share."""
     return {

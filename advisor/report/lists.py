@@ -226,7 +226,10 @@ def layouts_report(
         table = plain_table("one of", "compute instances that share its memory: all of it, or")
         for profile in shared:
             ways = [Counter(way) for way in compute_sets(gpu, profile.name) if len(way) > 1]
-            table.add_row(profile.name, ", ".join(map(_compute_instances, ways)))
+            table.add_row(profile.name, ", ".join(
+                "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in way.items())
+                for way in ways
+            ))  # fmt: skip
         parts += [table, ""]
     full = dict(enumerate(reversed(sets.maximal), start=1))
     similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)
@@ -247,11 +250,6 @@ def layouts_report(
     places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
     notes = f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
     return Group(*parts, Text(notes))
-
-
-def _compute_instances(way: Mapping[int, int]) -> str:
-    """``4c+3x1c`` for one of four slices and three of one."""
-    return "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in way.items())
 
 
 def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:

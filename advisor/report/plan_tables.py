@@ -12,7 +12,7 @@ from advisor.plan.values import Plan, Recommendation
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.format import FittedTable, FixedRow, plain_table
+from advisor.report.format import FittedTable, FixedRow, table_of
 from advisor.report.recommendation import caveats, hints, instruction, outcome
 
 _PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
@@ -49,19 +49,16 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
     """A line for each plan, a mark before the best; the heading says if all are estimated."""
     measure, shown = OBJECTIVES[advised.ranked_by].measure, forecast.shown_cost(advised.ranked_by)
     measured = any(plan.prediction.confirmed_on_hardware for _, plan in named)
-    first = "" if measured else "  all estimated"
-    table = plain_table(first, measure, "gain", "memory", "energy", "slowest job")
+    first, rows = "" if measured else "  all estimated", []
     for name, plan in named:
         mix = plan.prediction
         mark = ">" if plan is advised.best else " "
         estimated = ", estimated" if measured and not mix.confirmed_on_hardware else ""
-        table.add_row(
-            f"{mark} {name}{estimated}", shown(known_cost(plan, advised.ranked_by)),
-            units.times(forecast.gain(advised, plan)), units.gib_of(mix.memory_total_mib),
-            units.middle(plan.energy_j, units.joules),
-            f"{units.number(max(job.slowdown for job in mix.jobs))}x",
-        )  # fmt: skip
-    return table
+        rows.append({
+            first: f"{mark} {name}{estimated}", measure: shown(known_cost(plan, advised.ranked_by)),
+            "gain": units.times(forecast.gain(advised, plan)), **forecast.plan_cells(plan),
+        })  # fmt: skip
+    return table_of(rows)
 
 
 def plans_csv(advised: Recommendation) -> str:
