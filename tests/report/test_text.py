@@ -18,7 +18,7 @@ from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
-from advisor.report.comparison import comparison_report
+from advisor.report.comparison import comparison_report, limits_in_words
 from advisor.report.copies import copies_report
 from advisor.report.fleet import fleet_report, gpu_notes, outcome
 from advisor.report.forecast import best_of_each_way, forecast_report, memory_held
@@ -158,6 +158,22 @@ def test_copies_that_differ_only_in_their_ends_share_a_table():
     assert text.count("ends after") == 2
     assert f"{LARGE.name} x3\n" in text
     assert re.search(r"serial .* \d[\d.]* to \d[\d.]* ", text)
+
+
+def test_a_comparison_explains_wide_ranges_once_by_the_reason_that_has_all_others():
+    mixes = Mixes([LARGE, SMALL], StandIn())
+    reasons = {Naive(): "ranges are wide because x has no trace", Mps(): None}
+    reasons[Mps((50.0, 50.0))] = f"{reasons[Naive()]}, no probe; y has no probe"
+    plans = []
+    for sharing, because in reasons.items():
+        plan = forecast(mixes, sharing)
+        plans.append(replace(plan, prediction=replace(plan.prediction, wide_because=because)))
+    found = compare(mixes.jobs, H200, plans)
+    *limits, because = limits_in_words(found)
+    assert len(limits) == 3
+    assert not any("wide" in limit for limit in limits)
+    assert "x has no trace, no probe" in because
+    assert "y has no probe" in because
 
 
 def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
