@@ -156,6 +156,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         InvalidInput: The plans cannot be run on that device.
         AdvisorError: A run failed.
     """
+    find_device(device)  # whose error is one sentence here, and two after the process below
     listed = {"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}
     with scratch_folder() as folder:
         file = folder / "plans.json"
