@@ -49,7 +49,8 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: None)
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
     h200 = Device("cuda", "GPU-0", GPU, "NVIDIA H200", "580")
-    monkeypatch.setattr(calibrate, "find_device", lambda _: h200)
+    for module in (calibrate, import_module("advisor.validate")):
+        monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
