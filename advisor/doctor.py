@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import which
 from time import process_time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import psutil
+from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.live_gpu import live_gpus
@@ -21,6 +22,7 @@ from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores,
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run_state import jobs_left, left_in, left_states
+from advisor.workload.records import AsDict
 
 Severity = Literal["blocks", "spoils", "note"]
 """Something cannot be done; it can, and its figures are off; or it is good to know."""
@@ -365,7 +367,15 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join([*lines, f"{counted(len(findings), 'finding')}. Nothing was changed."])
 
 
-def findings_document(findings: Sequence[Finding]) -> dict[str, Any]:
+class FindingsDocument(TypedDict):
+    """What spoils measuring or sharing on a machine."""
+
+    schema: int
+    blocked: bool
+    findings: list[Annotated[dict[str, Any], AsDict(Finding)]]
+
+
+def findings_document(findings: Sequence[Finding]) -> FindingsDocument:
     """Return what ``advisor doctor --json`` prints."""
     return {
         "schema": 1, "blocked": any(each.severity == "blocks" for each in findings),

@@ -18,7 +18,7 @@ from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
@@ -31,6 +31,7 @@ from advisor.measure.hook_folder import hook_variables
 from advisor.measure.process import lock_gpu, sweep, tail
 from advisor.measure.script import create_progress
 from advisor.measured_pace import PacedPlan
+from advisor.report.record_documents import ListedRunFields
 from advisor.run_state import (
     jobs_left,
     left_in,
@@ -449,11 +450,12 @@ class ListedRun:
         return "\n".join([f"{self.name}{where}: {self.state}", *map(str, self.jobs)])
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ListedRunFields:
         """Its entry in ``advisor run --list --json``."""
         return {
-            "run": self.name, "state": self.state, "gpu": self.about and self.about.gpu,
-            "since": self.about and self.about.since,
+            "run": self.name, "state": self.state,
+            "gpu": None if self.about is None else self.about.gpu,
+            "since": None if self.about is None else self.about.since,
             "jobs": [
                 {
                     "number": job.number, "job": job.planned.job, "state": job.state,

@@ -12,8 +12,9 @@ _FROM_FILE = ("name", "prefix")
 
 def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
+    from advisor.doctor import FindingsDocument
     from advisor.measure.draw import Campaign
-    from advisor.report import documents
+    from advisor.report import documents, record_documents
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -31,6 +32,13 @@ def _types() -> dict[str, Any]:
         "copies": documents.CopiesDocument, "additions": documents.AdditionsDocument,
         "comparison": documents.ComparisonDocument, "simulation": documents.SimulationDocument,
         "trials": documents.TrialsDocument, "batch": documents.BatchesDocument,
+        "validation": record_documents.ValidationDocument,
+        "evaluation": record_documents.EvaluationDocument, "fit": record_documents.FitDocument,
+        "measured": record_documents.MeasuredDocument, "runs": record_documents.RunsDocument,
+        "findings": FindingsDocument, "gpus": record_documents.GpusDocument,
+        "layouts": record_documents.LayoutsDocument,
+        "workloads": record_documents.WorkloadsDocument,
+        "profiles": record_documents.ProfilesDocument,
     }  # fmt: skip
 
 

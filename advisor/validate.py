@@ -39,6 +39,7 @@ from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
+from advisor.report.record_documents import ValidationDocument
 from advisor.report.scores import percent
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
@@ -361,7 +362,7 @@ def _interval_ms(step_s: Interval) -> str:
     return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"
 
 
-def validation_document(validation: Validation) -> dict[str, Any]:
+def validation_document(validation: Validation) -> ValidationDocument:
     """Return the document of ``advisor validate --json``."""
     return {
         "schema": 1,
@@ -382,7 +383,9 @@ def validation_document(validation: Validation) -> dict[str, Any]:
                         "job": job.job, "step_s": asdict(job.predicted_s),
                         "measured_step_s": job.measured_s, "error": job.error,
                         "inside": job.inside, "memory_mib": job.memory_mib,
-                        "measured_memory_mib": tenant.memory and tenant.memory.device_mib,
+                        "measured_memory_mib": (
+                            None if tenant.memory is None else tenant.memory.device_mib
+                        ),
                         "rest_step_s": None if rest is None else asdict(rest[0]),
                         "measured_rest_step_s": None if rest is None else rest[1],
                         "step_s_by_host": None if by_host is None else asdict(by_host),

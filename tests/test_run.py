@@ -36,6 +36,7 @@ from tests.run_machine import (
     started,
     up,
 )
+from tests.test_schemas import problems
 from tests.waiting import PATIENCE_S, until
 
 
@@ -65,6 +66,7 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
     assert (folder / "job-2.log").read_text() == "it ran\n"
     (listed,) = [each.document for each in listed_runs() if each.name == folder.name]
     assert [job["state"] for job in listed["jobs"]] == ["done"] * 3
+    assert problems("runs", {"schema": 1, "runs": [listed]}) == []
     assert (living(folder), nothing_left()) == ([], True)
 
 

@@ -100,6 +100,10 @@ ANSWERS = [
     ("comparison", "compare", "mps", "mps=30,70", "mig=3g.71gb,4g.71gb", *JOBS),
     ("simulation", "simulate", *JOBS),
     ("simulation", "simulate", *JOBS, "--gpus", "2", "--price", "2"),
+    ("gpus", "gpus"),
+    ("layouts", "layouts", "--gpu", "a100-40gb"),
+    ("workloads", "workloads"),
+    ("profiles", "profiles", *ON),
 ]
 
 

@@ -1,5 +1,6 @@
 """Real runs compared with their predictions, and advice that is run for real."""
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -34,6 +35,7 @@ from tests import shelf, synthetic
 from tests.lean import LEAN_PATH
 from tests.measure.calibrate.recorded import host_check
 from tests.measure.process import scripts
+from tests.test_schemas import problems
 
 H200 = gpu("h200-141gb")
 PAIR = [
@@ -105,7 +107,9 @@ def test_the_first_window_of_a_run_tells_its_rest_and_the_host_of_the_next():
     assert first.host_factor > 1 > second.host_factor
     assert [step_s.p50 > 0.02 for step_s in second.by_host_s] == [True, True]
     assert [step_s.p50 < 0.02 for step_s in third.by_host_s] == [True, True]
-    runs = validation_document(validated)["runs"]
+    document = validation_document(validated)
+    assert problems("validation", json.loads(json.dumps(document))) == []
+    runs = document["runs"]
     assert [run["host_factor"] for run in runs] == [c.host_factor for c in validated.corrections]
     (job, _) = runs[1]["jobs"]
     assert job["rest_step_s"]["p50"] == pytest.approx(0.01)

@@ -50,10 +50,8 @@ _Out = Annotated[Path | None, Option(
 )]
 _Schema = Annotated[str | None, Option(
     "--schema", metavar="NAME",
-    help="Print the JSON Schema of a file or an answer instead: profile, numbers, jobs, campaign, "
-    "trace (a row), plan, run, calibration, prediction, recommendation, fleet, copies, "
-    "additions, "
-    "comparison, simulation, trials or batch.",
+    help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, profile or "
+    "recommendation; an unknown NAME prints all names.",
 )]
 _Port = Annotated[int, Option(
     "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.",

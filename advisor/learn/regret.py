@@ -7,11 +7,10 @@ predicting, write one function of the type `Chooser` and one line in `CHOOSERS`.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from os.path import commonprefix
 from statistics import mean, median
-from typing import Any
 
 from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.scores import RunComparison, sharing_of
@@ -232,19 +231,6 @@ def _judged(sets: Sequence[Panel], runs: Iterable[RunComparison], chosen: Select
         rules={name: regret_of(shares, by_steps[MODEL]) for name, shares in lost.items()},
         noise=median(differences) if differences else None,
     )
-
-
-def regret_document(chosen: Choices) -> dict[str, Any]:
-    """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
-    others = {name: each for name, each in chosen.rules.items() if name != MODEL}
-    return {
-        **asdict(chosen.rules[MODEL]),
-        "noise": chosen.noise,
-        "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
-        "baselines": {name: each.mean for name, each in others.items()},
-        "baselines_worst": {name: each.worst for name, each in others.items()},
-        "baselines_n": {name: each.n for name, each in others.items()},
-    }
 
 
 def regret_of(lost: Sequence[float | None], ours: Sequence[float | None] = ()) -> Regret:

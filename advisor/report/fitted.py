@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -10,15 +9,16 @@ from advisor.errors import clean, counted
 from advisor.learn.observations import MeasuredGpu, shared_runs
 from advisor.prediction.model import Model
 from advisor.report.forecast import SCHEMA
+from advisor.report.record_documents import FitDocument, UsedRuns
 from advisor.workload.calibration import odd_ones
 
 
 def fit_document(
     file: Path, model: Model, measured: MeasuredGpu, others: Sequence[MeasuredGpu]
-) -> dict[str, Any]:
+) -> FitDocument:
     """Return what ``advisor fit --json`` prints of a fit to runs on a GPU, and on `others`."""
 
-    def used(on: MeasuredGpu) -> dict[str, int]:
+    def used(on: MeasuredGpu) -> UsedRuns:
         every, own = (len(shared_runs(on.profiles, runs, on.gpu)) for runs in (on.runs, on.own))
         return {"runs": len(on.runs), "used": every, "own": len(on.own), "own_used": own}
 
@@ -34,7 +34,7 @@ def fit_document(
     }  # fmt: skip
 
 
-def fit_report(document: dict[str, Any]) -> Text:
+def fit_report(document: FitDocument) -> Text:
     """Return the document of a fit as sentences."""
     lines = [
         f"{clean(document['file'])}: fitted to {counted(data['runs'], 'run')} of "

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,6 +17,14 @@ from advisor.hardware.partition import compute_sets
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
 from advisor.report.forecast import SCHEMA
 from advisor.report.format import NOT_MEASURED, number, plain_table, share
+from advisor.report.record_documents import (
+    GpusDocument,
+    LayoutsDocument,
+    MeasuredDocument,
+    ProfileFields,
+    ProfilesDocument,
+    WorkloadsDocument,
+)
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -59,7 +66,7 @@ def live_lines(gpus: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
 def gpus_document(
     models: Iterable[Gpu], profiled: Sequence[str], live: Sequence[LiveGpu | BrokenGpu],
     problem: str | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> GpusDocument:  # fmt: skip
     """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
     return {
         "schema": SCHEMA, "catalogue": [asdict(gpu) for gpu in models], "profiled": list(profiled),
@@ -97,7 +104,7 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
     return table
 
 
-def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> ProfilesDocument:
     """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
         "schema": SCHEMA, "gpu": gpu,
@@ -105,7 +112,7 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
     }  # fmt: skip
 
 
-def written_profiles_document(profiles: Mapping[str, Profile]) -> dict[str, Any]:
+def written_profiles_document(profiles: Mapping[str, Profile]) -> MeasuredDocument:
     """Return what ``advisor profile --json`` prints of the profiles in the files it wrote."""
     return {
         "schema": SCHEMA,
@@ -116,19 +123,19 @@ def written_profiles_document(profiles: Mapping[str, Profile]) -> dict[str, Any]
     }
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
+def _profile(profile: Profile) -> ProfileFields:
     return {
         "step_s": profile.step_s, "fastest_step_s": profile.fastest_step_s,
         "unsteady": profile.unsteady, "epoch_s": profile.epoch_s, "gpu_busy": profile.busy_share,
         "steps_of_round": None if profile.trace is None else profile.trace.steps,
-        "epoch_end": profile.epoch_end and asdict(profile.epoch_end),
+        "epoch_end": None if profile.epoch_end is None else asdict(profile.epoch_end),
         "memory": asdict(profile.memory),
-        "provenance": profile.provenance and asdict(profile.provenance),
+        "provenance": None if profile.provenance is None else asdict(profile.provenance),
         "estimated_from": profile.estimated_from,
     }  # fmt: skip
 
 
-def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
+def workloads_document(workloads: Iterable[Workload]) -> WorkloadsDocument:
     """Return what ``advisor workloads --json`` prints."""
     return {"schema": SCHEMA, "workloads": [asdict(each) for each in workloads]}
 
@@ -184,7 +191,7 @@ _UNTRIED = "All layouts are computed; none was tested on a GPU with MIG on."
 
 def layouts_document(
     gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets
-) -> dict[str, Any]:
+) -> LayoutsDocument:
     """Return what ``advisor layouts --json`` prints; starts and sizes in memory slices."""
     return {
         "schema": SCHEMA, "gpu": gpu.key, "profiles": [profile.name for profile in profiles],

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Group
 
 from advisor.errors import counted
 from advisor.learn.evaluate import SPLIT, Evaluation
-from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
+from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret
 from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
 from advisor.report.format import FittedTable
+from advisor.report.record_documents import EvaluationDocument, RegretFields
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
@@ -108,7 +108,7 @@ def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
             yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows if row.bound == ALL)
 
 
-def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+def evaluation_document(evaluation: Evaluation) -> EvaluationDocument:
     """Return what ``advisor evaluate --json`` prints: shares, not per cent.
 
     `rows` contains an entry for each mode and degree, and one with degree null for each mode, of
@@ -120,11 +120,29 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "schema": 1, "gpu": scores.gpu, "split": SPLIT, "families": list(scores.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
-        "regret": regret_document(scores.chosen),
+        "regret": _regret_document(scores.chosen),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "panels": [asdict(row) for row in scores.rows if row.part == "panels" and row.jobs == ALL],
         "unusable_runs": list(evaluation.chosen.unusable),
     }  # fmt: skip
+
+
+def _regret_document(chosen: Choices) -> RegretFields:
+    """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
+    others = {name: each for name, each in chosen.rules.items() if name != MODEL}
+    model = chosen.rules[MODEL]
+    return {
+        "n": model.n,
+        "mean": model.mean,
+        "worst": model.worst,
+        "best": model.best,
+        "ours": model.ours,
+        "noise": chosen.noise,
+        "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
+        "baselines": {name: each.mean for name, each in others.items()},
+        "baselines_worst": {name: each.worst for name, each in others.items()},
+        "baselines_n": {name: each.n for name, each in others.items()},
+    }
 
 
 def remarks(scores: Scores) -> list[str]:

@@ -16,6 +16,7 @@ from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
 from tests.report import mlflow_stand_in
+from tests.test_schemas import problems
 
 MANY = (f"{RESNET}:3", f"{BERT}:3", f"{SMALL}:4")
 DLRM = "dlrm-29gb-bs128"
@@ -419,17 +420,23 @@ def test_what_measures_or_runs_prints_one_json_document_too(advisor, tmp_path, m
     plan = tmp_path / "campaign.toml"
     assert advisor("init", "campaign", "--out", plan).code == 0
     numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
-    for words, keys in (
+    for words, keys, schema in (
         (
             ("campaign", plan, "--dry-run", "--out", tmp_path / "runs"),
             {"runs_to_do", "estimated_s"},
+            None,
         ),
-        (("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers), {"profiles"}),
-        (("run", "--list"), {"runs"}),
+        (
+            ("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers),
+            {"profiles"},
+            "measured",
+        ),
+        (("run", "--list"), {"runs"}, "runs"),
     ):
         line = [sys.executable, "-m", "advisor", *map(str, words), "--json"]
         printed = subprocess.run(line, check=True, capture_output=True, text=True).stdout
         document = json.loads(printed)
         assert document["schema"] == 1
         assert document.keys() >= keys
+        assert schema is None or problems(schema, document) == []
     assert advisor("run", "plan.json", "--json").code == 2

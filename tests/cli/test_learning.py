@@ -20,6 +20,7 @@ from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 from tests.measure.calibrate import recorded
 from tests.measure.calibrate.recorded import calibration
+from tests.test_schemas import problems
 
 PAIR = (RESNET, BERT)
 JOBS = [PROFILES[name] for name in PAIR]
@@ -46,6 +47,7 @@ def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor
         run = synthetic.run(JOBS, "mps", 1.6, f"mps-{number}")
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     fitted = json.loads(advisor("fit", "--json").out)
+    assert problems("fit", fitted) == []
     assert fitted["fitted_to"][GPU] == {"runs": 48, "profiles": 3}
     assert fitted["used"][GPU]["own_used"] == 3
     document = json.loads((own / "models" / MODEL_FILE).read_text())

@@ -19,6 +19,7 @@ from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
+from tests.test_schemas import problems
 
 SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
 # As driver 580.159.04 prints it on an H200.
@@ -261,6 +262,7 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(host, mo
     code, out = doctored(capsys, "--json")
     document = json.loads(out)
     assert (code, document["blocked"]) == (4, True)
+    assert problems("findings", document) == []
     assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
     wrong = wrong[1:]
     assert doctored(capsys)[0] == 0

@@ -23,6 +23,7 @@ from advisor.prediction.prediction import Interval
 from advisor.report.scores import evaluation_document
 from tests import synthetic
 from tests.learn.campaign import NAMES, PROFILES, advised_campaign, campaign
+from tests.test_schemas import problems
 
 H200 = gpu("h200-141gb")
 
@@ -78,6 +79,7 @@ def test_panels_are_scored_apart_from_drawn_runs_with_the_same_columns(ours):
     assert [row.mode for row in panels if row.bound == "all"] == ["naive", "mps"]
     assert sum(row.n for row in drawn if row.bound == "all") == 60
     document = evaluation_document(ours)
+    assert problems("evaluation", json.loads(json.dumps(document))) == []
     assert {row["part"] for row in document["rows"]} == {"drawn"}
     assert {row["part"] for row in document["panels"]} == {"panels"}
 
