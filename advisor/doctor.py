@@ -368,7 +368,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 class FindingsDocument(TypedDict):
-    """What spoils measuring or sharing on a machine."""
+    """The findings about a machine, the worst first."""
 
     schema: int
     blocked: bool

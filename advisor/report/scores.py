@@ -120,14 +120,14 @@ def evaluation_document(evaluation: Evaluation) -> EvaluationDocument:
     return {
         "schema": 1, "gpu": scores.gpu, "split": SPLIT, "families": list(scores.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
-        "regret": _regret_document(scores.chosen),
+        "regret": regret_document(scores.chosen),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "panels": [asdict(row) for row in scores.rows if row.part == "panels" and row.jobs == ALL],
         "unusable_runs": list(evaluation.chosen.unusable),
     }  # fmt: skip
 
 
-def _regret_document(chosen: Choices) -> RegretFields:
+def regret_document(chosen: Choices) -> RegretFields:
     """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
     others = {name: each for name, each in chosen.rules.items() if name != MODEL}
     model = chosen.rules[MODEL]

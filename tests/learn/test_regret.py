@@ -6,7 +6,7 @@ import pytest
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import Evaluation, Selection, evaluate
-from advisor.learn.regret import CHOOSERS, chosen_and_drawn, panels, regret_document
+from advisor.learn.regret import CHOOSERS, chosen_and_drawn, panels
 from advisor.learn.scoreboard import scoreboard
 from advisor.learn.scores import (
     UNFITTED,
@@ -19,6 +19,7 @@ from advisor.learn.scores import (
     summed_utilisation,
 )
 from advisor.prediction.prediction import Interval
+from advisor.report.scores import regret_document
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from tests import synthetic
