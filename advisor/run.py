@@ -107,7 +107,7 @@ def start(
         grace_s: Between asking a job to end and killing it.
 
     Raises:
-        GpuUnavailable: No GPU, no permission, or somebody else uses it.
+        GpuUnavailable: No GPU, no permission, or another process uses it.
         InvalidInput: The plan is for another device, or a secret has two values.
         AdvisorError: The folder cannot be written.
     """

@@ -129,7 +129,7 @@ class GpuHealth:
 
 # Of NVML's bits, those that slow a GPU under load; that it is idle is none.
 _SLOWED = {
-    0x02: "clocks that somebody set",
+    0x02: "clocks that a user set",
     0x04: "its power limit",
     0x08: "hardware slowdown",
     0x10: "clocks kept equal to other GPUs' (sync boost)",

@@ -185,7 +185,7 @@ def _edge(tried: Sequence[Trial]) -> Edge:
 
 
 _FEWEST_RUNS = 5
-_SLEEPING_W = 75.0  # where no profile says; an H200 that nobody uses draws 77 W
+_SLEEPING_W = 75.0  # where no profile says; an idle H200 draws 77 W
 
 
 def fit_power(

@@ -75,7 +75,7 @@ def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     for server in mps_servers(sharing, len(jobs)):
         users = {jobs[job].user for job in server}
         if len(users) > 1:
-            named = " and ".join(sorted(user or "somebody unnamed" for user in users))
+            named = " and ".join(sorted(user or "an unnamed user" for user in users))
             return f"MPS serves one user at a time, and these jobs are of {named}"
     return None
 

@@ -29,7 +29,7 @@ def why(jobs, text, conditions=None):
     [
         ([ADA, BEN], "mps", "one user at a time, and these jobs are of ada and ben"),
         ([ADA, BEN], "mps=50,50", "one user"),
-        ([ADA, PLAIN], "mps", "ada and somebody unnamed"),
+        ([ADA, PLAIN], "mps", "ada and an unnamed user"),
         ([ADA, ADA, BEN], "mig=3g.71gb[1]+4g.71gb[2,3]/mps", "one user"),
         ([ADA, BEN, BEN], "naive[3];mps[1,2]", "one user"),
         ([ALONE, PLAIN], "naive", "to be isolated"),
