@@ -15,6 +15,7 @@ def _types() -> dict[str, Any]:
     from advisor.doctor import FindingsDocument
     from advisor.measure.draw import Campaign
     from advisor.report import documents, record_documents
+    from advisor.report.scores import EvaluationDocument
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -33,7 +34,7 @@ def _types() -> dict[str, Any]:
         "comparison": documents.ComparisonDocument, "simulation": documents.SimulationDocument,
         "trials": documents.TrialsDocument, "batch": documents.BatchesDocument,
         "validation": record_documents.ValidationDocument,
-        "evaluation": record_documents.EvaluationDocument, "fit": record_documents.FitDocument,
+        "evaluation": EvaluationDocument, "fit": record_documents.FitDocument,
         "measured": record_documents.MeasuredDocument, "runs": record_documents.RunsDocument,
         "findings": FindingsDocument, "gpus": record_documents.GpusDocument,
         "layouts": record_documents.LayoutsDocument,

@@ -1,4 +1,4 @@
-"""Types of lists, checks and scores as JSON; `advisor.schemas` makes JSON Schemas of them."""
+"""Types of lists, runs and fits as JSON; `advisor.schemas` makes JSON Schemas of them."""
 
 from typing import Annotated, Any
 
@@ -6,12 +6,9 @@ from typing_extensions import TypedDict  # pydantic refuses the other on Python 
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import BrokenGpu, LiveGpu
-from advisor.learn.scoreboard import ScoreRow
 from advisor.report.documents import IntervalFields, WorkloadFields
 from advisor.workload.profile import EpochEnd, Memory, Provenance
 from advisor.workload.records import AsDict
-
-_Row = Annotated[dict[str, Any], AsDict(ScoreRow)]
 
 
 class GpusDocument(TypedDict):
@@ -192,32 +189,3 @@ class FitDocument(TypedDict):
     used: dict[str, UsedRuns]
     runs_differ: str | None
     own_paces_of: list[str]
-
-
-class RegretFields(TypedDict):
-    """Regret of the model's choices, as shares; `baselines` are other rules."""
-
-    n: int
-    mean: float | None
-    worst: float | None
-    best: int
-    ours: float | None
-    noise: float | None
-    worst_beyond_noise: float | None
-    baselines: dict[str, float | None]
-    baselines_worst: dict[str, float | None]
-    baselines_n: dict[str, int]
-
-
-class EvaluationDocument(TypedDict):
-    """Scores of predictions for model families left out of the fit; errors are shares."""
-
-    schema: int
-    gpu: str
-    split: str
-    families: list[str]
-    rows: list[_Row]
-    regret: RegretFields
-    rows_by_jobs: list[_Row]
-    panels: list[_Row]
-    unusable_runs: list[str]

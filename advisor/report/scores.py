@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Annotated, Any
 
 from rich.box import SIMPLE
 from rich.console import Group
+from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
 from advisor.errors import counted
 from advisor.learn.evaluate import SPLIT, Evaluation
 from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret
 from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
 from advisor.report.format import FittedTable
-from advisor.report.record_documents import EvaluationDocument, RegretFields
+from advisor.workload.records import AsDict
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
@@ -106,6 +108,38 @@ def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
         if rows:
             yield label, None
             yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows if row.bound == ALL)
+
+
+_Row = Annotated[dict[str, Any], AsDict(ScoreRow)]
+
+
+class RegretFields(TypedDict):
+    """Regret of the model's choices, as shares; `baselines` are other rules."""
+
+    n: int
+    mean: float | None
+    worst: float | None
+    best: int
+    ours: float | None
+    noise: float | None
+    worst_beyond_noise: float | None
+    baselines: dict[str, float | None]
+    baselines_worst: dict[str, float | None]
+    baselines_n: dict[str, int]
+
+
+class EvaluationDocument(TypedDict):
+    """Scores of predictions for model families left out of the fit; errors are shares."""
+
+    schema: int
+    gpu: str
+    split: str
+    families: list[str]
+    rows: list[_Row]
+    regret: RegretFields
+    rows_by_jobs: list[_Row]
+    panels: list[_Row]
+    unusable_runs: list[str]
 
 
 def evaluation_document(evaluation: Evaluation) -> EvaluationDocument:
