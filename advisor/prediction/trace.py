@@ -100,7 +100,7 @@ def _zero(function: Callable[[float], float], low: float, high: float) -> float:
     while True:
         middle = high - at_high * (high - low) / (at_high - at_low)
         at = function(middle)
-        if abs(at) <= _EXACT:
+        if abs(at) <= _EXACT or not low < middle < high:  # or no number lies between
             return middle
         stays = 0.5 if at * before > 0 else 1.0
         if at > 0:
