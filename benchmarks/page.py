@@ -1,11 +1,11 @@
-"""What people wait for on the page, in a browser, and how much of it streamlit itself takes.
+"""Seconds that a user of the page waits in a browser, and the part of streamlit itself.
 
     python benchmarks/page.py [REPEATS]
 
-Opens the page, and changes an epoch and a number of copies there that nobody has asked about; also
-opens a blank page of streamlit and changes its only number. Each in a new window, in a shuffled
-order. Prints the median seconds until the answer stands, and their ratio to those of the blank
-page. Needs the extra `browser` and a chromium. Nothing here is a test.
+Opens the page, and changes epochs and copies to values that no visit had before. Also opens a blank
+page of streamlit and changes its only number. Each visit has a new window; the order is shuffled.
+Prints the median seconds until the answer is there, and their ratio to those of the blank page.
+Needs the extra `browser` and a chromium. Nothing here is a test.
 """
 
 import random

@@ -25,7 +25,7 @@ def picture_of(screenshot: bytes) -> Image.Image:
 
 
 def look_alike(one: Image.Image, other: Image.Image) -> bool:
-    """Check whether nobody can see a difference."""
+    """Check that the pictures have no difference that a reader can see."""
     if one.size != other.size:
         return False
     pixels, others = (np.asarray(each.convert("RGB"), dtype=int) for each in (one, other))

@@ -11,7 +11,7 @@ FILE = ROOT / "benchmarks" / "queues" / "h100.json"
 
 
 def queues_text() -> str:
-    """Return predicted and measured total times of each run, with and without starts of processes.
+    """Return predicted and measured total times of each run; `with starts` adds those of the run.
 
     A queue of n jobs, k at once, starts ceil(n / k) processes one after another.
     """
@@ -30,4 +30,7 @@ def queues_text() -> str:
         starts_s += begin_s
     table = markdown(["sharing", "predicted steps", "with starts", "measured"], rows)
     mean_s, low_s, high_s = mean(starts_s), min(starts_s), max(starts_s)
-    return f"{table}\n\nStarts took {mean_s:.0f} s in the mean, {low_s:.0f} to {high_s:.0f} s."
+    return (
+        f"{table}\n\nStarts took about {mean_s:.0f} s in the mean ({low_s:.0f} to {high_s:.0f} s), "
+        "estimated from the first count of steps and the pace of the job."
+    )

@@ -65,7 +65,7 @@ def installed(monkeypatch, folder):
 
 
 def _supervise(entry, words):
-    """As `advisor.measure.process.supervise`, in this process."""
+    """Do the same as `advisor.measure.process.supervise`, in this process."""
     module, function = entry.split(":")
     try:
         return getattr(import_module(module), function)(list(map(str, words)))

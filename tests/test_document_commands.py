@@ -71,7 +71,7 @@ def of(path):
 
 
 def steps(path):
-    """What a reader of the page does, in its order: kind and text.
+    """Return the steps of a reader of the page, in its order: kind and text.
 
     ``"line"`` is a line of shell, ``"span"`` a command in a sentence or table, and ``"toml"`` or
     ``"json"`` a block that the reader writes to a file.

@@ -1,4 +1,4 @@
-"""What somebody does on the page, and what they see there."""
+"""A user's actions on the page, and what the page then shows."""
 
 
 def words(elements):

@@ -104,7 +104,7 @@ def test_conditions_limit_the_plans(page):
 
 @pytest.mark.parametrize(
     ("key", "value"), [("gpu", "rtx-5090"), ("goal", "fame"), ("jobs", f"{BERT}:many"),
-                       ("jobs", "nobody"), ("plan", "mps=1")],
+                       ("jobs", "unknown"), ("plan", "mps=1")],
 )  # fmt: skip
 def test_a_bad_link_is_said_with_its_key_and_never_answered_for_something_else(page, key, value):
     page.query_params[key] = value

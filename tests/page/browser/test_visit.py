@@ -1,4 +1,4 @@
-"""What somebody does on the page with a browser, and what happens."""
+"""A user visits the page with a browser, and the page answers."""
 
 import re
 
