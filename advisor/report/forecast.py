@@ -256,6 +256,7 @@ def letters_of(jobs: Sequence[Job]) -> Letters:
             *_range([job.epochs for job in copies], 1, "epochs"),
             *_range([job.validation_s for job in copies], 0, "s of validation an epoch"),
             *_range([job.checkpoint_s for job in copies], 0, "s of checkpoints an epoch"),
+            *_range([job.start_s for job in copies], 0, "s to start"),
         ]
         letter = chr(ord("A") + index) if index < 26 else f"A{index}"
         letters[name] = letter, ", ".join(words)

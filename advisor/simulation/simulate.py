@@ -179,7 +179,7 @@ class Simulation:
         return max(each.memory_mib for each in self.usage)
 
 
-Kind = Literal["training", "validation", "checkpoint"]
+Kind = Literal["start", "training", "validation", "checkpoint"]
 
 # Shares of an epoch below this are rounding.
 _DUST = 1e-9
@@ -187,7 +187,7 @@ _DUST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class JobStretch:
-    """A part of one job: training, validation or a checkpoint of an epoch, counted from 1."""
+    """A part of one job: its start, or training, validation or a checkpoint of an epoch from 1."""
 
     kind: Kind
     epoch: int
@@ -196,7 +196,7 @@ class JobStretch:
 
 
 def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
-    """Return the parts of `job` in order; validation and checkpoints slow down as training does."""
+    """Return the parts of `job` in order; all slow down as training does."""
     paces = [(each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage]
     at, now_s = 0, paces[0][0]
     for kind, epoch, steps in _work(job):
@@ -221,6 +221,8 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
         ("validation", validation_s / step_s),
         ("checkpoint", checkpoint_s / step_s),
     )
+    if job.start_s:
+        yield "start", 1, job.start_s / step_s
     for epoch in count(1):
         share = min(1.0, job.epochs - (epoch - 1))
         if share < _DUST:

@@ -41,7 +41,7 @@ _USER = re.compile(r"\w[\w .:@+-]*")
 
 # Kind of each field but the profile, and that in words.
 _KINDS: dict[str, tuple[Any, str]] = {
-    **dict.fromkeys(("epochs", "validation_s", "checkpoint_s"), (Real, "a number")),
+    **dict.fromkeys(("epochs", "validation_s", "checkpoint_s", "start_s"), (Real, "a number")),
     **dict.fromkeys(("deadline_s", "protect"), ((Real, NoneType), "a number")),
     **dict.fromkeys(("data_parallel", "isolated"), (bool, "True or False")),
     "user": ((str, NoneType), "a name"),
@@ -82,6 +82,7 @@ class Job:
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
         gpus: GPUs of one host that it takes at once, with nothing else on them. Its examples are
             split among them; the exchange of gradients is assumed to take no time.
+        start_s: Seconds from the start of its process to its first step, alone.
     """
 
     profile: Profile
@@ -94,6 +95,7 @@ class Job:
     deadline_s: float | None = None
     protect: float | None = None
     gpus: int = 1
+    start_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.profile, Profile):
@@ -106,6 +108,7 @@ class Job:
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
         check_number(f"{self.name}: validation_s", self.validation_s, MOST_EPOCH_S)
         check_number(f"{self.name}: checkpoint_s", self.checkpoint_s, MOST_EPOCH_S)
+        check_number(f"{self.name}: start_s", self.start_s, MOST_EPOCH_S)
         if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
                 f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
@@ -129,12 +132,14 @@ class Job:
     def work_steps(self) -> float | None:
         """All work of the job in training steps on each GPU; None: a pass's length is not known.
 
-        Validation and checkpoints are assumed to slow down with other jobs as training steps do.
+        Start, validation and checkpoints are assumed to slow down with other jobs as training steps
+        do.
         """
         steps = self.profile.workload.steps_per_epoch
         if steps is None:
             return None
-        return self.epochs * (steps + sum(self.pauses_s) / self.alone_step_s) / self.gpus
+        paused = sum(self.pauses_s) / self.alone_step_s
+        return self.epochs * (steps + paused) / self.gpus + self.start_s / self.alone_step_s
 
     @property
     def pauses_s(self) -> tuple[float, float]:
@@ -298,6 +303,7 @@ class _Entry:
     deadline_s: Annotated[float | None, OrText(seconds)] = None
     protect: Annotated[float | None, OrText(share)] = None
     gpus: int = 1
+    start_s: _Seconds = 0.0
     command: Annotated[tuple[str, ...] | None, OrText(shlex.split)] = None
     folder: str | None = None
     environment: dict[str, str] | None = None
@@ -416,6 +422,7 @@ def _jobs(
                 entry.epochs, entry.validation_s, entry.checkpoint_s,
                 user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
                 deadline_s=entry.deadline_s, protect=entry.protect, gpus=entry.gpus,
+                start_s=entry.start_s,
             )  # fmt: skip
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)

@@ -160,17 +160,17 @@ def test_under_mig_a_leaving_mate_changes_nothing():
 
 
 def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_the_shared_gpu():
-    slow = replace(LONG, epochs=1.5, validation_s=1)
+    slow = replace(LONG, epochs=1.5, validation_s=1, start_s=1)
     arrivals = at_start(slow, SHORT)
     found = over_time(arrivals)
     usage = [each for each in found.usage if 0 in each.jobs]
     pieces = list(parts(0, slow, usage))
-    assert [each.kind for each in pieces] == ["training", "validation"] * 2
+    assert [each.kind for each in pieces] == ["start", *["training", "validation"] * 2]
     assert pieces[0].start_s == 0
     assert pieces[-1].end_s == pytest.approx(found.jobs[0].end_s.p50)
     assert all(a.end_s == b.start_s for a, b in pairwise(pieces))
-    # Half of the GPU until the short one's 1 s of work took 2 s; its own 2 s of work end at 3 s.
-    assert pieces[0].end_s == pytest.approx(3)
+    # Steps of 30 ms until the short one ends at 3 s, then of 20 ms: 50 to start, 100 of training.
+    assert [each.end_s for each in pieces[:2]] == pytest.approx([1.5, 4])
 
 
 def test_money_and_energy_count_gpus_that_wait():

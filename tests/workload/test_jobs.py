@@ -176,7 +176,7 @@ def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
         ("batches = [4]", "advisor batch"),
         ("copy = 2", "copy"), ("copies = 0", "copies"), ("copies = 1000000", "copies"),
         ("copies = 1.5", "copies"), ("epochs = 0", "epochs"), ("epochs = nan", "epochs"),
-        ("validation_s = -1", "validation_s"), ("examples_per_epoch = 0", "examples_per_epoch"),
+        ("validation_s = -1", "validation_s"), ("start_s = -1", "start_s"), ("examples_per_epoch = 0", "examples_per_epoch"),
         ("user = 7", "user"), ("user = ' '", "user"), ("data_parallel = 'yes'", "data_parallel"),
         ("isolated = 2", "isolated"), ("deadline_s = 0", "deadline_s"),
         ("deadline_s = nan", "deadline_s"), ("command = 'python \"t.py'", "command"),
@@ -203,11 +203,12 @@ def test_a_file_without_jobs_is_refused_with_its_name(read, text):
         read(text)
 
 
-def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
+def test_starts_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
     profile = synthetic.profile(host_s=0.01, gpu_s=0.008)
     plain, busy = Job(profile), Job(profile, epochs=2, validation_s=3, checkpoint_s=1)
     assert busy.work_steps == pytest.approx(2 * (plain.work_steps + 400))
     assert busy.profile.epoch_s == plain.profile.epoch_s
+    assert Job(profile, start_s=5, gpus=2).alone_s == pytest.approx(plain.alone_s / 2 + 5)
     endless = replace(profile.workload, examples_per_epoch=None)
     assert Job(replace(profile, workload=endless)).work_steps is None
 
@@ -215,6 +216,7 @@ def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
 @pytest.mark.parametrize(
     "wrong",
     [{"epochs": 1e300}, {"epochs": 5e-324}, {"validation_s": 1e300}, {"checkpoint_s": 1e300},
+     {"start_s": -1},
      {"deadline_s": 1e300}, {"protect": 20.0}, {"protect": -0.1}, {"protect": float("nan")}],
 )  # fmt: skip
 def test_a_job_of_centuries_of_no_time_or_with_a_share_in_per_cent_is_refused(wrong):
