@@ -425,7 +425,7 @@ def check_power(profile: Profile, gpu: Gpu) -> Profile:
         InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.
     """
     limit_w, power_w = gpu.power_limit_w, profile.power_w
-    bare = profile.workload.source == "numbers" and not profile.is_estimate
+    bare = profile.workload.is_bare and not profile.is_estimate
     if not (limit_w and bare) or power_w is None:
         return profile
     least_w = _LEAST_OF_LIMIT * limit_w

@@ -220,6 +220,13 @@ def run_from_numbers(argv: Sequence[str]) -> int:
     numbers = vars(_numbers_parser().parse_args(argv))
     del numbers["from_numbers"], numbers["json"]  # `advisor profile` itself prints
     out, card = numbers.pop("out"), gpu_meant(numbers.pop("gpu"))
+    if numbers["step_s"] is None:
+        numbers["batch_size"] = numbers["batch_size"] or 1  # of nominal steps
+    if numbers["step_s"] is None is numbers["duration_s"] or numbers["batch_size"] is None:
+        raise InvalidInput(
+            "expected --step-s with --batch-size, or --duration-s for a job whose step's length "
+            "is not known. See `advisor profile --from-numbers -h`."
+        )
     minimal = MinimalProfile(schema=1, gpu=card.key, **numbers)
     check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
@@ -254,7 +261,8 @@ def _numbers_parser() -> Parser:
         epilog='The file holds {"schema": 1, "workload": "my-job", "gpu": "a100-40gb", '
         '"batch_size": 64, "step_s": 0.12, "memory_mib": 5300, "power_w": 190, '
         '"gpu_utilization": 0.83, "memory_utilization": 0.41}; the last three may be null, and '
-        '"examples_per_epoch" may follow. Every command accepts its path as a JOB.',
+        '"examples_per_epoch" or "duration_s" may follow. With "duration_s", "step_s" may be null. '
+        "Every command accepts its path as a JOB.",
     )
     add = parser.add_argument
     add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
@@ -264,13 +272,14 @@ def _numbers_parser() -> Parser:
         "--gpu", required=default is None, default=default, metavar="GPU",
         help="GPU model, as `advisor gpus` lists it.  [env var: ADVISOR_GPU; required]",
     )  # fmt: skip
-    add("--batch-size", required=True, type=int, metavar="N", help="Examples of a step.  "
-        "[required]")  # fmt: skip
+    add("--batch-size", type=int, metavar="N", help="Examples of a step.  [required with "
+        "--step-s]")  # fmt: skip
     seconds, memory, watts, share = map(
         in_units, (units.seconds, units.mebibytes, units.watts, units.share)
     )
-    add("--step-s", required=True, type=seconds, metavar="SECONDS", help="Length of a training "
-        "step.  [required]")  # fmt: skip
+    add("--step-s", type=seconds, metavar="SECONDS", help="Length of a training step.")
+    add("--duration-s", type=seconds, metavar="SECONDS", help="Length of the whole job alone, e.g. "
+        "2h, which counts as an epoch. It is needed without --step-s.")  # fmt: skip
     add("--memory-mib", required=True, type=memory, metavar="MIB", help="Memory that the process "
         "holds.  [required]")  # fmt: skip
     add("--power-w", type=watts, metavar="WATTS", help="Mean power of the whole GPU.")

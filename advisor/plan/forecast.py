@@ -341,6 +341,9 @@ class Machine:
             host_check=checked, host_factor=median(factors) if factors else None,
             host_solo=tuple({each.name: 0 for each in profiles if host and host.solo_run(each)}),
             unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
+            nominal=tuple({
+                each.name: 0 for each in profiles if each.workload.source == "duration"
+            }),
         )  # fmt: skip
 
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:

@@ -42,6 +42,7 @@ class Standing:
         host_solo: Jobs that ran alone here since they were profiled.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
+        nominal: Jobs of which only the duration is known, so that their steps are nominal.
     """
 
     calibrated: str | None = None
@@ -53,6 +54,7 @@ class Standing:
     estimated: tuple[Profile, ...] = ()
     own_paces: tuple[tuple[str, OwnPace], ...] = ()
     power_cap_w: float | None = None
+    nominal: tuple[str, ...] = ()
 
     @property
     def doubts(self) -> tuple[Stale | str, ...]:

@@ -38,6 +38,7 @@ from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
+from advisor.workload.minimal_profile import NOMINAL_STEP_S
 from advisor.workload.spec import workloads_by_name
 
 SCHEMA = 1
@@ -105,7 +106,7 @@ def _host_speed(standing: Standing) -> str:
 
 
 def with_estimates_named(standing: Standing, sentence: str) -> str:
-    """Return `sentence`, followed by a line for each source of estimated profiles."""
+    """Return `sentence`, then a line for each source of estimated profiles and nominal steps."""
     sentences = [sentence] if sentence else []
     for profile in standing.estimated:
         if profile.other_batches is not None:
@@ -122,6 +123,13 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
         sentences.append(
             f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
             f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+        )
+    if nominal := standing.nominal:
+        few = len(nominal) <= _MOST_NAMED
+        listed = ", ".join(nominal) if few else counted(len(nominal), "job")
+        sentences.append(
+            f"The step of {listed} is nominal, {1e3 * NOMINAL_STEP_S:g} ms: only the duration is "
+            f"known. Read slowdowns and times of whole jobs, not steps."
         )
     return "\n".join(sentences)
 

@@ -93,12 +93,15 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
     table = plain_table("profile", "step", "varied", "kernel", "memory", *more)
     for name, profile in profiles.items():
         varied = "" if profile.unsteady is None else share(profile.unsteady)
+        step = f"{number(1000 * profile.step_s)} ms"
+        if profile.workload.source == "duration":
+            step = "nominal"
         origin = clean(profile.provenance.date[:10]) if profile.provenance else NOT_MEASURED
         if profile.estimated_from is not None:
             origin = f"estimated from {profile.estimated_from}"
         more = (f"{number(1000 * profile.fastest_step_s)} ms", origin) if details else ()
         table.add_row(
-            clean(name), f"{number(1000 * profile.step_s)} ms", varied, share(profile.busy_share),
+            clean(name), step, varied, share(profile.busy_share),
             _known(profile.memory.device_mib, "MiB"), *more,
         )  # fmt: skip
     return table

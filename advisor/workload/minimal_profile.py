@@ -6,11 +6,22 @@ from dataclasses import asdict, dataclass
 
 from advisor.errors import InvalidInput
 from advisor.workload.profile import Counters, Memory, Profile, Window, batch_name
-from advisor.workload.reading import LEAST_STEP_S, check, check_number, check_schema
+from advisor.workload.reading import (
+    LEAST_STEP_S,
+    MOST_EPOCH_S,
+    check,
+    check_number,
+    check_schema,
+)
 from advisor.workload.spec import Workload
 
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
 _MOST_STEP_S = 60.0
+
+# Stands for a step whose length is not known: near the mean over the runs to which the corrections
+# of answers without a trace were fitted, so that they count the job as an average one. Slowdowns
+# and whole durations do not depend on it otherwise.
+NOMINAL_STEP_S = 0.02
 
 # The smallest CUDA context, without modules and libraries, on any GPU. With them it takes 300 and
 # more; GiB taken for MiB are below this.
@@ -28,35 +39,31 @@ class MinimalProfile:
         workload: The job's name.
         gpu: Catalogue key of the GPU that it ran on.
         batch_size: Examples of a step.
-        step_s: Seconds of a training step.
+        step_s: Seconds of a training step; None: not known, and `duration_s` is.
         memory_mib: GPU memory of its process, as ``nvidia-smi`` lists it.
         power_w: Mean power of the whole GPU.
         gpu_utilization: Share of time in which any kernel ran, by ``nvidia-smi``, 0..1.
         memory_utilization: Share of time in which memory was read or written, by ``nvidia-smi``,
             0..1. It shows best how much slices of an A100 or A30 slow the job.
         examples_per_epoch: Examples of one pass over the data; None: not known.
+        duration_s: Seconds of the whole job alone, which then count as an epoch; None: not known.
     """
 
     schema: int
     workload: str
     gpu: str
     batch_size: int
-    step_s: float
+    step_s: float | None
     memory_mib: float
     power_w: float | None
     gpu_utilization: float | None
     memory_utilization: float | None
     examples_per_epoch: int | None = None
+    duration_s: float | None = None
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
-        check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
-        if self.step_s > _MOST_STEP_S:
-            raise InvalidInput(
-                f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
-                f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
-                "accumulated, count every backward pass as a step"
-            )
+        self._check_times()
         if self.memory_mib < LEAST_MEMORY_MIB:
             raise InvalidInput(
                 f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
@@ -75,17 +82,45 @@ class MinimalProfile:
             )
         self.whole()  # which checks the rest
 
+    def _check_times(self) -> None:
+        if self.step_s is None and self.duration_s is None:
+            raise InvalidInput(
+                "step_s may be null only where duration_s has the seconds of the whole job"
+            )
+        if self.duration_s is not None:
+            check_number("duration_s", self.duration_s, MOST_EPOCH_S, self.step_s or NOMINAL_STEP_S)
+            if self.examples_per_epoch is not None:
+                raise InvalidInput(
+                    "examples_per_epoch and duration_s both set the length of an epoch: leave one "
+                    "out"
+                )
+        if self.step_s is None:
+            return
+        check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
+        if self.step_s > _MOST_STEP_S:
+            raise InvalidInput(
+                f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
+                f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
+                "accumulated, count every backward pass as a step"
+            )
+
     def whole(self) -> Profile:
-        """Return it as a `Profile`, in which all other numbers are None."""
+        """Return it as a `Profile`, in which all other numbers are None.
+
+        A step that is not known counts `NOMINAL_STEP_S`, and the source is ``"duration"``.
+        """
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload
+        step_s, examples = self.step_s or NOMINAL_STEP_S, self.examples_per_epoch
+        if self.duration_s is not None:
+            examples = max(1, round(self.duration_s / step_s)) * self.batch_size
         return Profile(
             workload=Workload(
-                name=self.workload, source="numbers", model=work, family=work,
-                batch=self.batch_size, examples_per_epoch=self.examples_per_epoch,
+                name=self.workload, source="duration" if self.step_s is None else "numbers",
+                model=work, family=work, batch=self.batch_size, examples_per_epoch=examples,
             ),
-            gpu=self.gpu, windows=(Window(self.step_s, 1.0),),
-            host_s=None, gpu_s=None if share is None else share * self.step_s, host_cpu_share=None,
+            gpu=self.gpu, windows=(Window(step_s, 1.0),),
+            host_s=None, gpu_s=None if share is None else share * step_s, host_cpu_share=None,
             memory=Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib),
             counters=None if share is None else Counters(
                 source="nvml", gract=share, memory_utilization=self.memory_utilization
@@ -101,8 +136,9 @@ def holds_minimal(text: bytes) -> bool:
 
 
 def minimal_text(minimal: MinimalProfile) -> str:
-    """Return `minimal` as JSON in one line, without the last field if it is not known."""
+    """Return `minimal` as JSON in one line, without the last fields if they are not known."""
     entries = asdict(minimal)
-    if entries["examples_per_epoch"] is None:
-        del entries["examples_per_epoch"]
+    for name in ("examples_per_epoch", "duration_s"):
+        if entries[name] is None:
+            del entries[name]
     return json.dumps(entries, allow_nan=False) + "\n"

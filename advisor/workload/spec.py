@@ -15,7 +15,7 @@ from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, che
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
-Source = Literal["timm", "plain", "script", "numbers"]
+Source = Literal["timm", "plain", "script", "numbers", "duration"]
 
 _COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
@@ -110,7 +110,8 @@ class Workload:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
         source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`;
             ``"script"``: a training script of the user's; ``"numbers"``: a job of the user's, of
-            which only numbers are known.
+            which only numbers are known; ``"duration"``: the same without the length of its step,
+            which is nominal.
         model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
         family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
             leaves whole families out.
@@ -180,9 +181,14 @@ class Workload:
             self, name=f"{self.name}-files", data=str(folder.resolve()), examples_per_epoch=images
         )
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether only numbers of it are known, not what it trains."""
+        return self.source in ("numbers", "duration")
+
     def check_startable(self) -> None:
         """Check that something here can start it: that not only its numbers are known."""
-        if self.source == "numbers" and self.script is None:
+        if self.is_bare and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
                 f"Name its command in a job file, leave it out, or run it yourself: `advisor "

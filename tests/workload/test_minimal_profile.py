@@ -20,18 +20,26 @@ NUMBERS = {
 WATCHED = MinimalProfile(**NUMBERS)
 
 SHARES = st.floats(0, 1)
-MINIMAL = st.builds(
-    MinimalProfile,
+NUMBERS_OF_A_JOB = dict(
     schema=st.just(1),
     workload=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}", fullmatch=True),
     gpu=st.sampled_from(["a100-40gb", "h200-141gb"]),
     batch_size=st.integers(1, 10**6),
-    step_s=st.floats(1e-6, 60),
     memory_mib=st.floats(100, 2**20),
     power_w=st.none() | st.floats(0, 1e4),
     gpu_utilization=SHARES,
     memory_utilization=SHARES | st.none(),
+)
+MINIMAL = st.builds(
+    MinimalProfile,
+    **NUMBERS_OF_A_JOB,
+    step_s=st.floats(1e-6, 60),
     examples_per_epoch=st.none() | st.integers(1, 10**6),
+) | st.builds(
+    MinimalProfile,
+    **NUMBERS_OF_A_JOB,
+    step_s=st.none() | st.floats(1e-6, 60),
+    duration_s=st.floats(60, 10**6),
 )
 
 
@@ -57,6 +65,13 @@ def test_the_numbers_of_a_log_are_a_profile_in_which_nothing_else_was_measured(t
     assert load_profile(str(written(tmp_path)), "a100-40gb") == WATCHED.whole()
 
 
+@given(st.floats(60, 10**6), st.none() | st.floats(1e-3, 60))
+def test_a_job_of_some_duration_takes_so_long_alone_whatever_its_step(duration_s, step_s):
+    job = MinimalProfile(**NUMBERS | {"step_s": step_s, "duration_s": duration_s}).whole()
+    assert job.epoch_s == pytest.approx(duration_s, abs=job.step_s)
+    assert job.busy_share == pytest.approx(0.83)
+
+
 def test_a_number_that_is_null_is_not_known(tmp_path):
     nothing = {"power_w": None, "gpu_utilization": None, "memory_utilization": None}
     read = read_profile(written(tmp_path, **nothing))
@@ -73,6 +88,7 @@ def test_a_number_that_is_null_is_not_known(tmp_path):
         ("gpu_utilization", None, "memory_utilization"), ("gpu_utilization", -0.1, ""),
         ("gpu_utilization", "0.83", ""), ("memory_utilization", 41.0, "41 % is 0.41"),
         ("batch_size", 0, "batch"), ("batch_size", 64.5, ""), ("examples_per_epoch", 0, ""),
+        ("step_s", None, "duration_s"), ("duration_s", 0.05, "duration_s"),
         ("workload", "../my-job", ""), ("schema", 2, ""), ("schema", ..., ""),
         ("utilisation", 0.83, ""),
     ],

@@ -92,6 +92,20 @@ def test_numbers_may_have_the_units_that_logs_print(home):
     assert written.busy_share == pytest.approx(0.83)
 
 
+def test_a_job_may_have_its_duration_in_place_of_its_step(home):
+    words = [*WORDS[: WORDS.index("--batch-size")], *WORDS[-2:]]
+    assert run_from_numbers([*words, "--duration-s", "1h30m"]) == 0
+    written = read_profile(home / "my-job.json")
+    assert (written.epoch_s, written.workload.source) == (pytest.approx(5400), "duration")
+
+
+def test_a_job_needs_its_step_or_its_duration(home, capsys):
+    at = WORDS.index("--batch-size")
+    for words in ([*WORDS[:at], *WORDS[-2:]], [*WORDS[:at], *WORDS[at + 2 :]]):
+        code, said = refused(run_from_numbers, words, capsys)
+        assert (code, "--duration-s" in said, home.exists()) == (2, True, False)
+
+
 def test_a_number_that_every_answer_needs_is_required(capsys):
     code, said = refused(run_from_numbers, WORDS[:-2], capsys)
     assert (code, "--memory-mib" in said) == (2, True)
