@@ -318,7 +318,7 @@ def _export_of_all(
     out: Path | None,
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
-    from advisor.launch.commands import fleet_launch_plans
+    from advisor.launch.commands import fleet_launch_plans, why_not_started
     from advisor.launch.exports import WHOLE
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.launch.plan_file import plan_text, refused_by_run
@@ -334,6 +334,8 @@ def _export_of_all(
             "--format json writes a file for each GPU. Name them by --out FILE.json."
         )
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    if as_json and (why := why_not_started(plans)):
+        raise InvalidInput(why)
     texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
     refused = refused_by_run(jobs) if as_json else ()

@@ -245,6 +245,8 @@ _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow"
 
 def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
     """A line with the command that starts the plan of the same question."""
+    from advisor.launch.commands import fleet_launch_plans, why_not_started
+
     words, of_plan = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}
     for name in sorted(of_plan):
         value, option = params[name], passed[name]
@@ -253,11 +255,16 @@ def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping
         else:
             words += [option, str(value).removesuffix(".0")]
     exported = of_plan <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
+    if why := why_not_started(fleet_launch_plans(plan)):
+        if not exported:
+            return why
+        words += ["--format", "slurm"]
     words += [] if exported else ["--commands", "1"]
     line = shlex.join(["advisor", "export" if exported else "recommend", *words])
     line = _with_start(line, plan.jobs)
     if len(line) > _WIDEST_COMMAND:
         instead = "`export` instead of `recommend`" if exported else "--commands 1"
+        instead += " and --format slurm" if why else ""
         return f"Its script: your command with {instead}."
     return line
 

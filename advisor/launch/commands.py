@@ -1,4 +1,4 @@
-"""The shell lines that apply a plan by hand, and plans for several GPUs of one host at once."""
+"""What each GPU of a plan runs, and the shell lines that apply it on one host."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def _mode(plan: LaunchPlan) -> str:
 def side_by_side(
     plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
 ) -> tuple[LaunchPlan, ...]:
-    """Return `plans` with devices, and with disjoint numbers of jobs and partitions.
+    """Return `plans` of GPUs of one host, with disjoint numbers of partitions.
 
     Args:
         plans: Plans by the index of the GPU, each with its jobs numbered from 1.
@@ -84,19 +84,20 @@ def side_by_side(
     moved: list[LaunchPlan] = []
     partitions = 0
     for device, plan in plans.items():
-        moved.append(_moved(plan, device, jobs[device], partitions))
+        own = _renumbered(plan, jobs[device], partitions)
+        moved.append(replace(own, number=device, device=device))
         partitions += len(plan.partitions)
     return tuple(moved)
 
 
-def _moved(plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int) -> LaunchPlan:
-    """`plan` on the GPU `device`, with jobs and partitions numbered after others."""
+def _renumbered(plan: LaunchPlan, jobs: Sequence[int], partitions: int) -> LaunchPlan:
+    """`plan` with its jobs called by `jobs`, and its partitions numbered after others."""
 
     def start(own: Start) -> Start:
         return replace(own, number=jobs[own.number - 1])
 
     def part(own: LaunchPartition) -> LaunchPartition:
-        return replace(own.with_starts(start), number=partitions + own.number, device=device)
+        return replace(own.with_starts(start), number=partitions + own.number)
 
     return plan.with_partitions(part)
 
@@ -110,16 +111,22 @@ _AT_ONCE = (
 
 
 def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
-    """Return lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
+    """Return lines that apply `plans`, as made by `fleet_launch_plans`, and wait for all of them.
+
+    Raises:
+        InvalidInput: They are not for jobs of one GPU on equal GPUs of one host.
+    """
     return ("(", *(f"  {line}" for line in _script_at_once(plans)), ")")
 
 
 def commands_text_of_all(plans: Sequence[LaunchPlan]) -> str:
-    """Return a script that applies all `plans`, as made by `side_by_side`, by hand on one host."""
+    """Return a script that applies all `plans`, as `commands_at_once` does."""
     return "\n".join(["#!/usr/bin/env bash", *_script_at_once(plans), ""])
 
 
 def _script_at_once(plans: Sequence[LaunchPlan]) -> Iterator[str]:
+    if why := why_not_started(plans):
+        raise InvalidInput(why)
     yield from _head(plans)
     for plan in plans:
         yield from _plan_function(plan, f"plan_{plan.device}")
@@ -139,25 +146,30 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
     return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
 
 
-def why_not_started(fleet: "FleetForecast") -> str | None:
-    """Return why no script starts a plan for several GPUs; None: one does."""
-    by_hand = "start them by hand (`recommend --details`)."
-    if len(fleet.pools) > 1:
-        return f"No script starts jobs on several models of GPU: {by_hand}"
-    if fleet.pools[0].hosts > 1:
-        return f"No script starts jobs on {fleet.pools[0].hosts} hosts: {by_hand}"
-    if wide := next((job for job in fleet.jobs if job.gpus > 1), None):
-        return f"No script starts {wide.name} on {wide.gpus} GPUs: {by_hand}"
-    return None
+def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
+    """Return why no shell script applies the plans of several GPUs; None: one does."""
+    hosts = len({plan.host for plan in plans})
+    wide = next(filter(None, (plan.wide for plan in plans)), None)
+    if len({plan.gpu for plan in plans}) > 1:
+        what = "several models of GPU"
+    elif hosts > 1:
+        what = f"{hosts} hosts"
+    elif wide:
+        what = f"several GPUs at once, as {wide.name} takes"
+    else:
+        return None
+    return f"No shell script runs jobs on {what}. Export the plan: advisor export --format slurm."
 
 
 def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
     """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
 
-    Raises:
-        InvalidInput: No script starts it.
+    A job that takes several GPUs is in the plan of each of them, with the same number.
     """
-    if why := why_not_started(fleet):
-        raise InvalidInput(why)
     plans = {on.number: launch_plan(on.members, on.gpu, on.forecast.prediction) for on in fleet.on}
-    return side_by_side(plans, {on.number: on.jobs for on in fleet.on})
+    sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
+    places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
+    return tuple(
+        replace(plan, host=places[plan.number][0], device=places[plan.number][1])
+        for plan in side_by_side(plans, {on.number: on.jobs for on in fleet.on})
+    )

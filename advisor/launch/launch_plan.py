@@ -55,7 +55,6 @@ class LaunchPartition:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        device: Index of the GPU, of several that a plan is for.
         at_once: Most jobs of a queue that run at the same time; None: it is not a queue.
     """
 
@@ -65,7 +64,6 @@ class LaunchPartition:
     instance: Instance | None = None
     slices: int | None = None
     profile: str | None = None
-    device: int = 0
     at_once: int | None = None
 
     @property
@@ -117,6 +115,9 @@ class LaunchPlan:
         power_cap_w: Power cap in watts; None: the GPU's own limit.
         estimated_from: Keys of the other GPUs from which it was predicted; None: none.
         other: The best-ranked other plan; None: none is known.
+        number: Number of the GPU, from 0, over all hosts of a plan for several GPUs.
+        host: Number of its host, from 0.
+        device: Index of the GPU on its host.
     """
 
     gpu: Gpu
@@ -125,11 +126,14 @@ class LaunchPlan:
     power_cap_w: float | None
     estimated_from: str | None = None
     other: OtherPlan | None = None
+    number: int = 0
+    host: int = 0
+    device: int = 0
 
     @property
-    def device(self) -> int:
-        """Index of the GPU, of several that a plan is for."""
-        return self.partitions[0].device
+    def wide(self) -> Job | None:
+        """A job that takes several GPUs, and is in the plan of each of them; None: none does."""
+        return next((start.job for start in self.starts if start.job.gpus > 1), None)
 
     @property
     def partitions(self) -> tuple[LaunchPartition, ...]:

@@ -229,20 +229,24 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     they were planned to share.
 
     Args:
-        plans: The plan of each GPU, from `side_by_side`.
+        plans: The plan of each GPU, from `fleet_launch_plans`.
 
     Raises:
-        InvalidInput: A plan has MIG instances, which Slurm does not make.
+        InvalidInput: A plan has MIG instances, which Slurm does not make, or a job takes several
+            GPUs.
     """
+    if wide := next(filter(None, (plan.wide for plan in plans)), None):
+        raise InvalidInput(f"{wide.name}: this script does not start jobs of several GPUs.")
     if cut := next((plan for plan in plans if plan.on_mig), None):
         raise InvalidInput(
-            f"GPU {cut.device}, {cut.sharing}: Slurm makes no MIG instances. Export the plan as "
-            f"commands instead."
+            f"GPU {cut.number}, {cut.sharing}: Slurm makes no MIG instances. Export the plan as "
+            f"commands, or plan without MIG: --no-root."
         )
+    keys = dict.fromkeys(plan.gpu.key for plan in plans)
     caps_w = {plan.power_cap_w for plan in plans if plan.power_cap_w is not None}
     lines = [
         "#!/usr/bin/env bash",
-        f"# A Slurm job for each of {counted(len(plans), 'GPU')}, {plans[0].gpu.key}.",
+        f"# A Slurm job for each of {counted(len(plans), 'GPU')}, {' and '.join(keys)}.",
         _TESTED,
         *(f"# As root on each node: nvidia-smi --power-limit={cap:g}" for cap in sorted(caps_w)),
         "# gres.conf of the nodes:",
@@ -258,7 +262,8 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
         *chain.from_iterable(map(_unknown_cores, plans)),
     ]
     for plan in plans:
-        words = _words(f"gpu_{plan.device}", "gpu:1", plan.stages)
+        gres = "gpu:1" if len(keys) == 1 else f"gpu:{plan.gpu.key.partition('-')[0]}:1"
+        words = _words(f"gpu_{plan.number}", gres, plan.stages)
         script = _here(plan)
         lines.append(f"# Job {', '.join(str(start.number) for start in plan.starts)}.")
         lines.append("\n".join([f"sbatch {words} {script[0]}", *script[1:]]))

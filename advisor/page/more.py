@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.launch.commands import why_not_started
+from advisor.launch.commands import fleet_launch_plans, why_not_started
 from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
@@ -188,7 +188,7 @@ def _several_gpus(question: Question) -> None:
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
     document = json.dumps(fleet.fleet_document(plan), indent=1, allow_nan=False)
     with st.container(horizontal=True):
-        if why := why_not_started(plan):
+        if why := why_not_started(fleet_launch_plans(plan)):
             st.caption(plain(why))
         else:
             text = fleet.fleet_commands(plan, 1)

@@ -44,10 +44,9 @@ def fleet_report(
 ) -> RenderableType:
     """Return the answer: what to do, each way to plan, each GPU, how to start it, what to know.
 
-    `command` is the line that says how to start it. With `top`, the best so many plans instead of
-    the ways. With `details`, every job of every GPU by its number, and how the plan was found.
+    `command` is the line on how to start it. With `top`, the best so many plans instead of the
+    ways. With `details`, every job of every GPU by its number, and how the plan was found.
     """
-    start = why_not_started(plan) or command
 
     def answer(*gpus: RenderableType) -> Group:
         rest = "More" if gpus else "The jobs of each GPU, and more"
@@ -56,7 +55,7 @@ def fleet_report(
             Text(f"{instruction(plan)}.", style="bold"),
             Text(" ".join([outcome(plan), *gpu_notes(plan)])),
             table_of(plan_rows(plan, top)), *gpus,
-            *map(Text, filter(None, [start, "" if details else " ".join(more)])),
+            *map(Text, filter(None, [command, "" if details else " ".join(more)])),
         )  # fmt: skip
 
     if not details:
@@ -388,12 +387,13 @@ def fleet_document(
 def _plan_document(
     plan: FleetPlan, each: FleetForecast, rank: int, device: str | None
 ) -> FleetPlanFields:
-    launches = () if why_not_started(each) else fleet_launch_plans(each)
+    launches = fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
     return {
         "rank": rank, "ties_best": holds_one(ratio), "sharing": _sharing(each),
-        "commands": _commands(launches, device), "why": _search_line(plan),
+        "commands": [] if why_not_started(launches) else _commands(launches, device),
+        "why": _search_line(plan),
         "jobs": _job_documents(each), "makespan_s": _median(makespan_s),
         "makespan_interval_s": forecast.interval_document(makespan_s),
         "mean_completion_s": _median(mean_s),
@@ -410,7 +410,7 @@ def _plan_document(
         "gpus": [
             {
                 "number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s),
-                "commands": _commands(launches[at : at + 1], device),
+                "commands": [] if launches[at].wide else _commands(launches[at : at + 1], device),
                 **forecast.forecast_document(on.forecast),
             }
             for at, on in enumerate(each.on)
@@ -452,9 +452,7 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
 
 
 def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
-    if len(launches) != 1:
-        return list(commands_at_once(launches)) if launches else []
-    return list(commands(launches[0], device))
+    return list(commands(launches[0], device) if len(launches) == 1 else commands_at_once(launches))
 
 
 JobOnGpu = tuple[int, SimulatedJob]

@@ -3,6 +3,8 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.launch.commands import commands_text_of_all, fleet_launch_plans
@@ -13,7 +15,7 @@ from advisor.report.fleet import fleet_document
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.fleet_twins import planned
+from tests.plan.fleet_twins import drawn, made, on_pools, planned
 from tests.plan.stand_in import H200, StandIn
 
 JOBS = [
@@ -65,3 +67,26 @@ def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(fou
 
 def test_a_recommendation_says_how_many_epochs_of_each_job_it_is_for(found):
     assert fleet_document(found)["epochs"] == [job.epochs for job in JOBS]
+
+
+@given(jobs=drawn(most=5), wide=st.lists(st.booleans(), min_size=5, max_size=5))
+def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wide):
+    jobs = [replace(job, gpus=2 if two else 1)
+            for job, two in zip(made(jobs, "makespan"), wide, strict=False)]  # fmt: skip
+    fleet, _ = on_pools((1, 1, 2), (4, 2, 1), jobs=jobs)
+    plans = fleet_launch_plans(fleet)
+    assert [plan.number for plan in plans] == [on.number for on in fleet.on]
+    places = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [(plan.host, plan.device) for plan in plans] == [places[plan.number] for plan in plans]
+    for number, job in enumerate(jobs, start=1):
+        own = [plan for plan in plans if number in [start.number for start in plan.starts]]
+        assert [len(own), len({plan.host for plan in own})] == [job.gpus, 1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "gpus"), [([(1, 1, 1), (1, 1, 2)], 1), ([(2, 1, 1)], 1), ([(2, 2, 1)], 2)]
+)
+def test_no_shell_script_starts_jobs_on_several_models_hosts_or_gpus_at_once(counts, gpus):
+    fleet, _ = on_pools(*counts, jobs=[replace(job, gpus=gpus) for job in JOBS * 2])
+    with pytest.raises(InvalidInput, match="--format slurm"):
+        commands_text_of_all(fleet_launch_plans(fleet))

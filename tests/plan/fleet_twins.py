@@ -1,11 +1,12 @@
 """Plans for several GPUs that anybody would think of, and for few jobs all there are."""
 
+from dataclasses import replace
 from itertools import combinations, permutations, product
 from math import fsum
 
 from hypothesis import strategies as st
 
-from advisor.plan.cluster import GpuPool
+from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import throughput
@@ -56,6 +57,22 @@ def planned(jobs, terms, predictor=None, gpu=NO_MIG):
         predictor=predictor or StandIn(gpu), host_memory_mib=terms.host_memory_mib,
     )  # fmt: skip
     return plan_fleet([pool], terms)
+
+
+def on_pools(*counts, jobs, terms=None):
+    """The plan for GPUs of several models: the first as profiled, others so many times as fast."""
+    pools = []
+    for gpus, host_gpus, faster in counts:
+        own = [
+            replace(job, profile=replace(job.profile, gpu_s=job.profile.gpu_s / faster))
+            for job in jobs
+        ]
+        model = replace(NO_MIG, key=f"{NO_MIG.key}-{faster}")
+        pools.append(GpuPool(
+            gpu=model, hosts=gpus // host_gpus, host_gpus=host_gpus, jobs=tuple(own),
+            predictor=StandIn(model),
+        ))  # fmt: skip
+    return plan_fleet(pools, terms or FleetTerms()), pools
 
 
 class Twin:

@@ -38,6 +38,7 @@ from tests.plan.fleet_twins import (
     job_of,
     least_makespan_s,
     made,
+    on_pools,
     planned,
 )
 from tests.plan.stand_in import NO_MIG, StandIn
@@ -221,22 +222,6 @@ def test_a_job_that_fits_nowhere_is_named():
 def test_terms_that_cannot_be_are_refused(wrong, named):
     with pytest.raises(InvalidInput, match=named):
         FleetTerms(**wrong)
-
-
-def on_pools(*counts, jobs, terms=None):
-    """The plan for GPUs of several models: the first as profiled, others so many times as fast."""
-    pools = []
-    for gpus, host_gpus, faster in counts:
-        own = [
-            replace(job, profile=replace(job.profile, gpu_s=job.profile.gpu_s / faster))
-            for job in jobs
-        ]
-        model = replace(NO_MIG, key=f"{NO_MIG.key}-{faster}")
-        pools.append(GpuPool(
-            gpu=model, hosts=gpus // host_gpus, host_gpus=host_gpus, jobs=tuple(own),
-            predictor=StandIn(model),
-        ))  # fmt: skip
-    return plan_fleet(pools, terms or FleetTerms()), pools
 
 
 @pytest.mark.parametrize("counts", [((1, 1, 1), (1, 1, 3)), ((2, 2, 1), (1, 1, 2))])
