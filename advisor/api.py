@@ -17,8 +17,8 @@ from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
-from advisor.plan import ObjectiveName, check_objective
-from advisor.plan.cluster import FleetTerms, GpuPool
+from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
+from advisor.plan.cluster import FleetTerms, GpuCount, GpuPool
 from advisor.plan.forecast import (
     CappedPredictor,
     Machine,
@@ -49,10 +49,11 @@ from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, Running
-    from advisor.plan.copies import Copies, CopiesTable, Trials
+    from advisor.plan.copies import Copies
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.reasons import Comparison
     from advisor.plan.slices import SlicesForJob
+    from advisor.plan.trials import Search, TrialTerms
 
 JobLike = str | Profile | Job
 """A job: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
@@ -310,18 +311,29 @@ class Advisor:
         from advisor.plan.fleet import plan_fleet
 
         check_kind("terms", terms, FleetTerms, "advisor.plan.cluster.FleetTerms(gpus=2)")
-        members, pools = self.jobs(jobs, terms.total), []
-        for count in terms.counts:
-            there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
-            busy_gpus = min(count.host_gpus, sum(job.gpus for job in members))  # of each host
-            pools.append(GpuPool(
-                gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
-                jobs=members if there is self else tuple(map(there._as_here, members)),
-                predictor=there.predictor_under(self.power_cap_w, busy_gpus),
-                host_memory_mib=terms.host_memory_mib,
-            ))  # fmt: skip
+        members = self.jobs(jobs, terms.total)
+        most_busy = sum(job.gpus for job in members)
+        pools = self._pools(terms.counts, members, most_busy, terms.host_memory_mib)
         plan = plan_fleet(pools, terms)
         return replace(plan, standing=self.standing(members))
+
+    def _pools(
+        self, counts: Iterable[GpuCount], jobs: tuple[Job, ...], most_busy: int,
+        host_memory_mib: float | None = None,
+    ) -> list[GpuPool]:  # fmt: skip
+        """The GPUs of each model for `jobs`, while at most so many run jobs."""
+        pools = []
+        for count in counts:
+            there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
+            pools.append(GpuPool(
+                gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
+                jobs=jobs if there is self else tuple(map(there._as_here, jobs)),
+                predictor=there.predictor_under(
+                    self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
+                ),
+                host_memory_mib=host_memory_mib,
+            ))  # fmt: skip
+        return pools
 
     def _on_other(self, gpu: str) -> "Advisor":
         """The same for another model of GPU, of which no machine is known."""
@@ -342,31 +354,34 @@ class Advisor:
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
     ) -> "Copies":
         """Count the copies of `job` that fit at once, and those that are worthwhile."""
-        from advisor.plan.copies import copies_that_pay
-
-        table = self._copies_table(job, conditions, level)
-        return replace(copies_that_pay(table), standing=self.standing([table.job]))
-
-    def trials(
-        self, job: JobLike, *, steps: float | None = None, count: int | None = None,
-        start_s: float = 0.0, conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-    ) -> "Trials":  # fmt: skip
-        """Count the trials of a search that are worthwhile at once; each starts in `start_s`."""
-        from advisor.plan.copies import trials_that_pay
-
-        for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
-            check_kind(what, number, Real | None, "a number, or None")
-        table = self._copies_table(job, conditions, level)
-        trials = trials_that_pay(table, steps, count, start_s)
-        return replace(trials, copies=replace(trials.copies, standing=self.standing([table.job])))
-
-    def _copies_table(self, job: JobLike, conditions: Conditions, level: Level) -> "CopiesTable":
-        from advisor.plan.copies import CopiesTable
+        from advisor.plan.copies import CopiesTable, copies_that_pay
 
         _check_ranking(conditions, level)
-        if len(jobs := self.jobs([job])) > 1:
+        one = self._one_job(job)
+        table = CopiesTable(one, self.card, self.predictor, conditions, level)
+        return replace(copies_that_pay(table), standing=self.standing([one]))
+
+    def trials(self, job: JobLike, terms: "TrialTerms | None" = None) -> "Search":
+        """Choose how many trials of a search run at once on each GPU.
+
+        The GPUs of a host that run trials share its cores equally.
+        """
+        from advisor.plan.trials import TrialTerms, search_trials
+
+        terms = TrialTerms() if terms is None else terms
+        check_kind("terms", terms, TrialTerms, "advisor.plan.trials.TrialTerms(count=24)")
+        for what in ("count", "steps", "start_s"):
+            check_kind(what, getattr(terms, what), Real | None, "a number, or None")
+        _check_ranking(terms.conditions, terms.level)
+        one = self._one_job(job, MOST_GPUS)
+        pools = self._pools(terms.counts, (one,), terms.count or MOST_GPUS)
+        return replace(search_trials(pools, terms), standing=self.standing([one]))
+
+    def _one_job(self, job: JobLike, gpus: int = 1) -> Job:
+        """The `job`, of which there are no copies."""
+        if len(jobs := self.jobs([job], gpus)) > 1:
             raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
-        return CopiesTable(jobs[0], self.card, self.predictor, conditions, level)
+        return jobs[0]
 
     def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
         """Return the largest batch of one job on each MIG slice of the GPU.

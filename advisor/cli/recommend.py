@@ -447,17 +447,19 @@ def batch(
 def trials(
     context: Context, job: _Job, epochs: _Epochs = 1, steps: _Steps = None, count: _Count = None,
     start_up: _StartUp = START_S, memory_margin: options.MemoryMargin = 0.0,
-    pessimistic: _Pessimistic = False, gpu: options.GpuKey = DEFAULT_GPU,
+    pessimistic: _Pessimistic = False, gpus: options.Gpus = "1",
+    gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None, details: _TrialDetails = False,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Print how many trials of a search to run at once.
+    """Print how many trials of a search to run at once on each GPU.
 
-    Each trial is a process of its own; the answer includes how they share the GPU.
+    Each trial is a process of its own; the answer includes how they share a GPU.
     """
     from advisor.plan.rules import Conditions
+    from advisor.plan.trials import TrialTerms
     from advisor.report.copies import trials_document, trials_report
     from advisor.workload.job import Job
 
@@ -469,11 +471,15 @@ def trials(
             f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
             f"number of trials by --count."
         )
+    _, gpu = counted_gpus(gpus, gpu, context)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     search = advisor.trials(
-        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
-        conditions=Conditions(memory_margin=memory_margin),
-        level="p95" if pessimistic else "p50",
+        Job(advisor.find_profile(job), epochs=epochs),
+        TrialTerms(
+            count=count, steps=steps, start_s=start_up, gpus=gpus,
+            conditions=Conditions(memory_margin=memory_margin),
+            level="p95" if pessimistic else "p50",
+        ),
     )  # fmt: skip
     warn(search.standing.doubts)
     show_answer(

@@ -19,6 +19,7 @@ from advisor.plan.admission import Running, held_alone_mib, recognised, running_
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import MOST_SLOWING
 from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
+from advisor.plan.trials import TrialTerms
 from advisor.prediction.find_profile import names_of_batches
 from advisor.report import charts, copies, fleet
 from advisor.report.forecast import NOT_CONFIRMED
@@ -72,9 +73,9 @@ def _job(question: Question) -> Job:
 def _trials(question: Question) -> None:
     """Show how many trials of a search to run at once."""
     job = _job(question)
-    trials = question.advisor.trials(
-        job, start_s=START_S, conditions=question.conditions, level=question.level
-    )
+    terms = TrialTerms(start_s=START_S, conditions=question.conditions, level=question.level)
+    (on,) = question.advisor.trials(job, terms).on
+    trials = on.trials
     at_once, one = trials.at_once, trials.per_hour(trials.copies.rows[0]).p50
     gain = trials.per_hour(trials.row).p50 / one
     _headline(

@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 
 from advisor.errors import counted
-from advisor.plan.copies import Trials
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
+from advisor.plan.trials import Trials
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units

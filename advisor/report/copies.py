@@ -3,14 +3,17 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from advisor.errors import counted
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies import PAYS, Copies, CopiesRow, Trials
+from advisor.plan.copies import PAYS, Copies, CopiesRow
 from advisor.plan.reasons import named
 from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
+from advisor.plan.trials import Search, Trials, TrialsOnGpus
 from advisor.prediction.prediction import Interval
 from advisor.report import forecast
 from advisor.report import format as units
@@ -18,10 +21,12 @@ from advisor.report.documents import (
     AdditionsDocument,
     BatchesDocument,
     CopiesDocument,
-    CopiesFields,
     CopiesRowFields,
+    FitFields,
+    StudyFields,
     TrialRates,
     TrialsDocument,
+    TrialsOnHosts,
 )
 from advisor.report.format import answer_above_table, fits, plain_table, table_of
 from advisor.sharing import Sharing
@@ -59,19 +64,20 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
         }  # fmt: skip
 
     notes = [*_notes_on_numbers(copies, "copies", "work"), *forecast.basis_notes(copies.standing)]
-    return _report(copies, copies.pay, advice, cells, notes, details=details)
+    answer = forecast.with_estimates_named(copies.standing, advice)
+    return _report(copies, answer, cells, notes, details=details)
 
 
 def _report(
-    copies: Copies, best: int, advice: str, cells: Callable[[CopiesRow], dict[str, str]],
+    copies: Copies, answer: str, cells: Callable[[CopiesRow], dict[str, str]],
     notes: Sequence[str], *, details: bool,
 ) -> RenderableType:  # fmt: skip
-    """The advice, a row of `cells` for as many numbers of copies as a screen holds, and `notes`.
+    """The answer, a row of `cells` for as many numbers of copies as a screen holds, and `notes`.
 
-    Rows next to the `best` number are dropped last, and the row of one copy never, because all are
-    compared with it.
+    Rows next to the worthwhile number are dropped last, and the row of one copy never, because all
+    are compared with it.
     """
-    answer, rows = forecast.with_estimates_named(copies.standing, advice), copies.rows
+    rows, best = copies.rows, copies.pay
     nearest = sorted(rows[1:], key=lambda row: (abs(row.copies - best), row.copies > best))
 
     def report(others: int) -> RenderableType:
@@ -127,15 +133,16 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
 def copies_document(copies: Copies) -> CopiesDocument:
     """Return what ``advisor recommend JOB:auto --json`` prints."""
     return {
-        **_document_head(copies), "rows": [_row_document(copies, row) for row in copies.rows]
+        "schema": forecast.SCHEMA, "gpu": copies.gpu.key, "job": copies.job.name,
+        **forecast.standing_document(copies.standing), **_fit_document(copies),
+        "rows": [_row_document(copies, row) for row in copies.rows],
     }  # fmt: skip
 
 
-def _document_head(copies: Copies) -> CopiesFields:
+def _fit_document(copies: Copies) -> FitFields:
     return {
-        "schema": forecast.SCHEMA, "gpu": copies.gpu.key, "job": copies.job.name,
-        **forecast.standing_document(copies.standing), "fit": copies.fit,
-        "limited_by": copies.limited_by, "pay": copies.pay, "mps_clients": copies.mps_clients,
+        "fit": copies.fit, "limited_by": copies.limited_by, "pay": copies.pay,
+        "mps_clients": copies.mps_clients,
     }  # fmt: skip
 
 
@@ -147,64 +154,143 @@ def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
     }  # fmt: skip
 
 
-def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
-    """Return how many trials to run at once, and a line for each number, with `details` for all."""
-    start = (
-        f"Trials an hour include {trials.start_s:g} s for each to start (--start-up); training "
-        f"alone is {_rate(trials.trained_per_hour(trials.row))} an hour."
-    )
-    if not trials.start_s:
-        start = "Only training steps are counted, not the start of processes and models."
+def trials_report(search: Search, *, details: bool = False) -> RenderableType:
+    """Return how many trials to run at once, and a line for each number, with `details` for all.
+
+    For several models of GPU there is a line for each model, and the numbers only with `details`.
+    """
+    models = {on.trials.copies.gpu.key: on for on in search.on}
     notes = [
-        *_notes_on_numbers(trials.copies, "trials", None if trials.study else "trials an hour"),
-        start,
-        *forecast.basis_notes(trials.standing),
+        f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
+        for gpu, on in models.items()
+        for note in _notes_on_numbers(
+            on.trials.copies, "trials", None if search.count else "trials an hour"
+        )
     ]
-
-    def cells(row: CopiesRow) -> dict[str, str]:
-        return {
-            "at once": str(row.copies), "best under": _notation(row.prediction.sharing),
-            "trials an hour": _rate(trials.per_hour(row)),
-            "training of one": units.seconds(trials.trial_s(row)),
+    if search.idle:
+        idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle)
+        notes.append(f"Without a trial: {idle}.")
+    notes += [_note_on_start(search), *forecast.basis_notes(search.standing)]
+    answer = forecast.with_estimates_named(search.standing, trials_advice(search))
+    if len(models) == 1:
+        trials = search.on[0].trials
+        return _report(
+            trials.copies, answer, partial(_cells_of_trials, trials), notes, details=details
+        )
+    table = table_of([
+        {
+            "GPUs": f"{on.busy_gpus} {gpu}", "trials": "" if on.count is None else str(on.count),
+            "at once": str(on.trials.at_once), "under": _notation(row.prediction.sharing),
+            "an hour on each": _rate(on.trials.per_hour(row)),
+            "training of one": units.seconds(on.trials.trial_s(row)),
+            "all done": "" if study is None else units.seconds(study.wall_s),
             "memory": units.held(row.prediction),
-        }  # fmt: skip
+        }
+        for gpu, on in models.items()
+        for row, study in [(on.trials.row, on.trials.study)]
+    ])  # fmt: skip
+    if not details:
+        return answer_above_table(answer, table, [*notes, "All numbers at once: --details."])
+    return Group(answer_above_table(answer, table, notes), *(
+        part
+        for gpu, on in models.items()
+        for part in (
+            Text(f"\nOne {gpu}:", style="bold"),
+            table_of([_cells_of_trials(on.trials, row) for row in on.trials.copies.rows]),
+        )
+    ))  # fmt: skip
 
-    advice = trials_advice(trials)
-    return _report(trials.copies, trials.at_once, advice, cells, notes, details=details)
+
+def _cells_of_trials(trials: Trials, row: CopiesRow) -> dict[str, str]:
+    return {
+        "at once": str(row.copies), "best under": _notation(row.prediction.sharing),
+        "trials an hour": _rate(trials.per_hour(row)),
+        "training of one": units.seconds(trials.trial_s(row)),
+        "memory": units.held(row.prediction),
+    }  # fmt: skip
+
+
+def _note_on_start(search: Search) -> str:
+    trials = search.on[0].trials
+    if not trials.start_s:
+        return "Only training steps are counted, not the start of processes and models."
+    text = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
+    if len(search.on) > 1:
+        return f"{text}."
+    where = "" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
+    return (
+        f"{text}{where or ';'} training alone is {_rate(trials.trained_per_hour(trials.row))} an "
+        f"hour."
+    )
 
 
 def _rate(value: Interval) -> str:
     return units.with_ends(value, units.number)
 
 
-def trials_advice(trials: Trials) -> str:
+def trials_advice(search: Search) -> str:
     """Return how many trials to run at once, the time of all, and the gain, a line each."""
-    copies, study = trials.copies, trials.study
-    name, gpu, per_hour = copies.job.name, copies.gpu.key, trials.per_hour(trials.row)
-    rate = f"{_rate(per_hour)} trials of {trials.steps:,.0f} steps an hour"
-    if trials.at_once == 1:
-        lines = [f"Run trials of {name} one after another on {gpu}.", f"{rate}."]
+    first = search.on[0]
+    name, gpus = first.trials.copies.job.name, sum(on.busy_gpus for on in search.on)
+    in_turn = "one after another" if gpus == 1 else "one at a time on each GPU"
+    most = max(on.trials.at_once for on in search.on)
+    rate = f"{_rate(search.per_hour)} trials of {first.trials.steps:,.0f} steps an hour"
+    if len(search.on) > 1:
+        ways = [f"{_at_once(on.trials)} on each of {_gpus(on)}" for on in search.on]
+        lines = [f"Run trials of {name}, a process each, {'; '.join(ways)}."]
+    elif most == 1:
+        lines = [f"Run trials of {name} one after another on {_gpus(first, 'each of ')}."]
     else:
-        faster = per_hour.p50 / trials.per_hour(copies.rows[0]).p50
         lines = [
-            f"Run {trials.at_once} trials of {name} at once on {gpu}, a process each, under "
-            f"{_marked(trials.row)}.",
-            f"{rate}, {faster:.2f}x as many as one after another.",
+            f"Run {most} trials of {name} at once on {_gpus(first, 'each of ')}, a process each, "
+            f"under {_marked(first.trials.row)}."
         ]
-    if study is not None:
-        whole = f"All {counted(study.trials, 'trial')}: {units.seconds(study.wall_s)}"
-        if trials.at_once > 1:
-            whole += f" instead of {units.seconds(study.one_by_one_s)} one after another"
-        if trials.at_once < study.trials:
+    if most > 1:
+        faster = search.per_hour.p50 / search.one_by_one_per_hour.p50
+        rate += f", {faster:.2f}x as many as {in_turn}"
+    if search.wall_s is not None and search.one_by_one_s is not None:
+        whole = f"All {counted(search.count or 0, 'trial')}: {units.seconds(search.wall_s)}"
+        if most > 1:
+            whole += f" instead of {units.seconds(search.one_by_one_s)} {in_turn}"
+        study = first.trials.study
+        if len(search.on) == 1 and study and most < study.trials:
             whole += (
                 f", in {counted(study.rounds, 'round')}; more at once end at most {PAYS:.0%} sooner"
             )
-        lines.insert(1, f"{whole}.")
-    return "\n".join(lines)
+        lines.append(f"{whole}.")
+    return "\n".join([*lines, f"{rate}."])
 
 
-def trials_document(trials: Trials) -> TrialsDocument:
+def _gpus(on: TrialsOnGpus, several: str = "") -> str:
+    gpu = on.trials.copies.gpu.key
+    return gpu if on.busy_gpus == 1 else f"{several}{on.busy_gpus} {gpu}"
+
+
+def _at_once(trials: Trials) -> str:
+    if trials.at_once == 1:
+        return "one after another"
+    return f"{trials.at_once} at once under {_marked(trials.row)},"
+
+
+def trials_document(search: Search) -> TrialsDocument:
     """Return what ``advisor trials --json`` prints."""
+    first = search.on[0].trials
+    study: StudyFields | None = None
+    if search.count is not None and search.wall_s is not None:
+        study = {
+            "trials": search.count, "wall_s": asdict(search.wall_s),
+            "one_by_one_s": asdict(search.one_by_one_s or search.wall_s),
+        }  # fmt: skip
+    return {
+        "schema": forecast.SCHEMA, "gpu": first.copies.gpu.key, "job": first.copies.job.name,
+        **forecast.standing_document(search.standing), "steps": first.steps,
+        "start_s": first.start_s, "trials_per_hour": asdict(search.per_hour), "study": study,
+        "idle": dict(search.idle), "hosts": [*map(_trials_on_hosts, search.on)],
+    }  # fmt: skip
+
+
+def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
+    trials, sharing = on.trials, on.trials.row.prediction.sharing
 
     def rates(row: CopiesRow) -> TrialRates:
         return {
@@ -214,9 +300,11 @@ def trials_document(trials: Trials) -> TrialsDocument:
         }
 
     return {
-        **_document_head(trials.copies), "steps": trials.steps, "start_s": trials.start_s,
-        "at_once": trials.at_once, "sharing": str(trials.row.prediction.sharing),
-        **rates(trials.row), "study": None if trials.study is None else asdict(trials.study),
+        "gpu": trials.copies.gpu.key, "hosts": on.hosts, "host_gpus": on.host_gpus,
+        "trials": on.count, "at_once": trials.at_once, "sharing": str(sharing),
+        "sm_limit": next(iter(sharing.limits), None), **rates(trials.row),
+        "study": None if trials.study is None else asdict(trials.study),
+        **_fit_document(trials.copies),
         "rows": [
             {**_row_document(trials.copies, row), **rates(row)} for row in trials.copies.rows
         ],

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
 from advisor.plan import ObjectiveName
-from advisor.plan.copies import Study
 from advisor.plan.fleet_search import Way
 from advisor.plan.reasons import HostBound, Limit, Resource
+from advisor.plan.trials import Study
 from advisor.plan.values import LeftOut, Precedence
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, JobPrediction
@@ -272,26 +272,34 @@ class CopiesRowFields(MemoryFields):
     step_s: IntervalFields
 
 
-class CopiesFields(StandingFields):
+class FitFields(TypedDict):
     """How many copies of a job fit, and how many are worthwhile."""
 
-    schema: int
-    gpu: str
-    job: str
     fit: int
     limited_by: str
     pay: int
     mps_clients: int
 
 
-class CopiesDocument(CopiesFields):
+class CopiesDocument(StandingFields, FitFields):
     """The answer of `advisor recommend JOB:auto --json`."""
 
+    schema: int
+    gpu: str
+    job: str
     rows: list[CopiesRowFields]
 
 
+class HostsFields(TypedDict):
+    """Equal hosts, and the GPUs of each."""
+
+    gpu: str
+    hosts: int
+    host_gpus: int
+
+
 class TrialRates(TypedDict):
-    """The pace of trials, their start included."""
+    """The pace of trials on one GPU, their start included."""
 
     trial_s: IntervalFields
     trials_per_hour: IntervalFields
@@ -302,15 +310,37 @@ class TrialsRowFields(CopiesRowFields, TrialRates):
     """So many trials at once."""
 
 
-class TrialsDocument(CopiesFields, TrialRates):
-    """The answer of `advisor trials --json`."""
+class TrialsOnHosts(HostsFields, FitFields, TrialRates):
+    """The trials of equal hosts; `at_once`, the rates, `study` and `rows` are of one GPU."""
 
-    steps: float
-    start_s: float
+    trials: int | None
     at_once: int
     sharing: str
+    sm_limit: float | None
     study: Annotated[dict[str, Any], AsDict(Study)] | None
     rows: list[TrialsRowFields]
+
+
+class StudyFields(TypedDict):
+    """All trials of a search, on all GPUs."""
+
+    trials: int
+    wall_s: IntervalFields
+    one_by_one_s: IntervalFields
+
+
+class TrialsDocument(StandingFields):
+    """The answer of `advisor trials --json`; `trials_per_hour` are of all GPUs."""
+
+    schema: int
+    gpu: str
+    job: str
+    steps: float
+    start_s: float
+    trials_per_hour: IntervalFields
+    study: StudyFields | None
+    idle: dict[str, int]
+    hosts: list[TrialsOnHosts]
 
 
 class RunningFields(TypedDict):
@@ -365,14 +395,6 @@ class BatchesDocument(StandingFields):
     measured_batches: list[int]
     confirmed_on_hardware: bool
     slices: list[SliceFields]
-
-
-class HostsFields(TypedDict):
-    """Equal hosts, and the GPUs of each."""
-
-    gpu: str
-    hosts: int
-    host_gpus: int
 
 
 class FleetSerial(TypedDict):

@@ -59,7 +59,8 @@ def _words(question: str) -> list[str]:
     files = {path.stem: str(path) for path in _DATA.iterdir()} | _bare_jobs()
     words = [word.format_map(files) for word in question.split()]
     for option, value in _DEFAULTS.items():
-        if option not in words:
+        names_models = option == "--gpu" and ":" in question.partition("--gpus")[2]
+        if option not in words and not names_models:
             words += [option, value]
     if words[0] != "export":
         words.append("--json")

@@ -59,6 +59,8 @@ HERE = (  # asked in this process
     "recommend cnn-cifar10-bs128:auto",
     "recommend unet-cifar10-bs64:auto --gpu h100-sxm-80gb",
     "trials resnet26-cifar10-bs128 --epochs 5 --count 40",
+    "trials resnet26-cifar10-bs128 --count 100 --gpus a100-40gb:2x4,h100-sxm-80gb:4 "
+    "--host-cores 32",
     "recommend mlp-toy-bs128 gcn-molecules-bs256 --running bert-base-finetune-bs16 "
     "--running-sharing mps --hurt 0.5",
     "recommend dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --hurt 2",

@@ -26,7 +26,7 @@ def rows_of(question, printed):
     if command == "recommend" and "rows" not in document:
         command = "additions" if "running" in document else "recommend"
     elif command == "recommend":
-        command = "trials"
+        command = "copies"
     return _READERS[command](document)
 
 
@@ -127,8 +127,23 @@ def _simulated(document):
     return [_known(row)]
 
 
+def _trials(document):
+    """The whole search, then the trials on each model of GPU."""
+    study = document["study"] or {}
+    whole = {
+        "all_per_hour": _interval(document["trials_per_hour"]),
+        **{name: _interval(study.get(name)) for name in ("wall_s", "one_by_one_s")},
+    }
+    rows = [_known(whole)]
+    for hosts in document["hosts"]:
+        fit, *copies = _copies(hosts)
+        rows.append(_known({"gpu": hosts["gpu"], "trials": hosts["trials"]} | fit))
+        rows += copies if len(document["hosts"]) == 1 else copies[-1:]
+    return rows
+
+
 def _copies(document):
-    """Of trials or copies: the answer, then one, two, and those that pay."""
+    """Of trials on a GPU, or copies: the answer, then one, two, and those that pay."""
     whole = {name: document.get(name) for name in ("fit", "pay", "at_once", "mps_clients")}
     shown = {1, 2, document["pay"], document.get("at_once")}
     rows = [each for each in document["rows"] if each["copies"] in shown]
@@ -161,7 +176,8 @@ _READERS = {
     "additions": _added,
     "compare": _compared,
     "simulate": _simulated,
-    "trials": _copies,
+    "trials": _trials,
+    "copies": _copies,
 }
 
 

@@ -30,7 +30,7 @@ ANSWERS = [
     (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
     (("recommend", f"{RESNET}:auto"), "fit pay limited_by rows mps_clients"),
     (("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--hurt", 3), "plans running most_hurt"),
-    (("trials", RESNET, "--steps", 500, "--count", 24), "fit pay trials_per_hour study"),
+    (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour study idle"),
     (("batch", "dlrm-29gb", "--on", "whole"), "slices measured_batches"),
     (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
     (("compare", "naive", "mps", RESNET, BERT), "plans best text serial compared_by"),

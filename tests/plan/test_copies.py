@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.plan.copies import PATIENCE, PAYS, CopiesTable, copies_that_pay, trials_that_pay
+from advisor.plan.copies import PATIENCE, PAYS, CopiesTable, copies_that_pay
 from advisor.plan.objectives import throughput
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.plan.slices import WHOLE, slices_for_job
@@ -88,71 +88,6 @@ def test_what_mps_serves_is_another_number_than_what_fits():
 def test_a_job_of_which_not_one_fits_is_refused():
     with pytest.raises(NothingFits, match="smaller batch"):
         copies(Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000)))
-
-
-def trials(steps=1000, count=None, start_s=0.0):
-    return trials_that_pay(CopiesTable(HOST_BOUND, H200, StandIn()), steps, count, start_s)
-
-
-def trained_s(at_once):
-    # Alone 7 ms a step, of which the GPU works 2 ms; under MPS it does with 1.6 ms of each.
-    return max(7.0, 1.6 * at_once)
-
-
-def test_an_hour_holds_as_many_trials_as_its_seconds_allow():
-    answer = trials()
-    assert answer.at_once == 5
-    assert answer.trial_s(answer.row).p50 == pytest.approx(8.0)
-    assert answer.per_hour(answer.row).p50 == pytest.approx(5 * 3600 / 8.0)
-
-
-@given(st.floats(0, 1000))
-def test_no_number_at_once_does_more_trials_an_hour_with_their_start(start_s):
-    answer = trials(start_s=start_s)
-
-    def an_hour(at_once):
-        return 3600 * at_once / (start_s + trained_s(at_once))
-
-    most = max(map(an_hour, range(1, min(answer.copies.fit, MAX_JOBS) + 1)))
-    assert an_hour(answer.at_once) >= 0.97 * most
-    assert all(an_hour(fewer) * (1 + PAYS) < most for fewer in range(1, answer.at_once))
-    assert answer.per_hour(answer.row).p50 == pytest.approx(an_hour(answer.at_once))
-
-
-def test_the_longer_a_start_takes_the_more_trials_start_at_once():
-    assert trials(start_s=0.0).at_once < trials(start_s=30.0).at_once
-
-
-@given(st.integers(1, 40), st.floats(0, 100))
-def test_each_round_of_a_study_waits_for_its_processes_to_start(count, start_s):
-    study, at_once = (answer := trials(1000, count, start_s)).study, answer.at_once
-    rounds, left = divmod(count, at_once)
-    assert study.rounds == rounds + bool(left)
-    wall_s = rounds * trained_s(at_once) + (trained_s(left) if left else 0.0)
-    assert study.wall_s.p50 == pytest.approx(wall_s + start_s * study.rounds)
-    assert study.one_by_one_s.p50 == pytest.approx((7.0 + start_s) * count)
-
-
-@given(st.integers(1, 40))
-def test_no_other_number_at_once_ends_a_study_much_sooner(count):
-    def wall_s(at_once):
-        rounds, left = divmod(count, at_once)
-        return rounds * trained_s(at_once) + (trained_s(left) if left else 0.0)
-
-    answer = trials(1000, count)
-    soonest_s = min(map(wall_s, range(1, min(count, MAX_JOBS) + 1)))
-    assert wall_s(answer.at_once) <= 1.02 * soonest_s + 1e-9
-    assert all(wall_s(fewer) > 1.02 * soonest_s for fewer in range(1, answer.at_once))
-
-
-def test_trials_shorter_than_their_start_are_not_predicted_at_every_number_at_once():
-    predictor = StandIn()
-    tiny = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.0001))
-    answer = trials_that_pay(CopiesTable(tiny, H200, predictor), 10, None, 10.0)
-    fit = min(answer.copies.fit, MAX_JOBS)
-    assert fit / 1.03 <= answer.at_once <= fit
-    assert predictor.asked < 5 * fit
-    assert sum(row.copies > 8 for row in answer.copies.rows) < fit / 4
 
 
 @pytest.mark.parametrize("copies", [2, 3, 6, 8])

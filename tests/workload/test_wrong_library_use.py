@@ -4,6 +4,7 @@ import pytest
 
 from advisor import Advisor, Job
 from advisor.errors import InvalidInput
+from advisor.plan.trials import TrialTerms
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
@@ -15,7 +16,8 @@ def test_a_name_is_a_job_in_every_question():
     job = Job(one.find_profile(RESNET), epochs=2)
     copies = one.recommend_copies(f"{RESNET}@2")
     assert copies == one.recommend_copies(job)
-    assert one.trials(RESNET, count=4) == one.trials(job.profile, count=4)
+    terms = TrialTerms(count=4)
+    assert one.trials(RESNET, terms) == one.trials(job.profile, terms)
     pair = ("naive", "mps")
     assert one.compare(pair, [f"{RESNET}:2@2"]).plans == one.compare(pair, [job, job]).plans
     running = one.running([RESNET], "mps")
@@ -43,7 +45,13 @@ def test_a_name_is_a_job_in_every_question():
         (lambda one: one.simulate([], "mps", None), r"Fleet\('h200-141gb', 1"),
         (lambda one: Fleet(one.gpu, 1, "x"), "first-come"),
         (lambda one: one.admit(3, [RESNET]), "what runs"),
-        (lambda one: one.trials(RESNET, count="x"), "count"),
+        (lambda one: one.trials(RESNET, 4), r"TrialTerms\(count=24\)"),
+        (lambda one: one.trials(RESNET, TrialTerms(count="x")), "count"),
+        (lambda one: one.trials(RESNET, TrialTerms(gpus="4x")), "gpus"),
+        (
+            lambda one: one.trials(Job(one.find_profile(RESNET), gpus=2), TrialTerms(gpus=2)),
+            "share",
+        ),
         (lambda one: one.find_profile(None), "a profile"),
         (lambda _: Job(RESNET), r"find_profile\('resnet26-cifar10-bs128'\)"),
         (lambda one: Job(one.find_profile(RESNET), epochs="x"), "epochs"),
