@@ -465,8 +465,12 @@ class Advisor:
         answer = over_time(
             arrivals, self.read_sharing(sharing), predictors, fleet, at_once, conditions
         )
+        unshared = None
+        if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
+            alone = parse_sharing("serial")
+            unshared = over_time(arrivals, alone, predictors, fleet, 1, conditions).simulation
         distinct = list({id(each.job.profile): each.job for each in arrivals}.values())
-        return replace(answer, standing=self.standing(distinct))
+        return replace(answer, unshared=unshared, standing=self.standing(distinct))
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:
         """Replay the kernels that the first jobs of a simulation run."""

@@ -17,6 +17,7 @@ from tests.cli.test_mig_mode import PARTS
 from tests.fitted import folds_fitted_once
 from tests.hardware.conftest import install
 from tests.hardware.nvml import FakeGpu, FakeLibrary
+from tests.public_traces import write_helios, write_pai, write_philly
 
 __all__ = ["few_lessons", "folds_fitted_once", "install", "measured"]
 
@@ -98,6 +99,9 @@ def machine(monkeypatch):
         folder.mkdir()
         for name, text in FILES.items():
             (folder / name).write_text(text)
+        write_philly(folder / "trace-data")
+        write_helios(folder / "Venus")
+        write_pai(folder / "pai")
         monkeypatch.chdir(folder)
         yield folder
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Option
 
 from advisor.cli import options
-from advisor.cli.completion import complete_plan, complete_plan_or_job, complete_sharing
+from advisor.cli.completion import (
+    complete_job,
+    complete_plan,
+    complete_plan_or_job,
+    complete_sharing,
+)
 from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
@@ -26,14 +31,16 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import Policy
+from advisor.workload import TraceFormat
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.plan.cluster import FleetTerms
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
-    from advisor.workload.job import Job
+    from advisor.workload.job import Arrival, Job
     from advisor.workload.spec import OtherPlan
+    from advisor.workload.traces import Part
 
 # fmt: off
 _Sharing = Annotated[str, Option(
@@ -51,7 +58,31 @@ _Csv = Annotated[Path | None, Option(
     "--csv", metavar="FILE", parser=to_write, help="Write a row for each plan to this file, too.",
 )]
 _TraceIn = Annotated[Path | None, Option(
-    metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,...",
+    metavar="PATH",
+    help="Read jobs that arrive over time from this CSV, arrival_s,job,..., or from the folder or "
+    "file of a public trace.",
+)]
+_TraceFormat = Annotated[TraceFormat, Option(
+    case_sensitive=False,
+    help="Read --trace-in as our CSV, or as the trace of Microsoft Philly, SenseTime Helios or "
+    "Alibaba PAI, for whose jobs profiles stand in.",
+)]
+_From = Annotated[str | None, Option(
+    "--from", metavar="DATE|TIME",
+    help="Leave out jobs of a public trace before this date, as 2017-10-07, or this time after its "
+    "first job, as 60d.",
+)]
+_Until = Annotated[str | None, Option(
+    metavar="DATE|TIME", help="Leave out jobs of a public trace from then on.",
+)]
+_Keep = Annotated[float, Option(
+    metavar="SHARE", parser=options.share,
+    help="Keep this share of a public trace's jobs, as 1%, for fewer GPUs than it had.",
+)]
+_StandIns = Annotated[list[str] | None, Option(
+    metavar="JOB", autocompletion=complete_job,
+    help="Let this profile stand in for jobs of a public trace; repeatable; default: ten of "
+    "different size.",
 )]
 _PlanFile = Annotated[Path | None, Option(
     metavar="FILE", autocompletion=complete_plan,
@@ -169,7 +200,9 @@ def compare(
 
 def simulate(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    trace_in: _TraceIn = None, plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
+    trace_in: _TraceIn = None, trace_format: _TraceFormat = "csv", from_: _From = None,
+    until: _Until = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
+    plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
     gpu: options.GpuKey = DEFAULT_GPU, gpus: _Gpus = 1, policy: _Policy = "first-come",
     at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
     root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
@@ -181,18 +214,20 @@ def simulate(
 ) -> None:  # fmt: skip
     """Simulate the JOBs until the last one ends.
 
-    The answer has times, GPU activity, memory, energy and costs.
+    The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
+    GPU.
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.simulation.simulate import Fleet
-    from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
+    from advisor.workload.traces import Part
     from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
     require(passed, "kernels", {"trace": "--trace FILE"})
+    _check_trace(passed, trace_in, trace_format)
     why = "name jobs in one way only."
     exclude(passed, "trace_in", ("jobs", "job_file"), why)
     exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
@@ -204,10 +239,11 @@ def simulate(
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    arrivals = (
-        read_arrivals(trace_in, advisor.find_profile) if trace_in
-        else tuple(map(Arrival, planned.jobs if planned
-                       else chosen_jobs(advisor, jobs, job_file, gpus)))
+    arrivals, notes = (
+        _arrivals(advisor, trace_in, trace_format, Part(from_, until, keep), stand_ins)
+        if trace_in
+        else (tuple(map(Arrival, planned.jobs if planned
+                        else chosen_jobs(advisor, jobs, job_file, gpus))), ())
     )  # fmt: skip
     members = protected_jobs([each.job for each in arrivals], protect, hurt)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
@@ -217,17 +253,47 @@ def simulate(
     fleet = Fleet(advisor.card.key, gpus, policy, price)
     if trace_in and mode.mode != "queue":  # which has a number of its own
         at_once = at_once or _AT_ONCE_IN_TRACES
-    simulated = advisor.simulate(
-        arrivals, mode, fleet, at_once=at_once,
-        conditions=confined(
-            advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
-        ),
-    )  # fmt: skip
+    conditions = confined(
+        advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
+    )
+    simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
+    simulated = replace(simulated, notes=notes)
     warn(simulated.standing.doubts)
     if trace:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(trace, trace_text(simulated.simulation, replayed))
     show_answer(simulated, as_json, simulation_report, simulation_document)
+
+
+def _check_trace(passed: Mapping[str, str], path: Path | None, form: TraceFormat) -> None:
+    """Check that the options of a public trace have one."""
+    from advisor.workload.reading import is_folder
+
+    require(passed, "trace_format", {"trace_in": "--trace-in PATH"})
+    if form != "csv":
+        return
+    for name in ("from_", "until", "keep", "stand_ins"):
+        if name in passed:
+            raise InvalidInput(
+                f"{passed[name]} is for public traces. Add --trace-format philly, helios or pai."
+            )
+    if path is not None and is_folder(path):
+        raise InvalidInput(f"{path}: a folder. Add --trace-format philly, helios or pai.")
+
+
+def _arrivals(
+    advisor: "Advisor", path: Path, form: TraceFormat, part: "Part", stand_ins: list[str] | None,
+) -> "tuple[tuple[Arrival, ...], tuple[str, ...]]":  # fmt: skip
+    """Return the jobs of a trace, and notes on those of a public one."""
+    from advisor.workload.arrivals import read_arrivals
+    from advisor.workload.stand_ins import STAND_INS, stand_in_arrivals
+    from advisor.workload.traces import read_trace
+
+    if form == "csv":
+        return read_arrivals(path, advisor.find_profile), ()
+    trace = read_trace(path, form, part)
+    profiles = [advisor.find_profile(name) for name in stand_ins or STAND_INS]
+    return stand_in_arrivals(trace, profiles, advisor.card.memory_mib, gpus=1)
 
 
 def _check_queue(

@@ -372,10 +372,17 @@ def machine(
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """A simulation, and its basis apart from profiles and model."""
+    """A simulation, and its basis apart from profiles and model.
+
+    Attributes:
+        unshared: The same jobs and policy with one job a GPU; None: not simulated.
+        notes: Sentences on the origin of the jobs.
+    """
 
     simulation: Simulation
     standing: Standing = field(default_factory=Standing)
+    unshared: Simulation | None = None
+    notes: tuple[str, ...] = ()
 
 
 def over_time(

@@ -225,6 +225,16 @@ class SimulatedJobFields(TypedDict):
     end_interval_s: IntervalFields
 
 
+class UnsharedFields(TypedDict):
+    """The same jobs and policy with one job a GPU."""
+
+    makespan_s: float
+    makespan_interval_s: IntervalFields
+    mean_completion_s: float
+    mean_wait_s: float
+    energy_j: IntervalFields | None
+
+
 class SimulationDocument(StandingFields):
     """The answer of `advisor simulate --json`; times in seconds from the start."""
 
@@ -249,6 +259,8 @@ class SimulationDocument(StandingFields):
     occupied_gpu_hours: float
     price_eur_per_gpu_hour: float | None
     cost_eur: IntervalFields | None
+    unshared: UnsharedFields | None
+    notes: list[str]
     jobs: list[SimulatedJobFields]
     over_time: list[Annotated[dict[str, Any], AsDict(Usage)]]
 

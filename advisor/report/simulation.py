@@ -12,11 +12,11 @@ from rich.text import Text
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan.forecast import OverTime
-from advisor.prediction.prediction import LEVELS, Interval
+from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.documents import SimulationDocument
+from advisor.report.documents import SimulationDocument, UnsharedFields
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
 
 # Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
@@ -130,10 +130,13 @@ def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list
 
 def simulation_report(over_time: OverTime) -> Group:
     """Return what ``advisor simulate`` prints: figures, then a drawing of the time."""
-    facts = [f"{name:<20}{value}" for name, value in simulation_facts(over_time.simulation)]
+    facts = [
+        f"{name:<20}{value}"
+        for name, value in chain(simulation_facts(over_time.simulation), savings_facts(over_time))
+    ]
     return Group(
         Text(simulation_heading(over_time), style="bold"),
-        *map(Text, [*facts, *forecast.basis_notes(over_time.standing)]),
+        *map(Text, [*facts, *over_time.notes, *forecast.basis_notes(over_time.standing)]),
         Text(),
         *_lanes(over_time.simulation),
     )
@@ -169,6 +172,38 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     hours = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
     cost_eur = simulation.cost_eur
     yield "GPU-hours", hours if cost_eur is None else f"{hours}; {_around(cost_eur)} EUR"
+
+
+def savings_facts(over_time: OverTime) -> Iterator[tuple[str, str]]:
+    """Yield the figures of one job a GPU, and the shares of them that sharing saves."""
+    if (unshared := over_time.unshared) is None:
+        return
+    simulation = over_time.simulation
+    mean_s = units.duration(unshared.mean_completion_s)
+    yield (
+        "one job a GPU",
+        f"{units.seconds(unshared.makespan_s)}; mean completion {mean_s}; "
+        f"{units.joules(unshared.energy_j)}",
+    )
+    shorter = 1 - simulation.mean_completion_s / unshared.mean_completion_s
+    saved = [
+        f"{_saved(simulation.makespan_s, unshared.makespan_s)} of the time",
+        f"mean completion {units.share(abs(shorter))} {'shorter' if shorter >= 0 else 'longer'}",
+    ]
+    if simulation.energy_j is not None and unshared.energy_j is not None:
+        saved.insert(1, f"{_saved(simulation.energy_j, unshared.energy_j)} of the energy")
+    yield "sharing saves", "; ".join(saved)
+
+
+def _saved(shared: Interval, unshared: Interval) -> str:
+    share = saving(shared, unshared)
+    low, middle, high = map(units.share, (share.p05, share.p50, share.p95))
+    return f"{middle} ({low} to {high})"
+
+
+def saving(shared: Interval, unshared: Interval) -> Interval:
+    """Return the share that `shared` is less than `unshared`; their errors are correlated."""
+    return around([1 - shared.at(level) / unshared.at(level) for level in LEVELS])
 
 
 def _around(value: Interval) -> str:
@@ -303,6 +338,7 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
         "cost_eur": forecast.interval_document(simulation.cost_eur),
+        "unshared": _unshared_document(over_time.unshared), "notes": list(over_time.notes),
         "jobs": [
             {
                 "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu, "place": run.place,
@@ -312,6 +348,15 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
             for run in simulation.jobs
         ],
         "over_time": [asdict(each) for each in simulation.usage],
+    }  # fmt: skip
+
+
+def _unshared_document(unshared: Simulation | None) -> UnsharedFields | None:
+    return None if unshared is None else {
+        "makespan_s": unshared.makespan_s.p50,
+        "makespan_interval_s": asdict(unshared.makespan_s),
+        "mean_completion_s": unshared.mean_completion_s, "mean_wait_s": unshared.mean_wait_s,
+        "energy_j": forecast.interval_document(unshared.energy_j),
     }  # fmt: skip
 
 
