@@ -45,7 +45,8 @@ from advisor.prediction.prediction import (
 )
 from advisor.sharing import Arrangement, Sharing, parse_sharing
 from advisor.sharing.groups import groups, left_of, restricted, running_together
-from advisor.watched_run import Remaining, WatchedRun, around_first
+from advisor.watched_job import around_first
+from advisor.watched_run import Remaining, WatchedRun
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import StepRange
@@ -231,12 +232,13 @@ class PacedPlan:
         self._saved, self._advisor = saved, advisor
         self._mixes = Mixes(saved.jobs, advisor.predictor)
         self._groups = [frozenset(g) for g in running_together(saved.sharing, len(saved.jobs))]
+        self._at = {number: at for at, number in enumerate(saved.numbers)}
         self._corrected: CorrectedPlan | None = None
         self._compared = False
 
     def _positions(self, running: frozenset[int]) -> tuple[int, ...]:
         """Positions of the jobs `running` if they are of one group; else none."""
-        positions = tuple(sorted(number - 1 for number in running))
+        positions = tuple(sorted(self._at[number] for number in running))
         return positions if any(group.issuperset(positions) for group in self._groups) else ()
 
     def expected(
@@ -247,17 +249,19 @@ class PacedPlan:
             return {}
         mix = self._mixes.part(self._saved.sharing, positions)
         steps = {
-            at + 1: step_range(job.step_s) for at, job in zip(positions, mix.jobs, strict=True)
+            self._saved.numbers[at]: step_range(job.step_s)
+            for at, job in zip(positions, mix.jobs, strict=True)
         }
         for number, step_s in first_s.items():
-            steps[number] = step_range(rest_of_run(self._saved.jobs[number - 1].profile, step_s))
+            profile = self._saved.jobs[self._at[number]].profile
+            steps[number] = step_range(rest_of_run(profile, step_s))
         return steps
 
     def correct(self, run: WatchedRun) -> None:
         """Correct the plan by the first second of `run`, and note how long the run still takes."""
         positions, sharing = self._positions(run.events.running), self._saved.sharing
         if positions and run.first_s:
-            steps_s = {number - 1: step_s for number, step_s in run.first_s.items()}
+            steps_s = {self._at[number]: step_s for number, step_s in run.first_s.items()}
             first = FirstSecond(positions, restricted(sharing, positions), steps_s, run.power_w)
             self._corrected = corrected_plan(self._mixes, sharing, first)
         run.remaining = None

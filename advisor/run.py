@@ -3,13 +3,14 @@
 The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell`).
 It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
 own in the user's state folder: the plan, the script, their logs, and what happened
-(`advisor.watched_run`).
+(`advisor.watched_job`), which `advisor.watch` looks at.
 """
 
 import fcntl
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -20,17 +21,21 @@ from signal import SIGTERM
 from time import monotonic, sleep
 from typing import Literal
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.hardware import DEFAULT_DEVICE
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
-from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
+from advisor.launch.plan_file import (
+    SavedPlan,
+    plans_text,
+    refuse_unfit,
+    script_text,
+    secret_variables,
+)
 from advisor.launch.shell import bash
-from advisor.measure.device import Meter, Origin, find_device, refuse_busy
+from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.hook_folder import hook_variables
-from advisor.measure.process import lock_gpu, sweep, tail
+from advisor.measure.process import lock_gpu, sweep
 from advisor.measure.script import create_progress
-from advisor.measured_pace import PacedPlan
 from advisor.report.record_documents import ListedRunFields
 from advisor.run_state import (
     jobs_left,
@@ -41,16 +46,15 @@ from advisor.run_state import (
     state_home,
     variable,
 )
-from advisor.watched_run import WatchedJob, WatchedRun, events_in, script_lives
-from advisor.workload.reading import read_bytes, reason_of, user_folder
+from advisor.watched_job import WatchedJob, events_in, script_lives
+from advisor.watched_run import WatchedRun
+from advisor.workload.reading import read_bytes, reason_of
 from advisor.workload.records import parse_record
-from advisor.workload.run import Run
-from advisor.workload.writing import append_run, writable, write_whole
+from advisor.workload.writing import write_whole
 
 Say = Callable[[str], None]
 
-_COMMAND = "advisor run"
-_LOOK_S = 0.5
+COMMAND = "advisor run"
 # A script that was asked to end takes its jobs' grace, and this for MPS and MIG.
 _ENDING_S = 60.0
 # Variables of the script, which it must not take from its caller.
@@ -71,40 +75,101 @@ class RunFile:
     grace_s: float
 
 
-def rehearse(
-    plan: LaunchPlan,
-    *,
-    device: str = DEFAULT_DEVICE,
-    cores: str | None = None,
-    steps: int | None = None,
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTerms:
+    """Wishes of the user for the start of a plan.
+
+    Attributes:
+        cores: Host cores over which all jobs float, as a user writes them; None: all.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replace_instances: Remove idle MIG instances that are in the way until the end.
+        grace_s: Between asking a job to end and killing it.
+        tied: Ask the jobs to end when this process ends in any way.
+    """
+
+    cores: str | None = None
+    steps: int | None = None
+    replace_instances: bool = False
+    grace_s: float = 30.0
+    tied: bool = False
+
+
+def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...]:
+    """Return the device here for each of `plans`: of those in `words` in order, or as planned.
+
+    Raises:
+        InvalidInput: They are for several hosts, or there are more or fewer devices.
+    """
+    if hosts := {plan.host for plan in plans} - {plans[0].host}:
+        raise InvalidInput(
+            f"the plan is for {len(hosts) + 1} hosts, and `advisor run` starts jobs on this one. "
+            f"Use a Ray cluster: `advisor run PLAN --ray auto`. Or write a script for Slurm: "
+            f"`advisor export --format slurm`."
+        )
+    if words is None:
+        return tuple(str(plan.device) for plan in plans)
+    devices = devices_in(words)
+    devices *= len(plans) if devices == ("cpu",) else 1
+    if len(devices) != len(plans):
+        raise InvalidInput(
+            f"--device {words}: the plan is for {counted(len(plans), 'GPU')}, not {len(devices)}. "
+            f"Name so many, or leave --device out."
+        )
+    return devices
+
+
+def refuse_gangs(plans: Sequence[SavedPlan]) -> None:
+    """Check that no job takes several GPUs at once.
+
+    Raises:
+        InvalidInput: One does.
+    """
+    counts = Counter(number for plan in plans for number in plan.numbers)
+    if wide := [number for number, count in counts.items() if count > 1]:
+        raise InvalidInput(
+            f"job {wide[0]} takes {counts[wide[0]]} GPUs at once, which `advisor run` does not "
+            f"start. Write a script for Slurm: `advisor export --format slurm`."
+        )
+
+
+def rehearse(plan: LaunchPlan, device: str, terms: StartTerms) -> str:
     """Return the script that `start` would start; secrets are hidden.
 
     Raises:
         InvalidInput: The device here is another than the plan's, or `cores` are not ours.
     """
-    allowed_cores(cores)
+    allowed_cores(terms.cores)
     try:
         target = find_device(device, on_mig=plan.on_mig)
     except GpuUnavailable:  # the plan may be for another machine
-        return script_text(plan, "cuda", steps, masked=True)
+        return script_text(plan, "cuda", terms.steps, masked=True)
     refuse_unfit(plan, target.kind, target.key)
-    return script_text(plan, target.kind, steps, masked=True)
+    return script_text(plan, target.kind, terms.steps, masked=True)
 
 
-def start(
-    plan: LaunchPlan, *, device: str = DEFAULT_DEVICE, cores: str | None = None,
-    steps: int | None = None, replace_instances: bool = False, grace_s: float = 30.0,
-) -> Path:  # fmt: skip
+def start_all(
+    plans: Sequence[LaunchPlan], devices: Sequence[str], terms: StartTerms, say: Say
+) -> list[Path]:
+    """Start each of `plans` on its device, or none; see `start`."""
+    folders: list[Path] = []
+    try:
+        for plan, device in zip(plans, devices, strict=True):
+            folders.append(start(plan, device, terms))
+            say(f"run {folders[-1].name}, in {folders[-1]}")
+    except BaseException:
+        for folder in folders:
+            stop(folder, None, say)
+        raise
+    return folders
+
+
+def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
     """Start the script of a plan in a session of its own, and return the folder of the run.
 
     Args:
         plan: The plan.
         device: GPU index or UUID, or ``"cpu"`` to try out.
-        cores: Host cores over which all jobs float, as a user writes them; None: all.
-        steps: Most steps of each job of the zoo; None: as planned.
-        replace_instances: Remove idle MIG instances that are in the way until the end.
-        grace_s: Between asking a job to end and killing it.
+        terms: Wishes of the user.
 
     Raises:
         GpuUnavailable: No GPU, no permission, or another process uses it.
@@ -113,23 +178,24 @@ def start(
     """
     sweep()
     target = find_device(device, on_mig=plan.on_mig)
-    name = target.uuid or "cpu"
+    # Plans of several GPUs that are tried out on one CPU have a state file each.
+    name = target.uuid or f"cpu-{plan.host}-{plan.device}"
     refuse_unfit(plan, target.kind, target.key)
-    held = allowed_cores(cores)
-    script = script_text(plan, target.kind, steps)
+    held = allowed_cores(terms.cores)
+    script = script_text(plan, target.kind, terms.steps)
     secrets = secret_variables(plan)
     _undo_before(name)
     folder = state_home() / "runs" / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
     lock = None
     if target.uuid is not None:
-        path, descriptor = lock_gpu(target.uuid, _COMMAND)
+        path, descriptor = lock_gpu(target.uuid, COMMAND)
         lock = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20)  # the script uses those below
         os.close(descriptor)
     try:
         if target.uuid is not None:
             refuse_busy(target.uuid)
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        about = RunFile(1, plan.gpu.key, name, since, steps, cores, grace_s)
+        about = RunFile(1, plan.gpu.key, name, since, terms.steps, terms.cores, terms.grace_s)
         _make_folder(folder, plan, about, script)
         environment = {
             **secrets,
@@ -138,9 +204,9 @@ def start(
             "GPU": name,
             "ADVISOR_RUN": str(folder),
             "ADVISOR_HOOK_PATH": str(folder / "hook"),
-            "ADVISOR_GRACE_S": str(ceil(grace_s)),
+            "ADVISOR_GRACE_S": str(ceil(terms.grace_s)),
             "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
-            **({"ADVISOR_REPLACE": "1"} if replace_instances else {}),
+            **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
         }
         with (folder / "script.log").open("ab") as log, _on_cores(held):
             process = subprocess.Popen(
@@ -177,7 +243,7 @@ def _on_cores(cores: Sequence[int]) -> Iterator[None]:
 def _make_folder(folder: Path, plan: LaunchPlan, about: RunFile, script: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True)
-        write_whole(folder / "plan.json", plan_text(plan, with_steps=True))
+        write_whole(folder / "plan.json", plans_text([plan], with_steps=True))
         write_whole(folder / "script.sh", script)
         write_whole(folder / "run.json", json.dumps(asdict(about), indent=1) + "\n")
         for start in plan.starts:
@@ -193,130 +259,6 @@ def _note(folder: Path, line: str) -> None:
         events.write(line + "\n")
 
 
-def watch(
-    folder: Path, plan: PacedPlan | None, *, say: Say, show: Callable[[WatchedRun], None],
-    deadline_s: float | None = None, patience_s: float | None = None,
-    log: Callable[[Run], None] | None = None,
-) -> int:  # fmt: skip
-    """Watch a run to its end, store what was measured for `fit`, and return the exit code.
-
-    Ctrl-C ends the run; whatever else ends the watcher does not.
-
-    Args:
-        folder: Of the run.
-        plan: Predicts and corrects it; None: steps are expected as the folder's plan has them.
-        say: Takes a line about something that happened.
-        show: Takes the run as it is, again and again.
-        deadline_s: After so many seconds the run is ended; None: never.
-        patience_s: A job that counts steps and does none for so long is ended; None: never.
-        log: Takes each record for `fit`, which are stored anyway.
-
-    Raises:
-        GpuUnavailable: The script ended before it started a job.
-        KeyboardInterrupt: It was interrupted, and the run has ended.
-    """
-    about = _about(folder)
-    device = find_device(about.device, on_mig=True)
-    expected = None if plan is None else plan.expected
-    run = WatchedRun(folder, about.steps, Meter(device), expected)
-    interrupted = False
-    while True:
-        try:
-            _to_the_end(run, plan, say, show, deadline_s, patience_s)
-            break
-        except KeyboardInterrupt:
-            interrupted = True
-            say("ending the jobs")
-            _ask_to_end(folder)
-    sweep()
-    if interrupted:
-        raise KeyboardInterrupt
-    if not run.events.started_s:
-        raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
-    with suppress(InvalidInput):  # cores of another process
-        allowed = allowed_cores(about.cores)
-        file = user_folder("profiles") / device.key / "runs" / "validation.jsonl"
-        records = list(run.records(Origin(device, _COMMAND, len(allowed_cores())), allowed))
-        if records:
-            writable(file)
-        for each in records:
-            append_run(file, each)
-            if log is not None:
-                log(each)
-        if not records:
-            say(
-                "nothing of it is kept for `advisor fit`, which learns from jobs that all step at "
-                "the same time, for ten seconds at least"
-            )
-    return _exit_code(run, say)
-
-
-def _to_the_end(
-    run: WatchedRun, plan: PacedPlan | None, say: Say, show: Callable[[WatchedRun], None],
-    deadline_s: float | None, patience_s: float | None,
-) -> None:  # fmt: skip
-    began_s, reported, ended = monotonic(), set[tuple[int, str]](), False
-    while True:
-        alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
-        run.look()
-        if plan is not None:
-            plan.correct(run)
-        show(run)
-        if run.events.over is not None or not alive:
-            return
-        if plan is not None:
-            _say_better(run, plan, say)
-        for job in run.jobs:
-            if job.drifted and (job.number, "pace") not in reported:
-                reported.add((job.number, "pace"))
-                say(f"{job}: its pace has changed since its first second")
-            if job.silent_s is not None and (job.number, "silent") not in reported:
-                reported.add((job.number, "silent"))
-                say(
-                    f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
-                    f"end it: advisor stop {run.folder.name} --job {job.number}"
-                )
-        for number in run.silent(patience_s):
-            say(f"job {number}: no step for {patience_s:g} s")
-            stop(run.folder, number, say)
-        if deadline_s is not None and monotonic() - began_s > deadline_s and not ended:
-            ended = True
-            say("ending the jobs at the deadline")
-            _ask_to_end(run.folder)
-        sleep(_LOOK_S)
-
-
-def _say_better(run: WatchedRun, plan: PacedPlan, say: Say) -> None:
-    if (better := plan.better(run)) is None:
-        return
-    path = run.folder / "other.json"
-    write_whole(path, plan_text(better.plan))
-    device = _about(run.folder).device
-    say(
-        f"{better.plan.sharing} is better for these jobs by {better.gain:.0%} of {better.objective}"
-        f", more than the error of both. To start it from the first step: advisor stop "
-        f"{run.folder.name} && advisor run {path} --apply --device {device}"
-    )
-
-
-def _exit_code(run: WatchedRun, say: Say) -> int:
-    bad = False
-    for job in run.jobs:
-        if job.state not in ("done", "stopped"):
-            bad = True
-            say(f"job {job.number}, {job.workload.name}: {job.state} {job.detail} {job.log}")
-    if run.events.over is None:
-        say(
-            f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends its "
-            f"jobs, and undoes what it changed."
-        )
-        return AdvisorError.exit_code
-    if run.events.over and not bad and not run.events.stopped:
-        bad = True
-        say(tail(run.folder / "script.log"))
-    return AdvisorError.exit_code if bad else 0
-
-
 def stop(folder: Path, job: int | None, say: Say) -> None:
     """End a run, or one job of it; what a killed script left is undone.
 
@@ -324,12 +266,12 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
         InvalidInput: It has no such job.
         AdvisorError: Something does not end.
     """
-    about, events = _about(folder), events_in(folder)
+    about, events = read_about(folder), events_in(folder)
     state = state_file(about.device)
     if job is not None:
         if not (folder / f"job-{job}.progress").exists():
-            count = len(list(folder.glob("job-*.progress")))
-            raise InvalidInput(f"{folder.name} has jobs 1 to {count}, not {job}.")
+            numbers = sorted(int(path.stem[4:]) for path in folder.glob("job-*.progress"))
+            raise InvalidInput(f"{folder.name} has jobs {', '.join(map(str, numbers))}, not {job}.")
         if job not in events.running or not _is_of(state, folder):
             say(f"job {job} does not run")
             return
@@ -340,7 +282,7 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
     if events.over is not None:
         say(f"{folder.name} is over")
         return
-    _ask_to_end(folder)
+    ask_to_end(folder)
     until_s = monotonic() + about.grace_s + _ENDING_S
     while script_lives(folder) and monotonic() < until_s:
         sleep(0.05)
@@ -359,7 +301,8 @@ def _is_of(state: Path, folder: Path) -> bool:
     return left_in(state) != [] and variable(state, "run") == str(folder)
 
 
-def _ask_to_end(folder: Path) -> None:
+def ask_to_end(folder: Path) -> None:
+    """Ask the script of a run to end its jobs, and itself."""
     _note(folder, "asked 0")
     if script_lives(folder):
         with suppress(ProcessLookupError):
@@ -470,7 +413,7 @@ def listed_runs() -> Iterator[ListedRun]:
     """Return each run of this user and the state of its jobs, the oldest first."""
     for folder in _run_folders():
         try:
-            about = _about(folder)
+            about = read_about(folder)
             run = WatchedRun(folder, about.steps)
         except InvalidInput as error:
             yield ListedRun(folder.name, str(error))
@@ -482,7 +425,12 @@ def listed_runs() -> Iterator[ListedRun]:
         yield ListedRun(folder.name, state, about, tuple(run.jobs))
 
 
-def _about(folder: Path) -> RunFile:
+def read_about(folder: Path) -> RunFile:
+    """Return what a run's folder has about its start.
+
+    Raises:
+        InvalidInput: Its file cannot be read.
+    """
     path = folder / "run.json"
     remedy = f"Remove {folder} once nothing of it runs."
     return parse_record(RunFile, read_bytes(path), str(path), remedy)

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from advisor import run as runner
+from advisor import watch as watching
 from advisor.launch.launch_plan import launch_plan
 from advisor.measure.device import Device
 from advisor.measure.process import processes_of
@@ -42,12 +43,13 @@ class Watcher:
     """Keeps what a watcher says and shows."""
 
     def __init__(self, plan=None, **terms):
-        self.plan = plan
+        self.plan, self.terms = plan, terms
         self.said, self.shown = [], []
-        self.terms = {"say": self.said.append, "show": self.shown.append, **terms}
 
-    def watch(self, folder):
-        return runner.watch(folder, self.plan, **self.terms)
+    def watch(self, *folders):
+        say = self.said.append
+        watchers = [watching.Watcher(each, self.plan, say, **self.terms) for each in folders]
+        return watching.watch(watchers, say=say, show=self.shown.extend)
 
     @property
     def states(self):
@@ -55,7 +57,7 @@ class Watcher:
 
 
 def started(plan, device="cpu", **terms):
-    return runner.start(plan, device=device, **{"grace_s": 3, **terms})
+    return runner.start(plan, device, runner.StartTerms(**{"grace_s": 3, **terms}))
 
 
 def up(*numbers):
@@ -91,9 +93,10 @@ def put_on_path(monkeypatch, folder):
     server = machine.install(folder)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     found = Device("cuda", uuid, H200.key, "NVIDIA H200", "580")
-    monkeypatch.setattr(runner, "find_device", lambda *_, **__: found)
+    for module in (runner, watching):
+        monkeypatch.setattr(module, "find_device", lambda *_, **__: found)
     monkeypatch.setattr(runner, "refuse_busy", lambda _: None)
-    monkeypatch.setattr(runner, "Meter", lambda _: None)
+    monkeypatch.setattr(watching, "Meter", lambda _: None)
     return machine, server
 
 

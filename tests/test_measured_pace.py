@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from advisor import watched_run
+from advisor import watched_job, watched_run
 from advisor.api import Advisor
-from advisor.launch.plan_file import SavedPlan, plan_text, prepare
+from advisor.launch.plan_file import SavedPlan, plans_text, prepare
 from advisor.measure.script import ReportedProgress
 from advisor.measured_pace import BetterPlan, PacedPlan, infer_host_factor, rest_of_run
 from advisor.sharing import parse_sharing
-from advisor.watched_run import SETTLE_S, Events, WatchedRun
+from advisor.watched_job import SETTLE_S, Events
+from advisor.watched_run import WatchedRun
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
 from tests import shelf, synthetic
@@ -39,16 +40,19 @@ class Rehearsal:
     def __init__(self, folder, monkeypatch, names, sharing, other=None):
         self.advisor = Advisor(shelf.GPU)
         jobs = self.advisor.jobs(names)
-        self.saved = SavedPlan(shelf.GPU, parse_sharing(sharing), jobs, None, other)
+        self.saved = SavedPlan(
+            gpu=shelf.GPU, sharing=parse_sharing(sharing), jobs=jobs, power_cap_w=None,
+            numbers=tuple(range(1, len(jobs) + 1)), other=other,
+        )  # fmt: skip
         prediction = self.advisor.predict(jobs, sharing).prediction
         self.predicted_s = [job.step_s.p50 for job in prediction.jobs]
         plan = prepare(self.saved, self.advisor.card, prediction)
-        (folder / "plan.json").write_text(plan_text(plan, with_steps=True))
+        (folder / "plan.json").write_text(plans_text([plan], with_steps=True))
         self.now_s, self.done = 0.0, [0.0] * len(jobs)
         self.events = Events(started_s=dict.fromkeys(range(1, len(jobs) + 1), 0.0))
         monkeypatch.setattr(watched_run, "events_in", lambda _: self.events)
         monkeypatch.setattr(watched_run, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(watched_run, "read_progress", self._progress)
+        monkeypatch.setattr(watched_job, "read_progress", self._progress)
         self.paced = PacedPlan(self.saved, self.advisor)
         self.run = WatchedRun(folder, None, Meter(), self.paced.expected)
 

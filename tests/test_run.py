@@ -10,14 +10,23 @@ from time import monotonic
 import pytest
 
 from advisor import run as runner
-from advisor import watched_run
+from advisor import watched_job, watched_run
 from advisor.doctor import leftover_findings
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.device import Device, Origin
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.run import find_run, listed_runs, rehearse, stop, undo_left
-from advisor.watched_run import SETTLE_S
+from advisor.run import (
+    StartTerms,
+    find_run,
+    listed_runs,
+    rehearse,
+    start,
+    start_all,
+    stop,
+    undo_left,
+)
+from advisor.watched_job import SETTLE_S
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET
@@ -167,6 +176,15 @@ def test_ctrl_c_at_the_watcher_ends_the_run():
     assert (living(folder), nothing_left()) == ([], True)
 
 
+def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended():
+    plans = [replace(prepared("naive", FOREVER), device=at) for at in (0, 1)]
+    said = []
+    with pytest.raises(GpuUnavailable):
+        start_all(plans, ("cpu", "GPU-none"), StartTerms(grace_s=1), said.append)
+    (listed,) = listed_runs()
+    assert (listed.state, living(find_run(listed.name))) == ("over", [])
+
+
 PLANS = {
     "MPS": ("mps=40,60", None),
     "MIG": ("mig=4g.71gb[1]+3g.71gb[2]/mps", None),
@@ -300,7 +318,7 @@ def test_secrets_and_the_callers_variables_are_written_nowhere(monkeypatch):
             assert b"own-word" not in file.read_bytes().replace(code.encode(), b"")
             assert b"other-word" not in file.read_bytes().replace(code.encode(), b"")
     option = job(["true", "--token", "third-word"])
-    assert "third-word" not in rehearse(prepared("naive", option), device="cpu")
+    assert "third-word" not in rehearse(prepared("naive", option), "cpu", StartTerms())
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -361,7 +379,7 @@ def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):
     up(1, 2)
     began_s = monotonic()
     reports = {}
-    monkeypatch.setattr(watched_run, "read_progress", lambda path: reports.get(path.name))
+    monkeypatch.setattr(watched_job, "read_progress", lambda path: reports.get(path.name))
     run = watched_run.WatchedRun(folder)
     for second in range(31):  # the second job starts later, and ends earlier
         for number, pace in ((1, 10), (2, 20)):
@@ -384,7 +402,7 @@ def test_the_first_jobs_of_a_queue_become_a_run_to_learn_from(monkeypatch):
     up(1, 3)
     began_s = monotonic()
     reports = {}
-    monkeypatch.setattr(watched_run, "read_progress", lambda path: reports.get(path.name))
+    monkeypatch.setattr(watched_job, "read_progress", lambda path: reports.get(path.name))
     run = watched_run.WatchedRun(folder)
     for second in range(21):
         for number, pace in ((1, 10), (3, 20)):
@@ -430,6 +448,7 @@ def test_where_the_state_folder_cannot_be_written_nothing_starts(monkeypatch):
 
 
 def test_cores_that_are_not_ours_are_refused():
-    for call in (started, rehearse):
+    terms = StartTerms(cores="4095")
+    for call in (start, rehearse):
         with pytest.raises(InvalidInput, match="--cores"):
-            call(prepared("naive", QUICK), cores="4095")
+            call(prepared("naive", QUICK), "cpu", terms)

@@ -23,14 +23,13 @@ from advisor.cli.measure import (
     evaluate,
     fit,
     profile,
-    run,
     runs,
-    stop,
     validate,
 )
 from advisor.cli.output import forget_stdout, ready, show_text, warn
 from advisor.cli.recommend import batch, recommend, trials
 from advisor.cli.refusals import check_words, fail, usage_error
+from advisor.cli.run import run, stop
 from advisor.errors import AdvisorError, AdvisorWarning
 
 _EPILOG = (

@@ -384,36 +384,22 @@ def _export_of_all(
     out: Path | None,
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
-    from advisor.launch.commands import fleet_launch_plans, why_not_started
+    from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE
     from advisor.launch.launch_plan import NOT_RUN
-    from advisor.launch.plan_file import plan_text, refused_by_run
+    from advisor.launch.plan_file import refused_by_run
     from advisor.workload.spec import secrets_held
 
-    if form not in (*WHOLE, "json"):
-        raise InvalidInput(
-            f"--format {form} is for one GPU: for several use {', '.join(WHOLE)} or json."
-        )
+    if form not in WHOLE:
+        raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
     as_json = form == "json"
-    if as_json and out is None:
-        raise InvalidInput(
-            "--format json writes a file for each GPU. Name them by --out FILE.json."
-        )
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
-    if as_json and (why := why_not_started(plans)):
-        raise InvalidInput(why)
-    texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
-    warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
+    text = WHOLE[form](plans)
     refused = refused_by_run(jobs) if as_json else ()
     workloads = [job.profile.workload for job in jobs]
-    warn([*secrets_held(workloads, variables=as_json, text="".join(texts)), *refused])
-    if not (as_json and out):
-        _write(texts[0], out, "")
-        return
-    for plan, text in zip(plans, texts, strict=True):
-        file = out.with_stem(f"{out.stem}-gpu{plan.device}")
-        refused = refused_by_run(start.job for start in plan.starts)
-        _write(text, file, "" if refused else f"advisor run {file} --device {plan.device}")
+    secrets = secrets_held(workloads, variables=as_json, text=text)
+    warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *refused])
+    _write(text, out, "" if refused or not as_json else f"advisor run {out}")
 
 
 def _plan_to_export(

@@ -1,4 +1,4 @@
-"""Commands that measure, run plans and learn from runs; the first four pass their words on."""
+"""Commands that measure and learn from runs; the first four pass their words on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,10 +6,9 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Context, Exit, Option
+from typer import Context, Exit, Option
 
 from advisor.cli import options
-from advisor.cli.completion import complete_plan
 from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
@@ -18,10 +17,9 @@ from advisor.cli.options import (
     mlflow_log,
     on_checked_host,
     passed_options,
-    require,
     to_write,
 )
-from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_json, show_text
+from advisor.cli.output import aside, leave_out, progress, show_answer, show_json, show_text
 from advisor.errors import (
     GpuUnavailable,
     InvalidInput,
@@ -48,41 +46,6 @@ _UNCALIBRATED = (
 _Undo = Annotated[bool, Option(
     "--undo", help="First undo what killed scripts and measurements left.",
 )]
-_Plan = Annotated[str | None, Argument(
-    metavar="PLAN|RUN", autocompletion=complete_plan,
-    help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
-)]
-_Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
-_List = Annotated[bool, Option("--list", help="List the runs and exit.")]
-_ListJson = Annotated[bool, Option("--json", help="Print the list as one JSON document.")]
-_Rank = Annotated[int, Option(
-    "--rank", metavar="RANK", min=1, help="Run the plan of this rank.",
-)]
-_Steps = Annotated[int | None, Option(
-    metavar="N", min=1, help="End each bundled workload after N steps.",
-)]
-_Cores = Annotated[str | None, Option(
-    "--cores", metavar="CORES", help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-)]
-_ReplaceInstances = Annotated[bool, Option(
-    "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
-)]
-_Deadline = Annotated[float | None, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="End the run after this time; default: never.",
-)]
-_Grace = Annotated[float, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="Kill a job this long after asking it to end.",
-)]
-_Patience = Annotated[float | None, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="End a job without a step for this long; default: never.",
-)]
-_Run = Annotated[str | None, Argument(
-    metavar="RUN", help="Name of the run; default: the only one.",
-)]
-_JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
 _RunsFile = Annotated[Path | None, Option(
     "--from", metavar="FILE", help="Compare the runs in this file; run none.",
 )]
@@ -202,77 +165,6 @@ def doctor(undo: _Undo = False, as_json: options.AsJson = False) -> None:
         show_text(findings_text(findings))
     blocked = any(each.severity == "blocks" for each in findings)
     raise Exit(GpuUnavailable.exit_code if blocked else 0)
-
-
-def run(
-    context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
-    rank: _Rank = 1, device: options.Device = DEFAULT_DEVICE, steps: _Steps = None,
-    cores: _Cores = None, replace_instances: _ReplaceInstances = False, deadline: _Deadline = None,
-    grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
-    mlflow: options.Mlflow = None, as_json: _ListJson = False,
-) -> None:  # fmt: skip
-    """Run a PLAN, or watch a RUN again.
-
-    `run` starts the script that `export` writes. Ctrl-C ends the jobs. They go on if this command
-    is killed or its terminal closes. `fit` uses the measured steps.
-    """
-    from advisor.launch.plan_file import prepare, saved_plan
-    from advisor.measured_pace import PacedPlan
-    from advisor.report.forecast import host_note
-    from advisor.run import find_run, listed_runs, rehearse, start, watch
-    from advisor.sharing.groups import most_at_once
-
-    if list_runs:
-        if as_json:
-            show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
-        else:
-            show_text("\n".join(map(str, listed_runs())) or "no runs")
-        return
-    require(passed_options(context), "as_json", {"list_runs": "--list"})
-    if plan is None:
-        raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
-    log = mlflow_log(mlflow)
-    paced, folder = None, None
-    if plan.endswith(".json") or Path(plan).is_file():
-        saved = saved_plan(Path(plan), rank, profiles)
-        advisor = advisor_for(
-            saved.gpu, saved.power_cap_w, profiles, models, calibration, host_cores
-        )
-        if apply:
-            most = most_at_once(saved.sharing, len(saved.jobs))
-            advisor = on_checked_host(advisor, most, check_host)
-            aside(host_note(advisor.standing(saved.jobs)))
-        prediction = advisor.predict(saved.jobs, saved.sharing).prediction
-        prepared = prepare(saved, advisor.card, prediction)
-        if not apply:
-            show_text(rehearse(prepared, device=device, cores=cores, steps=steps), end="")
-            aside("no job was started. Add --apply to start.")
-            return
-        paced = PacedPlan(saved, advisor)
-        folder = start(
-            prepared, device=device, cores=cores, steps=steps,
-            replace_instances=replace_instances, grace_s=grace,
-        )  # fmt: skip
-        aside(f"run {folder.name}, in {folder}")
-    with live() as show:
-        code = watch(
-            folder or find_run(plan), paced, say=aside, show=show, deadline_s=deadline,
-            patience_s=patience, log=None if log is None else log.run,
-        )  # fmt: skip
-    raise Exit(code)
-
-
-def stop(named: _Run = None, job: _JobNumber = None) -> None:
-    """End a run, or one job of it.
-
-    The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
-    """
-    from advisor.run import find_run
-    from advisor.run import stop as stop_run
-
-    stop_run(find_run(named), job, aside)
 
 
 def validate(

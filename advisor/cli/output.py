@@ -7,7 +7,7 @@ import codecs
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from time import monotonic
@@ -20,7 +20,7 @@ from advisor.errors import clean
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.watched_run import WatchedRun
+    from advisor.watched_run import Shown
 
 
 _Answered = TypeVar("_Answered")
@@ -163,23 +163,23 @@ def _write(text: str) -> None:
 
 
 @contextmanager
-def live() -> "Iterator[Callable[[WatchedRun], None]]":
-    """Show a run while the block runs: in place on a terminal, else its lines now and then."""
+def live() -> "Iterator[Callable[[Sequence[Shown]], None]]":
+    """Show runs while the block runs: in place on a terminal, else their lines now and then."""
     if sys.stdout.isatty():
         from rich.live import Live
         from rich.text import Text
 
         with Live(console=_console(), auto_refresh=False) as table:
-            yield lambda run: table.update(_Clean(Text(str(run))), refresh=True)
+            yield lambda runs: table.update(_Clean(Text(_LINE.join(map(str, runs)))), refresh=True)
         return
-    shown_s, states = 0.0, tuple[str, ...]()
+    shown_s, states = 0.0, list[tuple[str, ...]]()
 
-    def show(run: "WatchedRun") -> None:
+    def show(runs: "Sequence[Shown]") -> None:
         nonlocal shown_s, states
-        now = tuple(job.state for job in run.jobs)
+        now = [run.states for run in runs]
         if now != states or monotonic() - shown_s > _SHOWN_S:
             shown_s, states = monotonic(), now
-            show_text(str(run))
+            show_text(_LINE.join(map(str, runs)))
 
     yield show
 

@@ -21,7 +21,7 @@ from advisor.launch.launch_plan import (
     check_memory,
     launch_plan,
 )
-from advisor.launch.plan_file import plan_text
+from advisor.launch.plan_file import plans_text
 from advisor.launch.slurm import slurm_text, slurm_text_of_all
 from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Instance
@@ -241,7 +241,7 @@ EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "mig-parted": mig_parted_text,
     "slurm": slurm_text,
     "radt": radt_text,
-    "json": plan_text,
+    "json": lambda plan: plans_text([plan]),
 }
 """Writers by format; they raise InvalidInput if the format cannot express a plan."""
 
@@ -259,8 +259,9 @@ SUFFIXES: dict[ExportFormat, str] = {
 WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
     "commands": commands_text_of_all,
     "slurm": slurm_text_of_all,
+    "json": plans_text,
 }
-"""Writers of a plan for several GPUs, from `side_by_side`, into one file."""
+"""Writers of a plan for several GPUs into one file."""
 
 
 def exported(

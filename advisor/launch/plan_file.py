@@ -46,55 +46,71 @@ _SHARED_FIELDS = (
 _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlan:
-    """The content of a plan file: jobs on one GPU, and how they share it.
+    """The plan of one GPU in a plan file: its jobs, and how they share it.
 
     Attributes:
         gpu: Catalogue key.
+        sharing: Calls the jobs by their positions, from 1.
+        numbers: Numbers of the jobs among all jobs of the file.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
         other: The best-ranked other plan; None: none is known.
+        host: Number of its host, from 0.
+        device: Index of the GPU on its host.
     """
 
     gpu: str
     sharing: Sharing
     jobs: tuple[Job, ...]
+    numbers: tuple[int, ...]
     power_cap_w: float | None
     other: OtherPlan | None = None
+    host: int = 0
+    device: int = 0
 
 
-def plan_text(plan: LaunchPlan, *, with_steps: bool = False) -> str:
-    """Return `plan` as JSON; limits and memory caps of jobs are for other readers."""
-    document = asdict(plan_document(plan, with_steps=with_steps))
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
+    """Return the plan of one GPU, or of several, as JSON.
 
-
-def plan_document(plan: LaunchPlan, *, with_steps: bool = False) -> PlanDocument:
-    """Return the content of a plan file, with predicted steps for who watches the jobs, or not."""
-    return PlanDocument(
+    Limits and memory caps of jobs are for other readers; predicted steps are for a watcher.
+    """
+    document = PlanDocument(
         schema=1,
-        gpu=plan.gpu.key,
+        gpu=plans[0].gpu.key,
         objective=None,
-        workloads=workloads_by_name(start.job.profile.workload for start in plan.starts),
-        plans=(
-            DocumentedPlan(
-                rank=1,
-                sharing=str(plan.sharing),
-                power_cap_w=plan.power_cap_w,
-                note=NOT_RUN if plan.on_mig else None,
-                estimated_from=plan.estimated_from,
-                other=plan.other,
-                jobs=tuple(
-                    DocumentedJob(
-                        job=start.job.name,
-                        mps_limit_percent=start.limit,
-                        memory_cap_mib=start.memory_cap_mib,
-                        step_s=step_range(start.step_s) if with_steps else None,
-                        **job_fields(start.job),
-                    )
-                    for start in plan.starts
-                ),
-            ),
+        workloads=workloads_by_name(
+            start.job.profile.workload for plan in plans for start in plan.starts
+        ),
+        plans=tuple(
+            replace(each, gpu=None) if each.gpu == plans[0].gpu.key else each
+            for each in (_documented(plan, with_steps=with_steps) for plan in plans)
+        ),
+    )
+    return json.dumps(asdict(document), indent=1, allow_nan=False) + "\n"
+
+
+def _documented(plan: LaunchPlan, *, with_steps: bool) -> DocumentedPlan:
+    return DocumentedPlan(
+        rank=1,
+        sharing=str(plan.sharing),
+        power_cap_w=plan.power_cap_w,
+        note=NOT_RUN if plan.on_mig else None,
+        estimated_from=plan.estimated_from,
+        other=plan.other,
+        gpu=plan.gpu.key,
+        host=plan.host,
+        device=plan.device,
+        jobs=tuple(
+            DocumentedJob(
+                job=start.job.name,
+                mps_limit_percent=start.limit,
+                memory_cap_mib=start.memory_cap_mib,
+                step_s=step_range(start.step_s) if with_steps else None,
+                number=start.number,
+                **job_fields(start.job),
+            )
+            for start in plan.starts
         ),
     )
 
@@ -105,7 +121,22 @@ def step_range(step_s: Interval) -> StepRange:
 
 
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
-    """Read the plan in the file `path`, as `plan_text` wrote it.
+    """Read the plan of one GPU in the file `path`, as `plans_text` wrote it.
+
+    Raises:
+        InvalidInput: As `read_plans`, or it has plans of several GPUs.
+    """
+    plan, *others = read_plans(path, profiles)
+    if others:
+        raise InvalidInput(
+            f"{path}: it is a plan for {len(others) + 1} GPUs, and this command needs one for one "
+            f"GPU. Run it: `advisor run {path}`. Or export a plan without --gpus."
+        )
+    return plan
+
+
+def read_plans(path: Path, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
+    """Read the plan of each GPU in the file `path`, as `plans_text` wrote it.
 
     Raises:
         InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
@@ -121,23 +152,26 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         )
     with expecting("an exported plan", text, path):
         document = parse_record(PlanDocument, text, str(path), _REMEDY)
-    (plan,) = document.plans
-    load = profile_finder(gpu(document.gpu), profiles)
-    if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
-        raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
-        jobs = tuple(_planned_job(_profile(planned.job, load), planned) for planned in plan.jobs)
-        for job, planned in zip(jobs, plan.jobs, strict=True):
-            workload = document.workloads[planned.job]
-            if job.profile.workload != replace(
-                workload, examples_per_epoch=planned.examples_per_epoch
-            ):
-                raise InvalidInput(
-                    f"the profile of {planned.job} is of another workload. {_REMEDY}"
-                )
-        sharing = parse_sharing(plan.sharing)
-        check_count(sharing, len(jobs))
-    return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w, plan.other)
+        return tuple(_saved(plan, document, profiles) for plan in document.plans)
+
+
+def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) -> SavedPlan:
+    key = plan.gpu or document.gpu
+    load = profile_finder(gpu(key), profiles)
+    if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
+        raise InvalidInput(f"workloads lacks {lacking[0]!r}. {_REMEDY}")
+    jobs = tuple(_planned_job(_profile(planned.job, load), planned) for planned in plan.jobs)
+    for job, planned in zip(jobs, plan.jobs, strict=True):
+        workload = document.workloads[planned.job]
+        if job.profile.workload != replace(workload, examples_per_epoch=planned.examples_per_epoch):
+            raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
+    sharing = parse_sharing(plan.sharing)
+    check_count(sharing, len(jobs))
+    return SavedPlan(
+        gpu=key, sharing=sharing, jobs=jobs, numbers=plan.numbers, power_cap_w=plan.power_cap_w,
+        other=plan.other, host=plan.host, device=plan.device,
+    )  # fmt: skip
 
 
 def _profile(name: str, load: FindsProfiles) -> Profile:
@@ -206,8 +240,11 @@ _SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
 _OF_EXPORT = ("mps_limit_percent", "memory_cap_mib")
 
 
-def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan:
+def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
     """Read the plan in `path`: an exported one, or that of a rank in an answer of `recommend`.
+
+    Returns:
+        The plan of each GPU.
 
     Raises:
         InvalidInput: It holds none, or none of that rank, or a job has no profile.
@@ -217,7 +254,7 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
         document = parse_json(content, str(path))
     # An exported plan has no objective.
     if not is_advice(document) or document["objective"] is None:
-        exported = read_plan(path, profiles)
+        exported = read_plans(path, profiles)
         if rank != 1:
             raise InvalidInput(
                 f"{path}: no plan of rank {rank}: an exported file has one plan. Leave --rank out, "
@@ -225,7 +262,7 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
             )
         return exported
     try:
-        return _advised(document, rank, profiles)
+        return (_advised(document, rank, profiles),)
     except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
         raise InvalidInput(
             f"{path}: it is advice, but incomplete ({error!r}). {_SAVED_PLAN_REMEDY}"
@@ -237,9 +274,8 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
 def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> SavedPlan:
     if (gpus := document.get("gpus", 1)) > 1:
         raise InvalidInput(
-            f"expected a plan for one GPU, got one for {gpus}. Write a plan for each GPU: `advisor "
-            f"export --gpus {gpus} --format json --out FILE`. Or print the shell lines for all: "
-            f"`advisor recommend --gpus {gpus} --commands 1`."
+            f"expected a plan for one GPU, got advice for {gpus}. Write its plan to a file that "
+            f"`run` accepts: `advisor export --gpus {gpus} --format json --out FILE`."
         )
     plans = [plan for plan in document["plans"] if plan["rank"] == rank]
     if not plans:
@@ -258,8 +294,10 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
         for each in document["plans"] if each["rank"] != rank
     ]  # fmt: skip
     return SavedPlan(
-        str(document["gpu"]), sharing, jobs, plan.get("power_cap_w"), first_other(sharing, others)
-    )
+        gpu=str(document["gpu"]), sharing=sharing, jobs=jobs,
+        numbers=tuple(range(1, len(jobs) + 1)), power_cap_w=plan.get("power_cap_w"),
+        other=first_other(sharing, others),
+    )  # fmt: skip
 
 
 def first_other(sharing: Sharing, others: Iterable[OtherPlan]) -> OtherPlan | None:
@@ -291,11 +329,13 @@ def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
     """Return the reasons for which `advisor run` would refuse a plan of `jobs`."""
     reasons = []
     for job in jobs:
+        if job.gpus > 1:
+            reasons.append(f"{job.name} takes {job.gpus} GPUs at once.")
         try:
             job.profile.workload.check_startable()
         except InvalidInput as error:
-            reasons.append(f"`advisor run` will refuse this plan: {error}")
-    return tuple(dict.fromkeys(reasons))
+            reasons.append(str(error))
+    return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
 
 
 def _advised_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
@@ -325,7 +365,15 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-    return replace(plan, sharing=placed(prediction.sharing, gpu), other=saved.other)
+
+    def numbered(start: Start) -> Start:
+        return replace(start, number=saved.numbers[start.number - 1])
+
+    return replace(
+        plan.with_partitions(lambda part: part.with_starts(numbered)),
+        sharing=placed(prediction.sharing, gpu), other=saved.other,
+        host=saved.host, device=saved.device,
+    )  # fmt: skip
 
 
 def script_text(
@@ -342,7 +390,7 @@ def script_text(
     Raises:
         InvalidInput: A job has no command.
     """
-    documented = plan_document(plan).plans[0].jobs
+    documented = {job.number: job for job in _documented(plan, with_steps=False).jobs}
 
     def startable(start: Start) -> Start:
         workload = start.job.profile.workload
@@ -351,7 +399,7 @@ def script_text(
             workload.check_startable()
             fields = {name: value for name, value in asdict(workload).items() if value is not None}
             words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
-            most = planned_steps(documented[start.number - 1], workload, steps)
+            most = planned_steps(documented[start.number], workload, steps)
             words += ["--device", device_kind, *([] if most is None else ["--steps", str(most)])]
             variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
             script = Script(

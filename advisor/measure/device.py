@@ -50,6 +50,8 @@ class Device:
 def find_device(name: str, *, on_mig: bool = False) -> Device:
     """Return the device that a user calls `name`: ``"cpu"``, an index or a UUID.
 
+    Runs of several plans on one CPU call it ``"cpu-HOST-DEVICE"``, by the GPU that they try out.
+
     A GPU in MIG mode stands for its only MIG device, unless a plan is `on_mig`. Not yet run on MIG
     hardware.
 
@@ -57,7 +59,7 @@ def find_device(name: str, *, on_mig: bool = False) -> Device:
         GpuUnavailable: There is no such GPU, or it is in MIG mode with no MIG device or several.
         InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
-    if name == "cpu":
+    if name.partition("-")[0] == "cpu":
         return Device("cpu", None, "cpu", host_cpu(), None)
     live = live_gpu(name)
     if live.mig_enabled and not on_mig:

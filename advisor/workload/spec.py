@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import Literal, get_args
@@ -277,6 +278,7 @@ class DocumentedJob:
     """One job of a plan.
 
     Attributes:
+        number: From 1 among all jobs of the file; None: its position in its plan.
         script: What starts it, instead of what its workload names; None: that.
         step_s: Predicted together with its co-located jobs; None: the file does not say.
     """
@@ -294,6 +296,7 @@ class DocumentedJob:
     protect: float | None = None
     script: Script | None = None
     step_s: StepRange | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +310,13 @@ class OtherPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedPlan:
-    """One plan: how the jobs share, in the notation of `advisor.sharing.parse_sharing`.
+    """The plan of one GPU: how its jobs share, in the notation of `advisor.sharing.parse_sharing`.
 
     Attributes:
+        sharing: Calls the jobs by their positions in `jobs`, from 1.
+        gpu: Catalogue key of the GPU; None: that of the file.
+        host: Number of the GPU's host, from 0.
+        device: Index of the GPU on its host.
         other: None: none is known.
         estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
     """
@@ -321,17 +328,44 @@ class DocumentedPlan:
     jobs: tuple[DocumentedJob, ...]
     estimated_from: str | None = None
     other: OtherPlan | None = None
+    gpu: str | None = None
+    host: int = 0
+    device: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Number of each of its jobs among all jobs of the file."""
+        return tuple(job.number or at for at, job in enumerate(self.jobs, start=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """A whole file; `workloads` has each job's name, as `workloads_by_name` has them."""
+    """A whole file, with the plan of one GPU or of several.
+
+    Attributes:
+        gpu: Catalogue key of the first plan's GPU.
+        workloads: By the jobs' names, as `workloads_by_name` has them.
+        plans: A job that takes several GPUs is in the plan of each, with the same number.
+    """
 
     schema: Literal[1]
     gpu: str
     objective: None
     workloads: dict[str, Workload]
-    plans: tuple[DocumentedPlan]
+    plans: tuple[DocumentedPlan, ...]
+
+    def __post_init__(self) -> None:
+        if not self.plans:
+            raise InvalidInput("plans: a file has the plan of one GPU at least")
+        places = {(plan.host, plan.device) for plan in self.plans}
+        if len(places) < len(self.plans) or min(map(min, places)) < 0:
+            raise InvalidInput("plans: each has a host and a device of its own, which count from 0")
+        for plan in self.plans:
+            if any(number <= before for before, number in pairwise((0, *plan.numbers))):
+                raise InvalidInput(
+                    f"plans: the numbers of its jobs count from 1 and increase, got "
+                    f"{list(plan.numbers)}"
+                )
 
 
 def planned_steps(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.launch.plan_file import first_other, read_plan, saved_plan
+from advisor.launch.plan_file import first_other, read_plan, read_plans, saved_plans
 from advisor.prediction.find_profile import profile_finder
 from advisor.sharing import parse_sharing
 from advisor.workload.job import read_jobs
@@ -57,7 +57,7 @@ def test_the_best_ranked_other_plan_is_saved_with_a_plan(advisor, measured, tmp_
     (tmp_path / "advice.json").write_text(answer)
     ways = [plan["sharing"] for plan in json.loads(answer)["plans"]]
     for rank, other in ((1, ways[1]), (2, ways[0])):
-        saved = saved_plan(tmp_path / "advice.json", rank, measured / "profiles")
+        (saved,) = saved_plans(tmp_path / "advice.json", rank, measured / "profiles")
         path = tmp_path / f"{rank}.json"
         advisor("export", *BOTH, "--rank", rank, "--format", "json", "--out", path)
         exported = read_plan(path, measured / "profiles")
@@ -117,6 +117,85 @@ def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, name
     said = advisor("simulate", "--plan", path)
     assert (said.code, said.out) == (2, "")
     assert named in said.err or "1 limit for 2 jobs" in said.err
+
+
+@pytest.fixture
+def of_two_gpus(advisor, tmp_path):
+    """The file of a plan for three jobs on two GPUs, which end at once."""
+    entry = '[[job]]\nprofile = "{}"\ncommand = ["bash", "-c", "echo it ran"]\nfolder = "."\n'
+    jobs = "".join(map(entry.format, (RESNET, BERT, RESNET)))
+    (tmp_path / "jobs.toml").write_text(jobs)
+    words = ("--gpus", 2, "--format", "json", "--out", tmp_path / "plan.json")
+    said = advisor("export", "--jobs", tmp_path / "jobs.toml", *words)
+    assert (said.code, f"advisor run {tmp_path}/plan.json" in said.err) == (0, True)
+    return tmp_path / "plan.json"
+
+
+def test_one_file_has_the_plan_of_each_gpu_with_the_numbers_of_its_jobs(
+    advisor, of_two_gpus, measured
+):
+    answer = advisor("recommend", RESNET, BERT, RESNET, "--gpus", 2, "--json")
+    (best, *_) = json.loads(answer.out)["plans"]
+    plans = read_plans(of_two_gpus, measured / "profiles")
+    assert [(plan.host, plan.device) for plan in plans] == [(0, 0), (0, 1)]
+    assert [[*plan.numbers] for plan in plans] == [gpu["job_numbers"] for gpu in best["gpus"]]
+    assert [str(plan.sharing) for plan in plans] == [gpu["sharing"] for gpu in best["gpus"]]
+    said = advisor("simulate", "--plan", of_two_gpus)
+    assert (said.code, "advisor run" in said.err) == (2, True)
+
+
+def test_a_plan_file_that_names_no_gpu_for_its_plan_is_still_read(exported, measured):
+    path = exported("mps=60,60")
+    before = read_plan(path, measured / "profiles")
+    document = json.loads(path.read_text())
+    (plan,) = document["plans"]
+    for name in ("gpu", "host", "device"):
+        plan.pop(name)
+    for job in plan["jobs"]:
+        job.pop("number")
+    path.write_text(json.dumps(document))
+    assert read_plan(path, measured / "profiles") == before
+
+
+def test_the_plans_of_several_gpus_of_a_host_run_at_once_in_one_table(
+    advisor, of_two_gpus, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert advisor("run", of_two_gpus).out.count("#!/usr/bin/env bash") == 2
+    said = advisor("run", of_two_gpus, "--apply", "--device", "cpu")
+    assert said.code == 0, said.err
+    folders = sorted((tmp_path / "state" / "advisor" / "runs").iterdir())
+    assert len(folders) == 2
+    for number in (1, 2, 3):
+        (log,) = (folder / f"job-{number}.log" for folder in folders
+                  if (folder / f"job-{number}.log").exists())  # fmt: skip
+        assert log.read_text() == "it ran\n"
+    last = said.out[said.out.rindex(f"{folders[0].name}: ") :]
+    assert last.count(": done") == 3
+    assert folders[1].name in last
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "named"),
+    [
+        ({"host": 1}, (), "--ray"), ({}, ("--device", "0,1,2"), "2 GPUs"),
+        ({"device": 0}, (), "device"), ("gang", (), "2 GPUs at once"),
+    ],
+)  # fmt: skip
+def test_plans_that_a_host_cannot_run_are_refused_with_the_reason(
+    advisor, of_two_gpus, change, words, named
+):
+    document = json.loads(of_two_gpus.read_text())
+    first, second = document["plans"]
+    if change == "gang":
+        job = second["jobs"][0]
+        first["jobs"] = sorted([*first["jobs"], job], key=lambda each: each["number"])
+        first["sharing"] = "naive"
+    else:
+        second |= change
+    of_two_gpus.write_text(json.dumps(document))
+    said = advisor("run", of_two_gpus, "--apply", *words)
+    assert (said.code, named in said.err) == (2, True), said.err
 
 
 def test_a_plan_file_takes_no_jobs_with_it_and_advice_is_no_plan_file(advisor, exported, tmp_path):

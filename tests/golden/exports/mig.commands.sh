@@ -23,7 +23,7 @@ GPU=${GPU:-0} run=${ADVISOR_RUN-} undos=() jobs='' failed=0
 fail() { echo "$*" >&2; exit 1; }
 find_gpu() {  # its UUID, and its index, which beside a GPU in MIG mode CUDA would count otherwise
   uuid=$GPU index=$GPU client=$GPU mode=''
-  [[ $GPU != cpu && $GPU != MIG-* ]] && type -t nvidia-smi > /dev/null || return 0
+  [[ $GPU != cpu* && $GPU != MIG-* ]] && type -t nvidia-smi > /dev/null || return 0
   read -r uuid index client mode < <(nvidia-smi --query-gpu=uuid,index,mig.mode.current \
     --format=csv,noheader | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
     gpu == $2 || index($1, gpu) == 1 { uuid = $1; n = $2; mode = $3 }

@@ -1,0 +1,162 @@
+"""Commands that run plans: ``advisor run`` and ``stop``."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Context, Exit, Option
+
+from advisor.cli import options
+from advisor.cli.completion import complete_plan
+from advisor.cli.options import (
+    advisor_for,
+    mlflow_log,
+    on_checked_host,
+    passed_options,
+    require,
+)
+from advisor.cli.output import aside, live, show_json, show_text
+from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.launch.plan_file import SavedPlan
+
+# fmt: off
+_Plan = Annotated[str | None, Argument(
+    metavar="PLAN|RUN", autocompletion=complete_plan,
+    help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
+)]
+_Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
+_List = Annotated[bool, Option("--list", help="List the runs and exit.")]
+_ListJson = Annotated[bool, Option("--json", help="Print the list as one JSON document.")]
+_Rank = Annotated[int, Option(
+    "--rank", metavar="RANK", min=1, help="Run the plan of this rank.",
+)]
+_Devices = Annotated[str | None, Option(
+    "--device", metavar="LIST",
+    help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try it out; "
+    "default: as planned.",
+)]
+_Steps = Annotated[int | None, Option(
+    metavar="N", min=1, help="End each bundled workload after N steps.",
+)]
+_Cores = Annotated[str | None, Option(
+    "--cores", metavar="CORES", help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
+)]
+_ReplaceInstances = Annotated[bool, Option(
+    "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
+)]
+_Deadline = Annotated[float | None, Option(
+    metavar="SECONDS", parser=options.seconds,
+    help="End the run after this time; default: never.",
+)]
+_Grace = Annotated[float, Option(
+    metavar="SECONDS", parser=options.seconds,
+    help="Kill a job this long after asking it to end.",
+)]
+_Patience = Annotated[float | None, Option(
+    metavar="SECONDS", parser=options.seconds,
+    help="End a job without a step for this long; default: never.",
+)]
+_Run = Annotated[str | None, Argument(
+    metavar="RUN", help="Name of the run; default: the only one.",
+)]
+_JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
+# fmt: on
+
+
+def run(
+    context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
+    rank: _Rank = 1, device: _Devices = None, steps: _Steps = None,
+    cores: _Cores = None, replace_instances: _ReplaceInstances = False, deadline: _Deadline = None,
+    grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
+    mlflow: options.Mlflow = None, as_json: _ListJson = False,
+) -> None:  # fmt: skip
+    """Run a PLAN, or watch a RUN again.
+
+    `run` starts the script that `export` writes, one for each GPU of the plan. Ctrl-C ends the
+    jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
+    steps.
+    """
+    from advisor.launch.plan_file import prepare, saved_plans
+    from advisor.measured_pace import PacedPlan
+    from advisor.run import (
+        StartTerms,
+        devices_for,
+        find_run,
+        listed_runs,
+        refuse_gangs,
+        rehearse,
+        start_all,
+    )
+    from advisor.watch import Watcher, watch
+
+    if list_runs:
+        if as_json:
+            show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
+        else:
+            show_text("\n".join(map(str, listed_runs())) or "no runs")
+        return
+    require(passed_options(context), "as_json", {"list_runs": "--list"})
+    if plan is None:
+        raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
+    log = mlflow_log(mlflow)
+    pairs: list[tuple[Path, PacedPlan | None]]
+    if plan.endswith(".json") or Path(plan).is_file():
+        planned = saved_plans(Path(plan), rank, profiles)
+        refuse_gangs(planned)
+        devices = devices_for(planned, device)
+        advisors = [
+            advisor_for(each.gpu, each.power_cap_w, profiles, models, calibration, host_cores)
+            for each in planned
+        ]
+        if apply:
+            advisors = _on_checked_host(advisors, planned, check_host)
+        prepared = [
+            prepare(each, advisor.card, advisor.predict(each.jobs, each.sharing).prediction)
+            for each, advisor in zip(planned, advisors, strict=True)
+        ]
+        terms = StartTerms(
+            cores=cores, steps=steps, replace_instances=replace_instances, grace_s=grace
+        )
+        if not apply:
+            for launch, name in zip(prepared, devices, strict=True):
+                show_text(rehearse(launch, name, terms), end="")
+            aside("no job was started. Add --apply to start.")
+            return
+        paced = map(PacedPlan, planned, advisors)
+        pairs = [*zip(start_all(prepared, devices, terms, aside), paced, strict=True)]
+    else:
+        pairs = [(find_run(plan), None)]
+    watchers = [Watcher(folder, paced, aside, deadline, patience) for folder, paced in pairs]
+    with live() as show:
+        code = watch(watchers, say=aside, show=show, log=None if log is None else log.run)
+    raise Exit(code)
+
+
+def _on_checked_host(
+    advisors: "Sequence[Advisor]", planned: "Sequence[SavedPlan]", check: bool | None
+) -> "list[Advisor]":
+    """Return `advisors` after one check of the host with all jobs that run at once."""
+    from advisor.report.forecast import host_note
+    from advisor.sharing.groups import most_at_once
+
+    at_once = sum(most_at_once(each.sharing, len(each.jobs)) for each in planned)
+    checked = on_checked_host(advisors[0], at_once, check)
+    aside(host_note(checked.standing(planned[0].jobs)))
+    return [replace(each, host_check=checked.host_check) for each in advisors]
+
+
+def stop(named: _Run = None, job: _JobNumber = None) -> None:
+    """End a run, or one job of it.
+
+    The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
+    """
+    from advisor.run import find_run
+    from advisor.run import stop as stop_run
+
+    stop_run(find_run(named), job, aside)
