@@ -41,7 +41,8 @@ def commands_text() -> str:
 def _described(command: Any, context: click.Context) -> Iterator[str]:
     if command.context_settings.get("ignore_unknown_options"):
         # A parser of its own reads its words, and prints its help.
-        for words in [[], ["--from-numbers"]] if command.name == "profile" else [[]]:
+        own = [["--from-numbers"], ["--from-history"]] if command.name == "profile" else []
+        for words in [[], *own]:
             lines = terminal_output([command.name, *words, "--help"], _COLUMNS)
             yield "\n".join(["```text", *lines, "```"])
         return

@@ -13,10 +13,19 @@ from importlib import import_module
 
 from advisor import Advisor
 from advisor.errors import AdvisorError
-from advisor.measure import calibrate, campaign, pace, process, profile_command, shared_run
+from advisor.measure import (
+    calibrate,
+    campaign,
+    history_command,
+    pace,
+    process,
+    profile_command,
+    shared_run,
+)
 from advisor.measure import profile as probing
 from advisor.measure.device import Device
 from advisor.sharing import parse_sharing
+from advisor.workload.history import Series
 from advisor.workload.profile import Memory
 from advisor.workload.spec import Script, Workload
 from tests import synthetic
@@ -53,6 +62,7 @@ def installed(monkeypatch, folder):
         monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
+    monkeypatch.setattr(history_command, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
     monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
@@ -62,6 +72,21 @@ def installed(monkeypatch, folder):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _recorded_series(_address, start_s, end_s, interval_s, *_):
+    """Return what Prometheus recorded of two pods that each had a GPU."""
+    values = {"busy": 0.6, "memory_busy": 0.3, "memory_mib": 9000.0, "power_w": 400.0}
+    times_s = range(int(start_s), int(end_s), int(interval_s))
+    return [
+        Series(
+            quantity,
+            {"gpu": pod, "pod": f"train-{pod}", "namespace": "ml", "modelName": "NVIDIA H200"},
+            [(at_s, value) for at_s in times_s],
+        )
+        for pod in "01"
+        for quantity, value in values.items()
+    ]  # fmt: skip
 
 
 def _supervise(entry, words):

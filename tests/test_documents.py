@@ -98,7 +98,13 @@ def help_of(words, capfd):
 
 
 @pytest.mark.parametrize(
-    "words", [[], *([name] for name in COMMANDS), ["profile", "--from-numbers"]]
+    "words",
+    [
+        [],
+        *([name] for name in COMMANDS),
+        ["profile", "--from-numbers"],
+        ["profile", "--from-history"],
+    ],
 )
 def test_help_has_no_banned_word_no_python_type_and_options_in_lower_case(words, capfd):
     text = help_of(words, capfd)

@@ -83,8 +83,12 @@ def profile(context: Context) -> None:
     as_json, ours = "--json" in ours, [word for word in ours if word != "--json"]
     log = mlflow_log(uri)
     began_s = time()
-    entry = "run_from_numbers" if "--from-numbers" in ours else "run_profile"
-    code = supervise(f"advisor.measure.profile_command:{entry}", [*ours, *words[end:]])
+    entry = "profile_command:run_profile"
+    if "--from-numbers" in ours:
+        entry = "profile_command:run_from_numbers"
+    elif any(word.partition("=")[0] == "--from-history" for word in ours):
+        entry = "history_command:run_from_history"
+    code = supervise(f"advisor.measure.{entry}", [*ours, *words[end:]])
     if log is not None or as_json:
         from advisor.report.lists import written_profiles_document
         from advisor.workload.store import read_profile

@@ -13,7 +13,7 @@ from typing import get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
-from advisor.hardware.gpus import check_power, gpu_meant
+from advisor.hardware.gpus import Gpu, check_power, gpu_meant
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
     Device,
@@ -43,7 +43,7 @@ from advisor.workload.spec import (
 from advisor.workload.store import read_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
-_OUT_HELP = "Write to this folder of profiles; default: your own, which every command reads."
+OUT_HELP = "Write to this folder of profiles; default: your own, which every command reads."
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -137,7 +137,8 @@ def _profile_parser() -> Parser:
         prog="advisor profile",
         usage="advisor profile [OPTIONS] WORKLOAD...\n"
         "       advisor profile [OPTIONS] -- python train.py [ARGUMENTS]\n"
-        "       advisor profile --from-numbers [OPTIONS]",
+        "       advisor profile --from-numbers [OPTIONS]\n"
+        "       advisor profile --from-history FILE|ADDRESS [OPTIONS]",
         description="Measure each WORKLOAD, or your own script, alone on a GPU and write "
         "DIR/NAME.json. A script is started as it is. With --mlflow URI, log the profiles to "
         "MLflow, too.",
@@ -147,7 +148,7 @@ def _profile_parser() -> Parser:
     add("workloads", nargs="*", metavar="WORKLOAD", help="A name, as `advisor workloads` lists it.")
     add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
         "machine, or cpu to try it out.  [default: %(default)s]")  # fmt: skip
-    add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
+    add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
     add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
     add("--probe", action=argparse.BooleanOptionalAction, default=False, help="Measure it under "
         "MPS limits, too, which takes most of the time and predicts limits better.  [default: "
@@ -169,6 +170,8 @@ def _profile_parser() -> Parser:
     add("--json", action="store_true", help="Print the new profiles as one JSON document.")
     add("--from-numbers", action="store_true", help="Measure nothing: write the step time, memory "
         "and utilisation that you pass. See `advisor profile --from-numbers -h`.")  # fmt: skip
+    add("--from-history", metavar="FILE|ADDRESS", help="Measure nothing: write profiles of jobs "
+        "that Prometheus or a file has. See `advisor profile --from-history -h`.")  # fmt: skip
     add = parser.add_argument_group("options of your own script, after --").add_argument
     add("--name", metavar="NAME", help="Name the profile; default: that of the file or module.")
     add("--folder", type=Path, metavar="DIR", help="Run a copy of this folder, so that files that "
@@ -228,6 +231,16 @@ def run_from_numbers(argv: Sequence[str]) -> int:
             "is not known. See `advisor profile --from-numbers -h`."
         )
     minimal = MinimalProfile(schema=1, gpu=card.key, **numbers)
+    say(f"  {write_numbers(minimal, card, out)}")
+    return 0
+
+
+def write_numbers(minimal: MinimalProfile, card: Gpu, out: Path | None) -> Path:
+    """Write a profile of numbers on the GPU model `card`, and return its path.
+
+    Raises:
+        InvalidInput: A number cannot be on that GPU, or a fuller profile has the name.
+    """
     check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
         raise InvalidInput(
@@ -240,8 +253,7 @@ def run_from_numbers(argv: Sequence[str]) -> int:
             f"{shown(fuller[0])}: that profile says more than these numbers. Choose another --name."
         )
     write_whole(path, minimal_text(minimal))
-    say(f"  {path}")
-    return 0
+    return path
 
 
 def _places(out: Path | None, gpu: str, name: str) -> tuple[Path, list[Path]]:
@@ -290,7 +302,7 @@ def _numbers_parser() -> Parser:
     add(
         "--examples-per-epoch", type=int, metavar="N", help="Examples of an epoch, for epoch times."
     )
-    add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
+    add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
     add("--json", action="store_true", help="Print the profile as one JSON document.")
     return parser
 

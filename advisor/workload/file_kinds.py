@@ -36,15 +36,18 @@ _USE: dict[FileKind, str] = {
     "a list of runs": "Use `advisor validate --from {}`.",
     "a job file": "Pass it as --jobs {}.",
     "a campaign": "Use `advisor campaign {}`.",
-    "numbers of nvidia-smi": "Pass their means: `advisor profile --from-numbers -h`.",
+    "numbers of nvidia-smi": "Make numbers over time a profile: `advisor profile --from-history "
+    "{}`. Pass single ones: `advisor profile --from-numbers -h`.",
     "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",
 }
 
 _JOB_TABLE = re.compile(rb"^\s*\[\[?job\]?\]", re.MULTILINE)
 _CAMPAIGN = re.compile(rb"^\s*\[\[runs\]\]|^\s*\[degrees\.", re.MULTILINE)
-# Its columns with --query-gpu, the lines of its table, and those of dmon.
+# Its columns with --query-gpu, the lines of its table, those of dmon, and names of DCGM.
 _OF_NVIDIA_SMI = re.compile(
-    rb"\butilization\.(?:gpu|memory)|\bmemory\.used\b|\bpower\.draw\b|NVIDIA-SMI \d|^# gpu ", re.M
+    rb"\butilization\.(?:gpu|memory)|\bmemory\.used\b|\bpower\.draw\b|NVIDIA-SMI \d|^# ?gpu |"
+    rb"^# ?Entity|\bDCGM_FI_",
+    re.M,
 )
 _ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
 

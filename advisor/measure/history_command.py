@@ -1,0 +1,245 @@
+"""``advisor profile --from-history``: writes profiles of jobs that a cluster's monitoring saw."""
+
+import argparse
+import re
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import time
+
+from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.hardware.gpus import gpu_meant, gpu_of_product
+from advisor.measure.parser import Parser, above_0
+from advisor.measure.process import say
+from advisor.measure.profile_command import OUT_HELP, write_numbers
+from advisor.measure.prometheus import (
+    MOST_POINTS,
+    TOKEN,
+    check_address,
+    is_metric,
+    recorded_series,
+)
+from advisor.workload import units
+from advisor.workload.history import RecordedJob, Series, recorded_jobs
+from advisor.workload.history_file import epoch_s, read_history
+from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.writing import new_path
+
+# dcgm-exporter reads its counters every 30 s by default.
+_INTERVAL_S = 30.0
+_DAY_S = 86_400.0
+
+
+def run_from_history(argv: Sequence[str]) -> int:
+    """Write a profile of each job in the history that `argv` names; return 0, or 1 without any."""
+    words = _parser().parse_args(argv)
+    history, interval_s, timed = _history(words)
+    chosen = [each for each in history if _is_chosen(each, dict(words.match))]
+    if not chosen:
+        raise InvalidInput(
+            f"{words.from_history}: no series of a GPU in this range"
+            f"{' with these labels' * bool(words.match)}. Check --start, --end and --match, and "
+            "that dcgm-exporter is scraped."
+        )
+    jobs = recorded_jobs(chosen, _label(words, chosen), interval_s, timed=timed)
+    written: list[tuple[RecordedJob, MinimalProfile]] = []
+    left_out: list[tuple[str, str]] = []
+    for job in _with_options(jobs, words):
+        if job.problem is not None:
+            left_out.append((job.name, job.problem))
+            continue
+        try:
+            written.append((job, _write(job, words)))
+        except InvalidInput as error:
+            left_out.append((job.name, str(error)))
+    for line in _table(written):
+        say(line)
+    for name, why in left_out:
+        say(f"left out {name}: {why.removesuffix('.')}.")
+    if not written:
+        raise AdvisorError("no job of this history has the numbers of a profile; see above")
+    return 0
+
+
+def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
+    """The series, seconds between their samples if known, and whether they have times."""
+    source = words.from_history
+    if source is None:
+        raise InvalidInput("expected a file or an address after --from-history.")
+    start_s, end_s = words.start, words.end
+    if not re.match(r"https?://", source, re.IGNORECASE):
+        series, timed = read_history(Path(source), words.step_metric)
+        if not timed and (start_s or end_s):
+            raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
+        within = [
+            replace(each, points=[point for point in each.points
+                                  if (start_s or 0.0) <= point[0] <= (end_s or float("inf"))])
+            for each in series
+        ]  # fmt: skip
+        return [each for each in within if each.points], words.interval, timed
+    check_address(source)
+    end_s = time() if end_s is None else end_s
+    start_s = end_s - _DAY_S if start_s is None else start_s
+    if start_s >= end_s:
+        raise InvalidInput("--start is not before --end. Correct one of them.")
+    least_s = (end_s - start_s) / (MOST_POINTS - 1)
+    interval_s = words.interval or max(_INTERVAL_S, float(-(-least_s // 1)))
+    if interval_s < least_s:
+        raise InvalidInput(
+            f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, and "
+            f"Prometheus refuses those. Use {least_s:.0f} s or more, or a shorter range."
+        )
+    series = recorded_series(
+        source, start_s, end_s, interval_s, dict(words.match), words.step_metric
+    )
+    return series, interval_s, True
+
+
+def _is_chosen(series: Series, match: Mapping[str, str]) -> bool:
+    """Whether a series has the labels; those of an application's own metric are others."""
+    labels = series.labels
+    return series.quantity == "step_s" or all(labels.get(k) == v for k, v in match.items())
+
+
+def _label(words: Namespace, history: Sequence[Series]) -> str | None:
+    """The label that names jobs; in a file without jobs, each GPU is one."""
+    labels = {name for each in history for name, value in each.labels.items() if value}
+    from_file = "://" not in words.from_history
+    if words.by is None and from_file and not labels & {"pod", "exported_pod", "hpc_job"}:
+        return "gpu"
+    return str(words.by) if words.by is not None else None
+
+
+def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[RecordedJob]:
+    """The jobs with the name and the steps that the user passed."""
+    if words.name is not None:
+        if len(jobs) != 1:
+            raise InvalidInput(f"--name is for one job, and there are {len(jobs)}. Use --match.")
+        jobs = [replace(jobs[0], name=words.name)]
+    steps_s = dict(words.step)
+    if None in steps_s and len(jobs) != 1:
+        raise InvalidInput(f"there are {counted(len(jobs), 'job')}. Write --step JOB=SECONDS.")
+    names = {job.name for job in jobs}
+    if others := {name for name in steps_s if name is not None} - names:
+        raise InvalidInput(
+            f"--step names {', '.join(sorted(others))}, and the jobs are "
+            f"{', '.join(sorted(names)[:9])}. Correct the name."
+        )
+    for job in jobs:
+        step_s = steps_s.get(job.name, steps_s.get(None, job.step_s))
+        yield replace(job, step_s=step_s)
+
+
+def _write(job: RecordedJob, words: Namespace) -> MinimalProfile:
+    """Write the profile of a job, and return it."""
+    card = None if job.model is None else gpu_of_product(job.model)
+    if card is None and job.model is not None and words.gpu is None:
+        card = gpu_meant(job.model)
+    chosen = None if words.gpu is None else gpu_meant(words.gpu)
+    if card is not None and chosen is not None and card.key != chosen.key:
+        raise InvalidInput(f"it ran on {card.key}, not on {chosen.key}")
+    if (gpu := card or chosen) is None:
+        raise InvalidInput("the history does not name its GPU model. Pass --gpu")
+    minimal = job.minimal(gpu.key)
+    write_numbers(minimal, gpu, words.out)
+    return minimal
+
+
+def _table(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
+    """Yield lines with the numbers of each job."""
+    if not written:
+        return
+    rows = [("job", "GPU", "samples", "busy", "memory busy", "memory", "power", "step", "active")]
+    for job, numbers in written:
+        many = f"{job.gpus} x " if job.gpus > 1 else ""
+        rows.append((
+            job.name, f"{many}{numbers.gpu}", f"{job.samples}",
+            _in_per_cent(numbers.gpu_utilization), _in_per_cent(numbers.memory_utilization),
+            f"{numbers.memory_mib:,.0f} MiB",
+            "-" if numbers.power_w is None else f"{numbers.power_w:.0f} W",
+            "nominal" if numbers.step_s is None else f"{1e3 * numbers.step_s:g} ms",
+            "-" if job.active_s is None or job.run_s is None
+            else f"{job.active_s / 60:.0f} of {job.run_s / 60:.0f} min",
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+    if several := [job.name for job, _ in written if job.gpus > 1]:
+        yield (
+            f"The numbers of {', '.join(several)} are those of one of its GPUs: set gpus in a job "
+            "file."
+        )
+    if any(numbers.step_s is None for _, numbers in written):
+        yield (
+            "A history has no step times, so nominal ones stand for them: read slowdowns and times "
+            "of whole jobs. --step and --step-metric set steps."
+        )
+
+
+def _in_per_cent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _moment(text: str) -> float:
+    """Return seconds since the epoch of a time of day, or of so long ago."""
+    try:
+        return epoch_s(text)
+    except InvalidInput:
+        try:
+            return time() - units.seconds(text)
+        except InvalidInput:
+            raise ArgumentTypeError(
+                f"expected a time such as 2026-05-01T12:00, or how long ago, such as 2h; got {text}"
+            ) from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not is_metric(name):
+        raise ArgumentTypeError(f"{text}: write LABEL=VALUE")
+    return name, value
+
+
+def _step(text: str) -> tuple[str | None, float]:
+    name, _, seconds = text.rpartition("=")
+    return name or None, above_0(seconds)
+
+
+def _metric(text: str) -> str:
+    if not is_metric(text):
+        raise ArgumentTypeError(f"{text} is not a name of Prometheus")
+    return text
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="advisor profile --from-history",
+        usage="advisor profile --from-history FILE|ADDRESS [OPTIONS]",
+        description="Write DIR/JOB.json for each job that dcgm-exporter and Prometheus recorded, "
+        "or a file of nvidia-smi, dcgmi dmon or Grafana. Counters are of the whole GPU, so the "
+        "numbers are from samples in which the job was active and alone on its GPU.",
+        epilog="ADDRESS is Prometheus's, e.g. http://prometheus:9090. The variable "
+        f"{TOKEN} may have a token. Exit codes: 0 a profile was written; 1 none; 2 wrong use.",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--from-history", nargs="?", metavar="FILE|ADDRESS", help=argparse.SUPPRESS)
+    add("--start", type=_moment, metavar="TIME", help="Leave out earlier samples: a time such as "
+        "2026-05-01T12:00, or how long ago, e.g. 6h; default: a day before the end.")  # fmt: skip
+    add("--end", type=_moment, metavar="TIME", help="Leave out later samples; default: now.")
+    add("--interval", type=above_0, metavar="SECONDS", help="Time between samples.  [default: 30, "
+        "more for long ranges; of a file: by its times]")  # fmt: skip
+    add("--by", type=_metric, metavar="LABEL", help="Name jobs by this label; gpu: one job a GPU.  "
+        "[default: exported_pod, pod or hpc_job]")  # fmt: skip
+    add("--match", type=_pair, action="append", default=[], metavar="LABEL=VALUE", help="Use "
+        "series with this label only, e.g. namespace=ml; repeatable.")  # fmt: skip
+    add("--step", type=_step, action="append", default=[], metavar="[JOB=]SECONDS", help="Set the "
+        "step of a job; repeatable.")  # fmt: skip
+    add("--step-metric", type=_metric, metavar="NAME", help="Read steps, in seconds, from this "
+        "metric of your jobs.")  # fmt: skip
+    add("--gpu", metavar="GPU", help="Leave out jobs on other GPU models; needed if the history "
+        "does not name the model.")  # fmt: skip
+    add("--name", metavar="NAME", help="Name the only job.")
+    add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
+    add("--json", action="store_true", help="Print the new profiles as one JSON document.")
+    return parser

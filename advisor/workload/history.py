@@ -1,0 +1,295 @@
+"""Numbers of jobs from what a cluster's monitoring recorded of their GPUs.
+
+DCGM and ``nvidia-smi`` count for a whole GPU. So a job's numbers are taken from the moments in
+which it had its GPU to itself, and a job that never had is left out with the reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Literal
+
+from advisor.errors import InvalidInput, counted
+from advisor.workload.minimal_profile import MinimalProfile
+
+Quantity = Literal["coarse_busy", "busy", "memory_busy", "memory_mib", "power_w", "step_s"]
+Labels = Mapping[str, str]
+
+# Units: METRICS.md of NVIDIA/dcgm-exporter. The driver's utilisation is of its last sample period,
+# that of the profiling module of the whole time between two samples.
+DCGM_FIELDS: Mapping[str, tuple[Quantity, float]] = {
+    "DCGM_FI_DEV_GPU_UTIL": ("coarse_busy", 0.01),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("busy", 1.0),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_busy", 0.01),
+    "DCGM_FI_DEV_FB_USED": ("memory_mib", 1.0),
+    "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
+}
+
+# DCGM writes values near 2^63 where it has none.
+_MOST: Mapping[Quantity, float] = {"memory_mib": 2.0**24, "power_w": 1e4, "step_s": 86_400.0}
+_MOST_SHARE = 1.05  # of two clocks read a little apart
+
+# Labels of a job in the order of preference, and those of its namespace. Prometheus renames labels
+# of the exporter that it sets itself: `pod` is then the exporter's own.
+_JOB_LABELS = (("exported_pod", "exported_namespace"), ("pod", "namespace"), ("hpc_job", ""))
+_HOSTS = ("Hostname", "instance")
+_EXPORTER = "dcgm-exporter"
+
+# Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
+_LEAST_BUSY = 0.01
+# A job has so many samples of its own at least, in which it was active.
+LEAST_SAMPLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One quantity of one GPU over time, or ``"step_s"`` of one job; points are (epoch_s, value).
+
+    Shares are 0 to 1, sizes MiB. Points without a time of day have the number of their sample.
+    """
+
+    quantity: Quantity
+    labels: Labels
+    points: Sequence[tuple[float, float]]
+
+
+def in_range(quantity: Quantity, value: float) -> float | None:
+    """Return `value`, a share as 1 at most; None if it cannot be, as DCGM writes for no value."""
+    if not 0 <= value <= _MOST.get(quantity, _MOST_SHARE):
+        return None
+    return value if quantity in _MOST else min(1.0, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedJob:
+    """A job as the history shows it; numbers are None where it does not.
+
+    Attributes:
+        name: Its pod, Slurm job or GPU, with the namespace before it if several have that name.
+        model: Its GPU, as the driver names it.
+        gpus: The most GPUs that it had at once.
+        samples: Samples in which it was active and alone on its GPU.
+        run_s: Time for which it had a GPU.
+        active_s: The part of that in which the GPU worked, as far as it can be seen.
+        busy: Share of time in which a kernel ran: the median of those samples, 0..1.
+        memory_busy: The same of time in which memory was read or written.
+        memory_mib: The most that its GPU held while it was alone there.
+        power_w: Mean power of the GPU in those samples.
+        step_s: Median of the metric that has its step, in seconds.
+        problem: Why there are no numbers of it.
+    """
+
+    name: str
+    model: str | None = None
+    gpus: int = 1
+    samples: int = 0
+    run_s: float | None = None
+    active_s: float | None = None
+    busy: float | None = None
+    memory_busy: float | None = None
+    memory_mib: float | None = None
+    power_w: float | None = None
+    step_s: float | None = None
+    problem: str | None = None
+
+    def minimal(self, gpu: str) -> MinimalProfile:
+        """Return its profile of bare numbers on the GPU model of this key.
+
+        Raises:
+            InvalidInput: A number cannot be, or is not known.
+        """
+        assert self.memory_mib is not None
+        if self.step_s is None and self.active_s is None:
+            raise InvalidInput(
+                "samples have no times, so its duration is not known. Pass --interval or --step"
+            )
+        return MinimalProfile(
+            schema=1, workload=self.name, gpu=gpu, batch_size=1, step_s=self.step_s,
+            memory_mib=round(self.memory_mib, 1), gpu_utilization=_rounded(self.busy, 4),
+            power_w=_rounded(self.power_w, 1), memory_utilization=_rounded(self.memory_busy, 4),
+            duration_s=_rounded(self.active_s, 1),
+        )  # fmt: skip
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+_Job = tuple[str, str]  # namespace and name
+_Place = tuple[str, float]  # a GPU at a moment
+
+
+class _Samples:
+    """The samples of one job: its numbers at each place, and the labels of its GPUs."""
+
+    def __init__(self) -> None:
+        self.at: dict[_Place, dict[Quantity, float]] = defaultdict(dict)
+        self.models: set[str] = set()
+        self.slices: set[str] = set()
+        self.steps_s: list[float] = []
+
+    def add(self, series: Series, gpu: str) -> None:
+        labels = series.labels
+        self.models.update(filter(None, [labels.get("modelName")]))
+        self.slices.update(filter(None, [labels.get("GPU_I_PROFILE") or labels.get("GPU_I_ID")]))
+        for at_s, value in series.points:
+            self.at[gpu, at_s][series.quantity] = value
+
+
+def recorded_jobs(
+    history: Sequence[Series], by: str | None, interval_s: float | None = None, *,
+    timed: bool = True,
+) -> list[RecordedJob]:  # fmt: skip
+    """Return the jobs in `history` by name; `by` is the label that names them, or None.
+
+    Samples lie `interval_s` apart; None: as far as their times do, if they are `timed`.
+
+    Raises:
+        InvalidInput: No label names jobs.
+    """
+    label, space = _label_of_jobs(history, by)
+    jobs: dict[_Job, _Samples] = defaultdict(_Samples)
+    owners: dict[_Place, set[_Job]] = defaultdict(set)
+    steps: list[Series] = []
+    # Finer utilisation goes over the driver's.
+    for series in sorted(history, key=lambda each: each.quantity != "coarse_busy"):
+        if series.quantity == "step_s":
+            steps.append(series)
+        elif job := _job_of(series.labels, label, space):
+            gpu = _gpu_of(series.labels)
+            jobs[job].add(series, gpu)
+            for at_s, _ in series.points:
+                owners[gpu, at_s].add(job)
+    for series in steps:
+        for (_, name), samples in jobs.items():
+            if name in (series.labels.get(label), series.labels.get("pod")):
+                samples.steps_s += [value for _, value in series.points]
+    names = _names(jobs, label)
+    if interval_s is None and timed:
+        interval_s = _interval_s(owners)
+    return sorted(
+        (_recorded(names, job, jobs[job], owners, interval_s) for job in jobs),
+        key=lambda each: each.name,
+    )
+
+
+def _interval_s(places: Iterable[_Place]) -> float | None:
+    """The median time between two samples of a GPU."""
+    by_gpu: dict[str, list[float]] = defaultdict(list)
+    for gpu, at_s in places:
+        by_gpu[gpu].append(at_s)
+    return _middle(
+        after - before for times_s in by_gpu.values() for before, after in pairwise(sorted(times_s))
+    )
+
+
+def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]:
+    present = {
+        name
+        for series in history
+        if series.quantity != "step_s"
+        for name, value in series.labels.items()
+        if value
+    }
+    if by is not None:
+        if by not in present:
+            raise InvalidInput(
+                f"no series has the label {by}. They have {', '.join(sorted(present))}."
+            )
+        return by, next((host for host in _HOSTS if host in present), "") if by == "gpu" else ""
+    for label, space in _JOB_LABELS:
+        if label in present:
+            return label, space
+    raise InvalidInput(
+        "no series has a label pod, exported_pod or hpc_job, so nothing names the jobs. Name the "
+        "label with --by; --by gpu counts all that ran on a GPU as one job."
+    )
+
+
+def _job_of(labels: Labels, label: str, space: str) -> _Job | None:
+    name = labels.get(label, "")
+    if not name or (label == "pod" and _EXPORTER in name):  # the exporter's own, of an idle GPU
+        return None
+    return labels.get(space, ""), name
+
+
+def _gpu_of(labels: Labels) -> str:
+    parts = [next((labels[host] for host in _HOSTS if host in labels), ""), labels.get("gpu", "")]
+    return "/".join([labels.get("UUID") or "/".join(parts), labels.get("GPU_I_ID", "")])
+
+
+def _names(jobs: Iterable[_Job], label: str) -> dict[_Job, str]:
+    before = "gpu" if label == "gpu" else ""
+    uses = Counter(name for _, name in jobs)
+    return {
+        (space, name): f"{space}.{before}{name}" if uses[name] > 1 and space else f"{before}{name}"
+        for space, name in jobs
+    }
+
+
+def _recorded(
+    names: Mapping[_Job, str], job: _Job, samples: _Samples,
+    owners: Mapping[_Place, set[_Job]], interval_s: float | None,
+) -> RecordedJob:  # fmt: skip
+    """The numbers of `job`, or why there are none."""
+    alone = {place: row for place, row in samples.at.items() if owners[place] == {job}}
+    active = [row for row in alone.values() if (_busy(row) or 0.0) >= _LEAST_BUSY]
+    times = Counter(at_s for _, at_s in samples.at)
+    run_s = None if interval_s is None else interval_s * len(times)
+    recorded = RecordedJob(
+        name=names[job], model=next(iter(samples.models), None), gpus=max(times.values()),
+        samples=len(active), run_s=run_s,
+        # Of moments that it shared, only the length is known.
+        active_s=None if run_s is None or not alone else run_s * len(active) / len(alone),
+        busy=_middle(map(_busy, active)),
+        memory_busy=_middle(row.get("memory_busy") for row in active),
+        memory_mib=max((row["memory_mib"] for row in alone.values() if "memory_mib" in row),
+                       default=None),
+        power_w=fmean(watts) if (watts := _numbers(row.get("power_w") for row in active)) else None,
+        step_s=_middle(samples.steps_s),
+    )  # fmt: skip
+    others = {names[other] for place in samples.at for other in owners[place]} - {names[job]}
+    problem = next(_problems(recorded, samples, list(alone.values()), sorted(others)), None)
+    return replace(recorded, problem=problem)
+
+
+def _problems(
+    job: RecordedJob, samples: _Samples, alone: Sequence[Mapping[Quantity, float]],
+    others: Sequence[str],
+) -> Iterator[str]:  # fmt: skip
+    if samples.slices:
+        yield (
+            f"it ran on a MIG instance ({', '.join(sorted(samples.slices))}), whose counters are "
+            "of that slice. Let it run on a whole GPU once"
+        )
+    if len(samples.models) > 1:
+        yield f"it ran on GPUs of several models: {', '.join(sorted(samples.models))}"
+    if not alone:
+        listed = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
+        yield (
+            f"it always shared its GPU, with {listed}, and counters are of the whole GPU. Let it "
+            "run alone once"
+        )
+    if not any(_busy(row) is not None for row in alone):
+        yield "the history has no GPU utilisation of it, e.g. DCGM_FI_DEV_GPU_UTIL"
+    if job.memory_mib is None:
+        yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"
+    if job.samples < LEAST_SAMPLES:
+        yield (
+            f"it was active and alone in {counted(job.samples, 'sample')}, and {LEAST_SAMPLES} are "
+            "the fewest. Choose a longer range, or a shorter --interval"
+        )
+
+
+def _busy(row: Mapping[Quantity, float]) -> float | None:
+    return row.get("busy", row.get("coarse_busy"))
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    return median(numbers) if (numbers := _numbers(values)) else None

@@ -1,0 +1,371 @@
+"""``advisor profile --from-history``: profiles of the jobs that a cluster's monitoring recorded."""
+
+import socket
+from statistics import fmean, median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor import Advisor
+from advisor.measure import prometheus
+from advisor.measure.history_command import run_from_history
+from advisor.workload.history import LEAST_SAMPLES, Series, recorded_jobs
+from advisor.workload.minimal_profile import NOMINAL_STEP_S
+from advisor.workload.store import read_profile
+from tests.measure.solo.prometheus_stand_in import A100, of_gpu, serving
+from tests.refusals import refused
+
+ALL = ("--start", "0", "--end", "3000")
+
+
+def profiles(folder):
+    return {path.stem: read_profile(path) for path in folder.glob("*.json")}
+
+
+def write(source, folder, *words):
+    return run_from_history(["--from-history", str(source), *words, "--out", str(folder)])
+
+
+def refusal(source, folder, capsys, *words):
+    words = ["--from-history", source, *words, "--out", folder]
+    code, said = refused(run_from_history, words, capsys)
+    assert not list(folder.glob("*.json"))
+    return code, said
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv(prometheus.TOKEN, raising=False)
+
+
+def test_each_pod_alone_on_its_gpu_becomes_a_profile(tmp_path, capsys):
+    series = of_gpu("train-a") + of_gpu("train-b", gpu="1", busy=40, memory=9000, power=150)
+    with serving(series) as (address, _):
+        assert write(address, tmp_path, *ALL) == 0
+    written = profiles(tmp_path)
+    assert written.keys() == {"train-a", "train-b"}
+    first = written["train-a"]
+    assert (first.gpu, first.power_w, first.memory.device_mib) == ("a100-40gb", 200, 5000)
+    assert (first.busy_share, first.counters.memory_utilization) == pytest.approx((0.8, 0.4))
+    assert (first.workload.source, first.step_s) == ("duration", NOMINAL_STEP_S)
+    assert first.epoch_s == pytest.approx(100 * 30)
+    assert "train-a" in capsys.readouterr().err
+
+
+def test_the_profiles_answer_which_plan_is_best_and_say_that_steps_are_nominal(tmp_path):
+    with serving(of_gpu("a", busy=40) + of_gpu("b", gpu="1", busy=30)) as (address, _):
+        write(address, tmp_path, *ALL)
+    a100 = Advisor("a100-40gb")
+    jobs = a100.jobs([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    advised = a100.recommend(jobs)
+    assert advised.standing.nominal == ("a", "b")
+    serial = next(plan for plan in advised.plans if plan.sharing.mode == "serial")
+    assert serial.makespan_s == pytest.approx(6000)
+    assert 3000 <= advised.best.makespan_s < 6000
+
+
+def test_moments_in_which_two_pods_had_one_gpu_are_left_out(tmp_path):
+    series = of_gpu("a", at=range(60), busy=30) + of_gpu("b", at=range(40, 60), busy=90)
+    for labels, points in series:
+        if labels["__name__"] == "DCGM_FI_DEV_GPU_UTIL":
+            points.update(dict.fromkeys([30 * at for at in range(40, 60)], 100))
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    written = profiles(tmp_path)
+    assert written.keys() == {"a"}
+    assert written["a"].busy_share == pytest.approx(0.3)
+    assert written["a"].epoch_s == pytest.approx(60 * 30)
+
+
+@pytest.mark.parametrize(
+    ("series", "reason"),
+    [
+        (of_gpu("a") + of_gpu("b"), "shared its GPU, with b"),
+        (of_gpu("a", at=range(9)), "9 samples"),
+        (of_gpu("a", busy=0), "0 samples"),
+        (of_gpu("a", GPU_I_PROFILE="1g.5gb", GPU_I_ID="7"), "MIG instance (1g.5gb)"),
+        (of_gpu("a", memory=90_000), "40,960"),
+        (of_gpu("a", power=900), "400 W"),
+        (of_gpu("a", modelName="NVIDIA A1000"), "A1000"),
+        (of_gpu("a")[:2], "DCGM_FI_DEV_FB_USED"),
+        (of_gpu("a")[2:], "DCGM_FI_DEV_GPU_UTIL"),
+        (of_gpu("a") + of_gpu("a", gpu="1", modelName="NVIDIA H200"), "several models"),
+        (of_gpu("a", modelName=""), "--gpu"),
+    ],
+)
+def test_a_pod_whose_numbers_cannot_be_is_left_out_with_the_reason(
+    series, reason, tmp_path, capsys
+):
+    with serving(series) as (address, _):
+        with pytest.raises(Exception, match="see above") as error:
+            write(address, tmp_path, *ALL)
+        assert error.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert "left out a: " in said
+    assert reason in said
+    assert profiles(tmp_path) == {}
+
+
+def test_labels_that_prometheus_renamed_name_the_pod_not_the_exporter(tmp_path):
+    own = {"exported_pod": "train", "exported_namespace": "ml"}
+    series = of_gpu("dcgm-exporter-x", **own) + of_gpu("dcgm-exporter-x", gpu="1")
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    assert profiles(tmp_path).keys() == {"train"}
+
+
+def test_pods_of_one_name_in_two_namespaces_have_both_in_theirs(tmp_path):
+    series = of_gpu("a") + of_gpu("a", gpu="1", namespace="other")
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    assert profiles(tmp_path).keys() == {"ml.a", "other.a"}
+
+
+def test_a_pod_on_two_gpus_has_the_numbers_of_one_of_them(tmp_path, capsys):
+    with serving(of_gpu("a") + of_gpu("a", gpu="1", memory=6000)) as (address, _):
+        write(address, tmp_path, *ALL)
+    a = profiles(tmp_path)["a"]
+    assert (a.memory.device_mib, a.epoch_s) == (6000, pytest.approx(3000))
+    assert "set gpus" in capsys.readouterr().err
+
+
+def test_steps_are_passed_or_come_from_a_metric_of_the_jobs(tmp_path):
+    steps = [({"__name__": "step_seconds", "pod": "b"}, {0: 0.2, 30: 0.3, 60: 0.25})]
+    with serving(of_gpu("a") + of_gpu("b", gpu="1") + steps) as (address, _):
+        words = ("--step", "a=120ms", "--step-metric", "step_seconds")
+        write(address, tmp_path, *ALL, *words)
+    written = profiles(tmp_path)
+    assert (written["a"].step_s, written["b"].step_s) == (0.12, 0.25)
+    assert {each.workload.source for each in written.values()} == {"numbers"}
+    assert written["a"].epoch_s == pytest.approx(3000)
+
+
+def test_the_range_and_labels_are_asked_of_prometheus(tmp_path, monkeypatch):
+    monkeypatch.setenv(prometheus.TOKEN, "secret")
+    series = of_gpu("a") + of_gpu("b", gpu="1", namespace="other")
+    with serving(series) as (address, requests):
+        write(address, tmp_path, "--start", "900", "--end", "2100", "--match", "namespace=ml")
+    assert profiles(tmp_path)["a"].epoch_s == pytest.approx(41 * 30)
+    assert {headers["Authorization"] for _, headers in requests} == {"Bearer secret"}
+    assert all("start=900.0" in path and "namespace" in path for path, _ in requests)
+
+
+def test_a_long_range_has_longer_intervals(tmp_path):
+    year_s = 366 * 86_400
+    with serving(of_gpu("a")) as (address, requests):
+        write(address, tmp_path, "--start", "0", "--end", str(year_s))
+    (step,) = {path.rpartition("step=")[2].partition("&")[0] for path, _ in requests}
+    assert year_s / float(step) < prometheus.MOST_POINTS
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "remedy"),
+    [
+        ((401, {}, b""), 1, prometheus.TOKEN), ((503, {}, b"busy"), 1, "HTTP 503"),
+        ((400, {}, b'{"status": "error", "error": "bad query"}'), 1, "bad query"),
+        ((302, {"Location": "http://elsewhere.example/x"}, b""), 1, "elsewhere.example"),
+        ((200, {}, b"<html>Grafana</html>"), 2, "Prometheus itself"),
+        ((200, {}, b'{"data": {"result": [{"metric": {}}]}}'), 2, "Prometheus itself"),
+        ((200, {}, b'{"data": {"result": [{"metric": {}, "values": [1]}]}}'), 2, "Prometheus"),
+        ((200, {}, b"[]"), 2, "Prometheus itself"),
+        ((200, {}, b'{"data": {"resultType": "matrix", "result": []}}'), 2, "no series"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_history_is_refused_in_a_sentence(
+    answer, code, remedy, tmp_path, capsys
+):
+    with serving([], answer) as (address, requests):
+        refused_with, said = refusal(address, tmp_path, capsys, *ALL)
+    assert (refused_with, remedy in said) == (code, True), said
+    assert all("elsewhere" not in headers["Host"] for _, headers in requests)
+
+
+def test_a_server_that_is_not_there_or_does_not_answer_is_named(tmp_path, capsys, monkeypatch):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        code, said = refusal(f"http://{address}", tmp_path, capsys)
+        assert (code, address in said, "refused" in said) == (1, True, True)
+        silent.listen()
+        monkeypatch.setattr(prometheus, "_ANSWER_S", 0.05)
+        code, said = refusal(f"http://{address}", tmp_path, capsys)
+        assert (code, "no answer" in said) == (1, True), said
+
+
+def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(prometheus, "MOST_BYTES", 1000)
+    with serving(of_gpu("a")) as (address, _):
+        code, said = refusal(address, tmp_path, capsys, *ALL)
+    assert (code, "--interval" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["http://me:secret@prometheus:9090"], prometheus.TOKEN), (["http://"], "prometheus:9090"),
+        (["http://x:99999999"], "prometheus:9090"), ([], "file or an address"),
+        (["http://x", "--start", "1h", "--end", "2h"], "--start"),
+        (["http://x", "--start", "9d", "--interval", "1"], "--interval"),
+        (["http://x", "--start", "soon"], "2h"), (["http://x", "--match", "ml"], "LABEL=VALUE"),
+        (["http://x", "--step", "a=fast"], "seconds"), (["http://x", "--by", "a b"], "a b"),
+        (["http://x", "--step-metric", "up{}"], "up{}"), (["nowhere.csv"], "nowhere.csv"),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused_before_anything_is_asked(words, remedy, capsys):
+    code, said = refused(run_from_history, ["--from-history", *words], capsys)
+    assert (code, remedy in said, "secret" in said) == (2, True, False), said
+
+
+SMI = """timestamp, index, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], power.draw [W]
+"""  # noqa: E501 - as nvidia-smi prints it
+
+
+def smi(samples=20, busy="83 %", memory="5300 MiB"):
+    rows = (
+        f"2026/05/01 12:00:{at:02}.123, 0, {A100}, {busy}, 41 %, {memory}, 190.50 W\n"
+        for at in range(samples)
+    )
+    return SMI + "".join(rows)
+
+
+GRAFANA = 'DCGM_FI_DEV_{}{{{}pod=""{}"", gpu=""{}"", modelName=""' + A100 + '""}}'
+
+
+def grafana_wide():
+    names = {"GPU_UTIL": "83%", "FB_USED": "5.18 GiB", "POWER_USAGE": "190.5"}
+    head = ['"Time"', *('"' + GRAFANA.format(name, "", "a", 0) + '"' for name in names)]
+    rows = [f"2026-05-01 12:{at:02}:00,{','.join(names.values())}" for at in range(20)]
+    return "sep=,\n" + "\n".join([",".join(head), *rows]) + "\n"
+
+
+def grafana_long():
+    values = {"GPU_UTIL": 83, "FB_USED": 5300, "POWER_USAGE": 190.5, "GPU_TEMP": 60}
+    rows = (
+        f"{1_777_000_000_000 + 60_000 * at},DCGM_FI_DEV_{name},a,0,{A100},{value}\n"
+        for at in range(20)
+        for name, value in values.items()
+    )
+    return "Time,__name__,pod,gpu,modelName,Value\n" + "".join(rows)
+
+
+DCGMI = """#Entity   GPUTL        MCUTL        FBUSD        POWER
+ID
+"""
+
+
+def dcgmi():
+    block = "GPU 1     0            0            4            N/A\n" + (
+        "GPU 0     83           41           5300         190.500\n"
+    )
+    return "".join(DCGMI + block * 5 for _ in range(4))
+
+
+def smi_dmon():
+    head = "#Date       Time        gpu    pwr     sm    mem     fb\n"
+    units = "#YYYYMMDD   HH:MM:SS    Idx      W      %      %     MB\n"
+    rows = (f" 20260501   12:00:{at:02}      0    190     83     41   5300\n" for at in range(20))
+    return head + units + "".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "duration_s", "words"),
+    [
+        (smi(), "gpu0", 20, ()), (grafana_wide(), "a", 1200, ()), (grafana_long(), "a", 1200, ()),
+        (dcgmi(), "gpu0", 40, ("--interval", "2", "--gpu", "a100-40gb")),
+        (smi_dmon(), "gpu0", 20, ("--gpu", "a100-40gb")),
+        (smi(), "my-job", 20, ("--name", "my-job")),
+    ],
+    ids=["nvidia-smi", "grafana-wide", "grafana-long", "dcgmi", "nvidia-smi-dmon", "named"],
+)  # fmt: skip
+def test_files_of_each_tool_hold_the_same_job(text, name, duration_s, words, tmp_path):
+    file = tmp_path / "history.csv"
+    file.write_text(text)
+    (out := tmp_path / "out").mkdir()
+    assert write(file, out, *words) == 0
+    (written,) = profiles(out).values()
+    assert (written.name, written.gpu) == (name, "a100-40gb")
+    assert written.busy_share == pytest.approx(0.83)
+    assert written.memory.device_mib == pytest.approx(5300, abs=5)
+    assert written.power_w == pytest.approx(190, abs=1)
+    assert written.epoch_s == pytest.approx(duration_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "remedy"),
+    [
+        ("", (), "utilization.gpu"), ("a,b\n1,2\n", (), "utilization.gpu"),
+        (SMI, (), "no numbers"), (smi() + "2026/05/01 12:01:00, 0\n", (), "history.csv:22"),
+        (smi(busy="fast"), (), "'fast'"), (smi().replace("2026/05", "soon"), (), "history.csv:2"),
+        (dcgmi(), ("--start", "1h"), "--start"), (smi(), ("--by", "pod"), "pod"),
+        (smi(), ("--step", "other=1"), "gpu0"), (smi() + '"', (), "history.csv"),
+        (smi(), ("--start", "2027-01-01"), "--start"),
+        (grafana_long() + grafana_long().split("\n", 1)[1].replace(",a,0,", ",b,1,"),
+         ("--name", "x"), "--name"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_history_is_refused_in_a_sentence(text, words, remedy, tmp_path, capsys):
+    file = tmp_path / "history.csv"
+    file.write_text(text)
+    (out := tmp_path / "out").mkdir()
+    code, said = refusal(file, out, capsys, *words)
+    assert (code, remedy in said) == (2, True), said
+
+
+def test_cells_without_a_value_are_left_out(tmp_path):
+    file = tmp_path / "history.csv"
+    file.write_text(smi() + smi(15, "[N/A]", "[Not Supported]").split("\n", 1)[1])
+    assert write(file, tmp_path, "--step", "0.1") == 0
+    written = profiles(tmp_path)["gpu0"]
+    assert (written.busy_share, written.step_s) == (pytest.approx(0.83), 0.1)
+
+
+def test_without_times_a_file_needs_the_interval_or_the_step(tmp_path, capsys):
+    file = tmp_path / "history.csv"
+    file.write_text(dcgmi())
+    with pytest.raises(Exception, match="see above"):
+        write(file, tmp_path, "--gpu", "a100-40gb")
+    assert "--interval" in capsys.readouterr().err
+    assert write(file, tmp_path, "--gpu", "a100-40gb", "--step", "gpu0=0.1") == 0
+
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.integers(0, 40), st.sampled_from("abc"), st.integers(0, 100),
+        st.integers(100, 9000),
+    ),
+    max_size=120,
+)  # fmt: skip
+
+
+@given(SAMPLES)
+def test_the_numbers_are_those_of_the_moments_that_a_job_had_to_itself(samples):
+    series = []
+    for gpu, at, job, busy, memory in samples:
+        labels = {"gpu": str(gpu), "pod": job}
+        series += [Series("coarse_busy", labels, [(at, busy / 100)]),
+                   Series("memory_mib", labels, [(at, memory)])]  # fmt: skip
+    jobs = recorded_jobs(series, "pod", 1.0) if series else []
+    assert {job.name for job in jobs} == {job for _, _, job, _, _ in samples}
+    for job in jobs:
+        own = {
+            (gpu, at): (busy / 100, memory)
+            for gpu, at, name, busy, memory in samples
+            if name == job.name
+            and not any((g, a) == (gpu, at) and n != name for g, a, n, _, _ in samples)
+        }
+        active = [busy for busy, _ in own.values() if busy >= 0.01]
+        assert job.samples == len(active)
+        assert job.busy == (pytest.approx(median(active)) if active else None)
+        assert job.memory_mib == max((memory for _, memory in own.values()), default=None)
+        assert (job.problem is None) == (len(active) >= LEAST_SAMPLES)
+
+
+@given(st.lists(st.floats(50, 400), min_size=LEAST_SAMPLES, max_size=30))
+def test_power_is_the_mean_over_the_samples(watts):
+    labels = {"pod": "a", "gpu": "0"}
+    points = list(enumerate(watts))
+    busy = [(at, 0.5) for at, _ in points]
+    history = [Series("busy", labels, busy), Series("power_w", labels, points)]
+    (job,) = recorded_jobs(history, None, 30.0)
+    assert job.power_w == pytest.approx(fmean(watts))
