@@ -118,6 +118,7 @@ class LaunchPlan:
         number: Number of the GPU, from 0, over all hosts of a plan for several GPUs.
         host: Number of its host, from 0.
         device: Index of the GPU on its host.
+        gres: Slurm's name of the GPU, e.g. ``gpu:a100``; None: any GPU.
     """
 
     gpu: Gpu
@@ -129,6 +130,7 @@ class LaunchPlan:
     number: int = 0
     host: int = 0
     device: int = 0
+    gres: str | None = None
 
     @property
     def wide(self) -> Job | None:

@@ -11,7 +11,7 @@ _LINES = {  # of exported files
     "jobs": r"^(.*\bsrun\b|.*ADVISOR_JOB=\d|  .*\bjob \d)",
     "limits": r"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=\d",
     "instances": r"^ *MIG_\d+=",
-    "submissions": r"\bsbatch\b",
+    "submissions": r"\nsubmit ",
 }
 
 

@@ -29,9 +29,8 @@ done
 # Gives the third GPU of its node to each job, which it runs at once and whole.
 SBATCH = """\
 #!/usr/bin/env bash
-while [ $# -gt 0 ] && [ "$1" != --wrap ]; do shift; done
 export CUDA_VISIBLE_DEVICES=2
-if [ "$1" = --wrap ]; then sh -c "$2"; else bash; fi
+bash
 echo $? >> submitted
 """
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,7 +18,7 @@ from advisor.launch import ExportFormat
 from advisor.launch.commands import side_by_side
 from advisor.launch.exports import EXPORTS, SUFFIXES, WHOLE
 from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
-from advisor.launch.slurm import other_type, slurm_type
+from advisor.launch.slurm_mig import other_type, slurm_type
 from advisor.measure.run_list import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
@@ -49,15 +47,20 @@ def test_a_shell_reads_every_script(name):
     subprocess.run(["bash", "-n"], input=WRITTEN[name], text=True, check=True)
 
 
+def submitted(text):
+    """The scripts that a script submits to Slurm."""
+    heres = re.findall(r"(script)? ?<<'(END_*)'\n(.*?)\n\2\n", text, re.DOTALL)
+    shared = "".join(lines for _, _, lines in heres if not lines.startswith("#!"))
+    return [f"{lines}\n{shared if script else ''}\n" for script, _, lines in heres
+            if lines.startswith("#!")]  # fmt: skip
+
+
 def test_shellcheck_has_no_objection_to_any_script(tmp_path):
     plans = side_by_side({0: PLANS["power-cap"], 1: PLANS["limits"]}, {0: [1, 2], 1: [3, 4]})
     scripts = {name: text for name, text in WRITTEN.items() if name.endswith(".sh")}
     scripts |= {form: WHOLE[form](plans) for form in ("commands", "slurm")}
     for name, text in scripts.items():
-        parts = [text, *re.findall(r"<<'END_'\n(.*?)\nEND_\n", text, re.DOTALL)]
-        wrapped = re.findall(r"--wrap ('.*')\)$", text, re.MULTILINE)
-        parts += [f"#!/bin/sh\n{shlex.split(line)[0]}\n" for line in wrapped]
-        for number, part in enumerate(parts):
+        for number, part in enumerate([text, *submitted(text)]):
             (tmp_path / f"{number}-{name}").write_text(part)
     # Not used here: functions that traps call or that other plans need, and their variables.
     words = ["--exclude=SC2034,SC2317,SC2329", *sorted(tmp_path.iterdir())]
@@ -141,14 +144,6 @@ def test_mig_parted_is_given_only_what_it_divides_as_planned(sharing, same):
             EXPORTS["mig-parted"](plan)
 
 
-@pytest.mark.parametrize("name", of("slurm"))
-def test_a_plain_sh_reads_what_slurm_wraps(name):
-    for line in re.findall(r"--wrap ('.*')\)$", WRITTEN[name], re.MULTILINE):
-        plain = shutil.which("dash") or "sh"
-        done = subprocess.run([plain, "-n"], input=shlex.split(line)[0], text=True, check=False)
-        assert done.returncode == 0
-
-
 def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
     names = {profile.name: slurm_type(H200, profile.name) for profile in H200.mig}
     assert names == {
@@ -219,8 +214,8 @@ def test_one_allocation_of_slurm_has_the_cores_of_all_its_jobs():
 
 
 def test_slurm_ends_no_job_before_twice_the_upper_end_of_what_is_predicted():
-    plan = handed("serial")
-    minutes = map(int, re.findall(r"--time=(\d+) ", EXPORTS["slurm"](plan)))
+    plan = handed("mig=3g.71gb,4g.71gb")
+    minutes = map(int, re.findall(r"--time=(\d+)", EXPORTS["slurm"](plan)))
     for limit, start in zip(minutes, plan.starts, strict=True):
         assert start.most_s == start.job.work_steps  # a step takes a second
         assert 2 * start.most_s <= 60 * limit < 2 * start.most_s + 900
@@ -230,6 +225,12 @@ def test_slurm_ends_no_job_before_twice_the_upper_end_of_what_is_predicted():
 def test_slurm_keeps_cores_for_the_most_jobs_at_once(sharing, jobs):
     cores = sorted(start.cores for start in handed("mps", JOBS).starts)[-jobs:]
     assert f"--cpus-per-task={sum(cores)} " in EXPORTS["slurm"](handed(sharing, JOBS))
+
+
+def test_slurm_is_told_the_time_of_all_groups_of_a_gpu():
+    (minutes,) = map(int, re.findall(r"--time=(\d+)", EXPORTS["slurm"](handed("serial"))))
+    most_s = sum(start.most_s for start in handed("serial").starts)
+    assert 2 * most_s <= 60 * minutes < 2 * most_s + 900
 
 
 def test_slurm_is_told_the_time_of_a_queue_in_its_order():
@@ -252,7 +253,7 @@ def test_slurm_is_told_no_time_of_a_job_whose_length_nobody_knows():
 def test_a_node_keeps_its_other_gpus_and_each_job_its_output(name):
     assert not re.search(r"Gres=gpu:1\b", WRITTEN[name])
     assert "Keep what else that line lists" in WRITTEN[name]
-    assert WRITTEN[name].count("$(sbatch ") == WRITTEN[name].count(" --output=%x-%j.log ")
+    assert WRITTEN[name].count("$(sbatch ") == WRITTEN[name].count(" --output=%x-%j.log ") == 1
 
 
 def test_a_job_of_bare_numbers_has_the_cores_that_its_user_sets():
@@ -265,12 +266,6 @@ def test_a_job_of_bare_numbers_has_the_cores_that_its_user_sets():
 def test_no_export_holds_a_job_to_cores(name):
     assert "taskset" not in WRITTEN[name]
     assert '"cores"' not in WRITTEN[name]
-
-
-def test_the_next_group_waits_in_slurm_for_every_job_of_the_one_before():
-    lines = WRITTEN["phases.slurm.sh"].splitlines()
-    assert '--dependency="afterany:$job_2_1" ' in lines[-2]
-    assert sum("--dependency" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize("name", ["serial", "naive", "mps", "limits"])

@@ -48,7 +48,7 @@ def test_slurm_is_given_a_job_for_each_gpu_that_runs_all_planned_there(found, su
     for on, (words, script) in zip(found.on, submitted, strict=True):
         assert "--gres=gpu:1" in words
         planned = sorted(JOBS[number - 1].name for number in on.jobs)
-        assert sorted(re.findall(r" job \d+ \./(\S+)\.sh", script)) == planned
+        assert sorted(re.findall(r" (?:job |ADVISOR_JOB=)\d+ \./(\S+)\.sh", script)) == planned
         assert ("use_mps" in script) == ("mps" in str(on.sharing))
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 

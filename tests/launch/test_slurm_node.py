@@ -104,24 +104,14 @@ def test_plans_of_two_gpus_run_on_two_gpus(submits, monkeypatch):
     assert not left()
 
 
-def test_a_group_starts_when_the_one_before_has_ended_even_if_a_job_of_it_failed(
-    submits, monkeypatch
-):
+def test_groups_of_a_gpu_run_in_turn_in_one_allocation_even_if_a_job_failed(submits, monkeypatch):
     monkeypatch.setenv("FAILS", f"{RESNET.name}.sh")
-    first, second = submits(handed("mps=43,57[2,1];naive[3]", JOBS))
-    assert end_of(first) == ("FAILED", "3:0")
-    assert end_of(second) == ("COMPLETED", "0:0")
-    assert shown(second)["StartTime"] >= shown(first)["EndTime"]
+    (number,) = submits(handed("mps=43,57[2,1];naive[3]", JOBS))
+    assert end_of(number) == ("FAILED", "3:0")
+    ran = sorted(JOBS, key=lambda job: Path(f"{job.name}.sh.seen").stat().st_mtime_ns)
+    assert ran[-1] is JOBS[2]
     assert seen_by(BERT) == "on device=0 limit=43"
     assert not left()
-
-
-def test_jobs_one_by_one_are_jobs_of_slurm_that_wait_for_each_other(submits, monkeypatch):
-    monkeypatch.setenv("FAILS", f"{RESNET.name}.sh")
-    first, second = submits(handed("serial"))
-    assert end_of(first) == ("FAILED", "3:0")
-    assert end_of(second) == ("COMPLETED", "0:0")
-    assert shown(second)["StartTime"] >= shown(first)["EndTime"]
 
 
 def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slurm(submits):
@@ -130,9 +120,9 @@ def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slur
     script = Script(command=command, folder=str(Path("/tmp").resolve()))
     job = Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
     for sharing in ("serial", "mps"):
-        numbers = submits(handed(sharing, [job, BERT]))
-        assert end_of(numbers[0]) == ("FAILED", "4:0")
-        (log,) = Path().glob(f"*-{numbers[0]}.log")
+        (number,) = submits(handed(sharing, [job, BERT]))
+        assert end_of(number) == ("FAILED", "4:0")
+        (log,) = Path().glob(f"*-{number}.log")
         assert json.loads(log.read_text()) == ["/tmp", ["a 'b' \"c\" $d", "END"]]
 
 
