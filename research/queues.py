@@ -1,4 +1,4 @@
-"""Short jobs that ran to their ends on an H100, in queues and all at once."""
+"""Short jobs that ran to their ends: in queues on an H100, and sixteen on four H100s."""
 
 import json
 from math import ceil
@@ -8,6 +8,7 @@ from advisor.report.scores import markdown
 from research.files import ROOT
 
 FILE = ROOT / "benchmarks" / "queues" / "h100.json"
+_FOUR_GPUS = ROOT / "benchmarks" / "four-gpus" / "h100.json"
 
 
 def queues_text() -> str:
@@ -33,4 +34,30 @@ def queues_text() -> str:
     return (
         f"{table}\n\nStarts took about {mean_s:.0f} s in the mean ({low_s:.0f} to {high_s:.0f} s), "
         "estimated from the first count of steps and the pace of the job."
+    )
+
+
+_ARMS = {
+    "plan": "the plan", "always-mps": "always MPS, four on each", "first-come": "first come, one each"
+}  # fmt: skip
+
+
+def four_gpus_text() -> str:
+    """Return predicted and measured total times of sixteen jobs, and the errors of their ends."""
+    rows, errors, inside = [], list[float](), 0
+    for arm in json.loads(_FOUR_GPUS.read_text())["arms"]:
+        total, ends = arm["predicted_s"], arm["predicted_ends_s"]
+        rows.append([
+            _ARMS[arm["arm"]],
+            f"{total['p50']:.0f} s ({total['p05']:.0f}-{total['p95']:.0f})",
+            " and ".join(f"{run['makespan_s']:.0f} s" for run in arm["runs"]),
+        ])  # fmt: skip
+        for job in (job for run in arm["runs"] for job in run["jobs"]):
+            low_s, middle_s, high_s = ends[str(job["job"])]
+            errors.append(abs(middle_s / job["ended_s"] - 1))
+            inside += low_s <= job["ended_s"] <= high_s
+    table = markdown(["four GPUs", "predicted", "measured"], rows)
+    return (
+        f"{table}\n\nThe end of a job was {100 * mean(errors):.1f} % off in the mean "
+        f"and {100 * max(errors):.0f} % at worst; {inside} of {len(errors)} lay in their 90 % intervals."
     )

@@ -53,7 +53,7 @@ from research.memory import memory_section
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
-from research.queues import queues_text
+from research.queues import four_gpus_text, queues_text
 from research.scripts import scripts_section
 from research.splits import splits_text
 from research.steps import (
@@ -132,6 +132,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),
             "queues": queues_text(),
+            "four-gpus": four_gpus_text(),
         },
         Path("docs", "other-gpus.md"): {"studies": studies_text()},
         Path("profiles", "DATA_CARD.md"): card,
