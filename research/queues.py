@@ -38,7 +38,8 @@ def queues_text() -> str:
 
 
 _ARMS = {
-    "plan": "the plan", "always-mps": "always MPS, four on each", "first-come": "first come, one each"
+    "plan": "the plan", "always-mps": "always MPS, four on each",
+    "first-come": "first come, one each",
 }  # fmt: skip
 
 
@@ -59,5 +60,6 @@ def four_gpus_text() -> str:
     table = markdown(["four GPUs", "predicted", "measured"], rows)
     return (
         f"{table}\n\nThe end of a job was {100 * mean(errors):.1f} % off in the mean "
-        f"and {100 * max(errors):.0f} % at worst; {inside} of {len(errors)} lay in their 90 % intervals."
+        f"and {100 * max(errors):.0f} % at worst; {inside} of {len(errors)} lay in their 90 % "
+        "intervals."
     )
