@@ -32,6 +32,7 @@ ANSWERING = (
     "init jobs",
     f"recommend --jobs jobs.toml {GPU}",
     f"export {R} {B} {GPU} --format json --out plan.json",
+    f"export {R} {B} {GPU} --sharing mps=50,50 --format kubernetes",
     "simulate --plan plan.json",
     "run plan.json",
     "init campaign",

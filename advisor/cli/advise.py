@@ -326,8 +326,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
-    On Kubernetes, NVIDIA's GPU operator accepts the mig-parted format; for MPS or time-slicing set
-    up NVIDIA's device plugin by hand.
+    kubernetes: a Job for each training, and the sharing or MIG configuration of NVIDIA's GPU
+    operator; kubernetes-script: a Job for each GPU that runs the script of the plan.
     """
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import refused_by_run
@@ -385,7 +385,7 @@ def _export_of_all(
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
-    from advisor.launch.exports import WHOLE
+    from advisor.launch.exports import WHOLE, image_wanted
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.launch.plan_file import refused_by_run
     from advisor.workload.spec import secrets_held
@@ -395,6 +395,7 @@ def _export_of_all(
     as_json = form == "json"
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
     text = WHOLE[form](plans)
+    warn(image_wanted(text))
     refused = refused_by_run(jobs) if as_json else ()
     workloads = [job.profile.workload for job in jobs]
     secrets = secrets_held(workloads, variables=as_json, text=text)

@@ -2,5 +2,7 @@
 
 from typing import Literal
 
-ExportFormat = Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"]
+ExportFormat = Literal[
+    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "slurm", "radt", "json"
+]  # fmt: skip
 """Formats of a plan; `advisor.launch.exports` has a writer for each."""

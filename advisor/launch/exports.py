@@ -2,7 +2,6 @@
 
 import csv
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
@@ -10,21 +9,22 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
-from advisor.hardware.mig import profile_of
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_text, commands_text_of_all
+from advisor.launch.kubernetes import IMAGE, IMAGE_WANTED
+from advisor.launch.kubernetes_plugin import kubernetes_text
+from advisor.launch.kubernetes_script import kubernetes_script_text
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
     LaunchPlan,
-    Stage,
     check_memory,
     launch_plan,
 )
+from advisor.launch.mig_parted import mig_parted_text
 from advisor.launch.plan_file import plans_text
 from advisor.launch.slurm import slurm_text, slurm_text_of_all
 from advisor.prediction.prediction import MixPrediction
-from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
 
@@ -134,14 +134,7 @@ def mps_text(plan: LaunchPlan) -> str:
             f"instead."
         )
     head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
-    return "\n".join([head, *_cap_wanted(plan), *_mps_lines(partitions), ""])
-
-
-def _cap_wanted(plan: LaunchPlan) -> Iterator[str]:
-    """A comment, where somebody else has to set the power cap of `plan`."""
-    if plan.power_cap_w is not None:
-        cap = f"nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
-        yield f"# It does not set the plan's power cap. As root: {cap}"
+    return "\n".join([head, *shell.power_caps_wanted([plan]), *_mps_lines(partitions), ""])
 
 
 def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
@@ -177,68 +170,12 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield from ("  esac", "  ;;", "*) usage ;;", "esac")
 
 
-def mig_parted_text(plan: LaunchPlan) -> str:
-    """Return a configuration of GPU 0 for each stage: ``advisor``, or ``advisor-1``, ...
-
-    mig-parted's format is v1, as its documentation and examples have it: by configuration, the
-    devices, whether MIG is on, and how many of each profile; ``3c.7g.141gb`` is a compute instance.
-
-    Raises:
-        InvalidInput: mig-parted would put compute instances into other GPU instances.
-    """
-    for stage in plan.stages:
-        _check_mig_parted(plan, stage)
-    several = len(plan.stages) > 1
-    lines = [f"# {plan.sharing} on one {plan.gpu.key}."]
-    if plan.on_mig:
-        lines += [f"# {NOT_RUN}", "# mig-parted chooses the places: the file cannot set them."]
-    if plan.under_mps:
-        lines.append("# It does not start MPS: the script of `advisor export` does.")
-    lines += _cap_wanted(plan)
-    name = "advisor-1" if several else "advisor"
-    lines += [f"# Apply: nvidia-mig-parted apply -f FILE -c {name}", "version: v1", "mig-configs:"]
-    for number, stage in enumerate(plan.stages, start=1):
-        lines.append(f"  advisor-{number}:" if several else "  advisor:")
-        lines.append("    - devices: [0]")
-        lines.append(f"      mig-enabled: {'true' if stage.on_mig else 'false'}")
-        if stage.on_mig:
-            counts = Counter(str(part.profile) for part in stage.partitions)
-            lines.append("      mig-devices:")
-            lines += [f'        "{profile}": {count}' for profile, count in counts.items()]
-    return "\n".join([*lines, ""])
-
-
-def _check_mig_parted(plan: LaunchPlan, stage: Stage) -> None:
-    """Check that mig-parted puts the compute instances of `stage` together as planned.
-
-    It makes them by profile, the largest first, and opens a GPU instance when the last one of that
-    profile is full (`SetMigConfig` in its pkg/mig/config/config.go).
-    """
-    planned: dict[Instance, list[int]] = defaultdict(list)
-    for part in stage.partitions:
-        if part.instance:
-            whole = profile_of(plan.gpu, part.instance.profile).compute_slices
-            planned[part.instance].append(part.slices or whole)
-    for profile in {instance.profile for instance in planned}:
-        wanted = sorted(sorted(own) for one, own in planned.items() if one.profile == profile)
-        room, made = 0, list[list[int]]()
-        for slices in sorted((size for own in wanted for size in own), reverse=True):
-            if slices > room:
-                room = profile_of(plan.gpu, profile).compute_slices
-                made.append([])
-            made[-1].append(slices)
-            room -= slices
-        if sorted(map(sorted, made)) != wanted:
-            raise InvalidInput(
-                f"{plan.sharing}: mig-parted would divide the {profile} instances differently. "
-                f"Export the plan as commands instead."
-            )
-
-
 EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "commands": commands_text,
     "mps": mps_text,
-    "mig-parted": mig_parted_text,
+    "mig-parted": lambda plan: mig_parted_text([plan]),
+    "kubernetes": lambda plan: kubernetes_text([plan]),
+    "kubernetes-script": lambda plan: kubernetes_script_text([plan]),
     "slurm": slurm_text,
     "radt": radt_text,
     "json": lambda plan: plans_text([plan]),
@@ -249,6 +186,8 @@ SUFFIXES: dict[ExportFormat, str] = {
     "commands": "commands.sh",
     "mps": "mps.sh",
     "mig-parted": "mig-parted.yaml",
+    "kubernetes": "kubernetes.yaml",
+    "kubernetes-script": "kubernetes-script.yaml",
     "slurm": "slurm.sh",
     "radt": "radt.csv",
     "json": "json",
@@ -258,6 +197,9 @@ SUFFIXES: dict[ExportFormat, str] = {
 
 WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
     "commands": commands_text_of_all,
+    "mig-parted": mig_parted_text,
+    "kubernetes": kubernetes_text,
+    "kubernetes-script": kubernetes_script_text,
     "slurm": slurm_text_of_all,
     "json": plans_text,
 }
@@ -283,4 +225,10 @@ def exported(
     plan = replace(launch_plan(jobs, gpu, prediction), other=other)
     check_memory(plan, prediction)
     wanted = radt_wants(plan) if form == "radt" else ()
-    return EXPORTS[form](plan), (*[NOT_RUN] * plan.on_mig, *wanted)
+    text = EXPORTS[form](plan)
+    return text, (*[NOT_RUN] * plan.on_mig, *wanted, *image_wanted(text))
+
+
+def image_wanted(text: str) -> tuple[str, ...]:
+    """Return a note if `text` has a placeholder for an image."""
+    return (IMAGE_WANTED,) if f"image: {IMAGE}\n" in text else ()

@@ -8,7 +8,7 @@ from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.memory import memory_caps
+from advisor.prediction.memory import memory_caps, memory_requests
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
@@ -29,6 +29,8 @@ class Start:
         cores: Host cores that it keeps busy, for a scheduler; None: not known.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
+        memory_mib: Memory to reserve for it, predicted with a margin; jobs at the same time have no
+            more together than the GPU or instance.
         step_s: Predicted step.
     """
 
@@ -37,6 +39,7 @@ class Start:
     cores: int | None
     limit: float | None
     memory_cap_mib: int | None
+    memory_mib: int
     step_s: Interval
 
     @property
@@ -173,7 +176,7 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
     """
-    caps = memory_caps(gpu, prediction)
+    caps, requests = memory_caps(gpu, prediction), memory_requests(gpu, prediction)
     stages: list[Stage] = []
     partitions = 0
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
@@ -183,7 +186,7 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
             starts = tuple(
                 Start(
                     number=number, job=jobs[number - 1], cores=_cores(jobs[number - 1]),
-                    limit=limit, memory_cap_mib=caps.get(number),
+                    limit=limit, memory_cap_mib=caps.get(number), memory_mib=requests[number],
                     step_s=prediction.jobs[number - 1].step_s,
                 )
                 for number, limit in zip_longest(part.jobs, part.sharing.limits)

@@ -204,5 +204,13 @@ def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
         yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number."
 
 
+def power_caps_wanted(plans: Iterable[LaunchPlan]) -> Iterator[str]:
+    """Yield a comment for each power cap of `plans` that somebody else has to set."""
+    for plan in plans:
+        if plan.power_cap_w is not None:
+            cap = f"nvidia-smi -i {plan.device} --power-limit={plan.power_cap_w:g}"
+            yield f"# It does not set the plan's power cap. As root on the node: {cap}"
+
+
 def _required(name: str) -> str:
     return f'"${{{name}:?set {name}}}"'

@@ -307,12 +307,39 @@ def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
     clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
     caps: dict[int, int] = {}
     for pool in pools_of(mix, gpu):
-        needs = {job: mix.jobs[job] for job in pool.jobs}
-        held_mib = pool.most_mib(each.memory_mib for each in needs.values())
-        least_mib = pool.most_mib(each.memory_min_mib for each in needs.values())
-        if clients.issuperset(needs) and least_mib <= pool.capacity_mib < held_mib:
-            part = (pool.capacity_mib - least_mib) / (held_mib - least_mib)
-            for job, own in needs.items():
-                more_mib = part * (own.memory_mib - own.memory_min_mib)
-                caps[job + 1] = int(own.memory_min_mib + more_mib)
+        held_mib = {job: mix.jobs[job].memory_mib for job in pool.jobs}
+        least_mib = pool.most_mib(mix.jobs[job].memory_min_mib for job in pool.jobs)
+        if clients.issuperset(pool.jobs) and (
+            least_mib <= pool.capacity_mib < pool.most_mib(held_mib.values())
+        ):
+            caps |= _parts_mib(mix, pool, held_mib)
     return caps
+
+
+def memory_requests(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
+    """Return the memory in MiB to reserve for each job, by job number from 1.
+
+    It is the upper end of what the job holds, or less where jobs that run at the same time would
+    reserve more than the GPU or instance has. They need no less than their least memory.
+    """
+    requests: dict[int, int] = {}
+    for pool in pools_of(mix, gpu):
+        jobs = {job: mix.jobs[job] for job in pool.jobs}
+        upper_mib = {
+            job: max(own.memory_mib, own.memory_interval_mib.p95) for job, own in jobs.items()
+        }
+        requests |= _parts_mib(mix, pool, upper_mib)
+    return requests
+
+
+def _parts_mib(mix: MixPrediction, pool: Pool, wanted_mib: Mapping[int, float]) -> dict[int, int]:
+    """MiB of each job by number: what it wants, as far as the memory of `pool` is enough."""
+    needs_mib = {job: mix.jobs[job].memory_min_mib for job in pool.jobs}
+    least_mib, most_mib = pool.most_mib(needs_mib.values()), pool.most_mib(wanted_mib.values())
+    part = 1.0
+    if most_mib > pool.capacity_mib:
+        part = max(0.0, (pool.capacity_mib - least_mib) / (most_mib - least_mib))
+    return {
+        job + 1: int(own_mib + part * (wanted_mib[job] - own_mib))
+        for job, own_mib in needs_mib.items()
+    }

@@ -71,7 +71,7 @@ WRONG = [
     (f"export {BERT} --format xml", 2, "xml"), ("simulate --policy luck", 2, "luck"),
     (f"export {BERT}:2 --sharing naive --format mps", 2, "MPS"),
     (f"export {BERT}:2 --sharing mps=50,50 --format radt", 2, "radT"),
-    (f"export {BERT}:2 --gpus 2 --format mps", 2, "commands, slurm, json"),
+    (f"export {BERT}:2 --gpus 2 --format mps", 2, "commands, mig-parted"),
     (f"export {BERT}:3 --gpus 2x1", 2, "2 hosts"),
     (f"export {BERT}:3 --gpus h200-141gb:1,a100-40gb:1", 2, "several models"),
     (f"recommend {BERT}:3 --gpus 2x1 --commands 1", 2, "2 hosts"),

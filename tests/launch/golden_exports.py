@@ -12,7 +12,8 @@ from tests.handed import JOBS, handed
 GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
 SHOWN = (
     "serial.commands.sh", "limits.commands.sh", "mig.commands.sh", "phases.commands.sh",
-    "mig.slurm.sh", "mig.mig-parted.yaml",
+    "mig.slurm.sh", "mig.mig-parted.yaml", "naive.kubernetes.yaml", "mig.kubernetes.yaml",
+    "limits.kubernetes-script.yaml",
 )  # fmt: skip
 
 PLANS = {

@@ -1,4 +1,4 @@
-"""Plans as files for other tools, read back by their readers; six of them as golden files."""
+"""Plans as files for other tools, read back by their readers; some of them as golden files."""
 
 import json
 import re
