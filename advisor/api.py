@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
-from advisor.plan.cluster import FleetTerms, GpuCount, GpuPool
+from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.forecast import (
     CappedPredictor,
     Machine,
@@ -453,23 +453,38 @@ class Advisor:
         """Simulate jobs that arrive over time on the GPUs of `fleet`, each shared by `sharing`.
 
         At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
-        Phases, and a queue in its own order, need all jobs at the start, and one GPU.
+        Phases, and a queue in its own order, need all jobs at the start, and one GPU. On further
+        models of GPU, jobs are estimated unless measured there.
         """
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
         check_kind("at_once", at_once, int | None, "a whole number, or None")
         arrivals = as_list("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
-        fleet = replace(fleet, shared_host=self.cores is not None and fleet.gpus > 1)
+        for each in arrivals:
+            check_kind("an arrival", each, Arrival, "Arrival(Job(...), arrival_s)")
+        if (first := fleet.counts[0].gpu) != self.card.key:
+            raise InvalidInput(f"a fleet that begins with {first} is for Advisor({first!r})")
+        fleet = replace(fleet, shared_host=self.cores is not None and fleet.total > 1)
         predictors = cache(partial(self.predictor_under, self.power_cap_w))
+        distinct = list({id(each.job.profile): each.job for each in arrivals}.values())
+        elsewhere = {}
+        for key in [str(count.gpu) for count in fleet.counts[1:]]:
+            there = self._on_other(key)
+            profiles = {id(job.profile): there._as_here(job).profile for job in distinct}
+            elsewhere[key] = (
+                [replace(each.job, profile=profiles[id(each.job.profile)]) for each in arrivals],
+                cache(partial(there.predictor_under, None)),
+            )
         answer = over_time(
-            arrivals, self.read_sharing(sharing), predictors, fleet, at_once, conditions
+            arrivals, self.read_sharing(sharing), predictors, fleet, at_once, conditions, elsewhere
         )
         unshared = None
         if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
             alone = parse_sharing("serial")
-            unshared = over_time(arrivals, alone, predictors, fleet, 1, conditions).simulation
-        distinct = list({id(each.job.profile): each.job for each in arrivals}.values())
+            unshared = over_time(
+                arrivals, alone, predictors, fleet, 1, conditions, elsewhere
+            ).simulation
         return replace(answer, unshared=unshared, standing=self.standing(distinct))
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:

@@ -57,7 +57,7 @@ def main(count: int) -> None:
     for cores, shared in (("enough cores", None), ("limited cores", pace)):
         for policy, queue in queues(count).items():
             drawn, began_s = tasks(count), process_time()
-            history = run(drawn, pace(), queue, GPUS, shared)
+            history = run(drawn, pace(), queue, (GPUS,), shared)
             taken_s = process_time() - began_s
             print(f"{policy}, {cores:14} {taken_s:7.2f} s of a processor, "
                   f"{len(history.stretches):,} stretches")  # fmt: skip

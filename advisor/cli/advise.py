@@ -92,7 +92,6 @@ _QueuedSharing = Annotated[str, Option(
     "--sharing", metavar="SHARING", autocompletion=complete_sharing,
     help="As for `predict`; the next job starts in the first free place.",
 )]
-_Gpus = Annotated[int, Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")]
 _Policy = Annotated[Policy, Option(
     case_sensitive=False,
     help="Start the next job by this rule; best-fit: the job that adds most.",
@@ -203,7 +202,7 @@ def simulate(
     trace_in: _TraceIn = None, trace_format: _TraceFormat = "csv", from_: _From = None,
     until: _Until = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
     plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
-    gpu: options.GpuKey = DEFAULT_GPU, gpus: _Gpus = 1, policy: _Policy = "first-come",
+    gpu: options.GpuKey = DEFAULT_GPU, gpus: options.Gpus = "1", policy: _Policy = "first-come",
     at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
     root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
     protect: options.Protect = None, hurt: options.Hurt = None,
@@ -220,12 +219,13 @@ def simulate(
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
-    from advisor.simulation.simulate import Fleet
+    from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.job import Arrival
     from advisor.workload.traces import Part
     from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
+    total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
     require(passed, "kernels", {"trace": "--trace FILE"})
     _check_trace(passed, trace_in, trace_format)
     why = "name jobs in one way only."
@@ -235,7 +235,7 @@ def simulate(
     require(passed, "hurt", {"protect": "--protect"})
     planned = read_plan(plan, profiles) if plan else None
     if planned:
-        check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, str(plan))
+        check_gpu_of_plan(gpu if "gpu" in passed or ":" in gpus else None, planned.gpu, str(plan))
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
@@ -243,7 +243,7 @@ def simulate(
         _arrivals(advisor, trace_in, trace_format, Part(from_, until, keep), stand_ins)
         if trace_in
         else (tuple(map(Arrival, planned.jobs if planned
-                        else chosen_jobs(advisor, jobs, job_file, gpus))), ())
+                        else chosen_jobs(advisor, jobs, job_file, total))), ())
     )  # fmt: skip
     members = protected_jobs([each.job for each in arrivals], protect, hurt)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))

@@ -13,7 +13,7 @@ from advisor.cli.completion import complete_gpu, complete_job
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, NothingFits, UnknownName
 from advisor.hardware import DEFAULT_GPU
-from advisor.plan import ObjectiveName
+from advisor.plan import MOST_GPUS, ObjectiveName
 from advisor.workload import units
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ HostMemory = Annotated[float | None, Option(
 )]
 Gpus = Annotated[str, Option(
     "--gpus", metavar="N|HOSTSxN|GPU:N,...",
-    help="Plan for N equal GPUs, for hosts with N each, or for GPUs of several models, as "
+    help="Use N equal GPUs of one host, hosts with N each, or GPUs of several models, as "
     "a100-40gb:8,h100-sxm-80gb:2x4.",
 )]
 PowerCap = Annotated[float | None, Option(
@@ -363,15 +363,15 @@ def advisor_for(
     )  # fmt: skip
 
 
-def counted_gpus(gpus: str, gpu: str, context: Context) -> tuple[int, str]:
+def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -> tuple[int, str]:
     """Return how many GPUs `gpus` names, and the model that jobs are named on: `gpu`, or the first.
 
     Raises:
         InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
     """
-    from advisor.plan.cluster import parse_gpus
+    from advisor.hardware.gpus import parse_gpus
 
-    counts = parse_gpus(gpus)
+    counts = parse_gpus(gpus, most)
     total = sum(each.gpus for each in counts)
     if counts[0].gpu is None:
         return total, gpu

@@ -437,3 +437,53 @@ def check_power(profile: Profile, gpu: Gpu) -> Profile:
         f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, as "
         f"nvidia-smi shows them; if they are not known, leave --power-w out, in a file null."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCount:
+    """So many equal GPUs on equal hosts.
+
+    Attributes:
+        gpu: Catalogue key; None: the model that the question is about.
+        host_gpus: GPUs of each host.
+    """
+
+    gpu: str | None
+    hosts: int
+    host_gpus: int
+
+    @property
+    def gpus(self) -> int:
+        return self.hosts * self.host_gpus
+
+    def __str__(self) -> str:
+        hosts = f"{self.hosts:,} hosts of " if self.hosts > 1 else ""
+        return f"{hosts}{self.host_gpus:,} {self.gpu}"
+
+
+_COUNT = re.compile(r"(?:(?P<gpu>[^:]+):)?(?:(?P<hosts>\d{1,5})x)?(?P<gpus>\d{1,5})")
+
+
+def parse_gpus(gpus: int | str, most: int) -> tuple[GpuCount, ...]:
+    """Return the GPUs of ``4``, of ``2x4`` on two hosts, or of ``a100-40gb:8,h100-sxm-80gb:2x4``.
+
+    Raises:
+        InvalidInput: It is malformed, names a GPU that is not known or twice, or more than `most`.
+    """
+    counts, text = [], str(gpus)
+    for word in text.replace(" ", "").split(","):
+        match = _COUNT.fullmatch(word)
+        if match is None:
+            raise InvalidInput(
+                f"--gpus {text!r:.60}: expected a number of GPUs, as 4, or 2x4 for two hosts of "
+                f"4, or with models, as a100-40gb:8,h100-sxm-80gb:2x4."
+            )
+        key = match["gpu"] and gpu_meant(match["gpu"]).key
+        hosts, host_gpus = int(match["hosts"] or 1), int(match["gpus"])
+        counts.append(GpuCount(key, hosts, host_gpus))
+    keys = [each.gpu for each in counts]
+    if len(set(keys)) < len(keys) or (None in keys and len(keys) > 1):
+        raise InvalidInput(f"--gpus {text!r:.60}: name the model of each number of GPUs, once.")
+    if min(each.gpus for each in counts) < 1 or sum(each.gpus for each in counts) > most:
+        raise InvalidInput(f"--gpus {text!r:.60}: expected 1 to {most:,} GPUs.")
+    return tuple(counts)

@@ -177,7 +177,7 @@ class FleetSearch:
             return pools[gpu].allows(GpuQueue(tuple(together), line.at_once))
 
         tasks = [Task(pools[0].jobs[kind].work_steps or 1.0) for kind in line.order]
-        history = run(tasks, pace, _Line(len(tasks), line.at_once, fits), len(pools))
+        history = run(tasks, pace, _Line(len(tasks), line.at_once, fits), (len(pools),))
         gpu_of = dict(seat for stretch in history.stretches for seat in stretch.seats)
         queues = [GpuQueue((), line.at_once)] * len(pools)
         for job in sorted(gpu_of, key=lambda job: (history.starts_s[job], job)):

@@ -7,9 +7,10 @@ from heapq import nlargest
 from pathlib import Path
 from platform import node
 from statistics import median
+from types import MappingProxyType
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import (
@@ -48,7 +49,7 @@ from advisor.sharing.groups import (
     without_phases,
 )
 from advisor.simulation.events import History, Pace, PlacedJobs, energy_j, from_the_start
-from advisor.simulation.queues import Paces
+from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.workload.calibration import (
     Calibration,
@@ -216,7 +217,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     makespan_s = around([each.makespan_s for each in histories])
     alone_s = serial_interval_s(mixes)
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
-    joules = energy_j(histories, lambda each: mixes.seated(sharing, each.seats).power_w, idle_w)
+    joules = energy_j(histories, lambda each: mixes.seated(sharing, each.seats).power_w, [idle_w])
     return replace(
         result, makespan_interval_s=makespan_s, energy_j=joules,
         speedup_vs_serial=alone_s.p50 / makespan_s.p50, serial_interval_s=alone_s,
@@ -387,45 +388,48 @@ class OverTime:
 
 def over_time(
     arrivals: Sequence[Arrival], sharing: Sharing, predictors: Callable[[int], Predicts],
-    fleet: Fleet, at_once: int | None, conditions: Conditions = UNCONDITIONAL,
+    fleet: Fleet, at_once: int | None = None, conditions: Conditions = UNCONDITIONAL,
+    elsewhere: Mapping[str, tuple[Sequence[Job], Callable[[int], Predicts]]] = MappingProxyType({}),
 ) -> OverTime:  # fmt: skip
     """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`.
 
-    `predictors` returns the predictor while so many GPUs run jobs.
+    `predictors` returns the predictor while so many GPUs of a host run jobs. `elsewhere` has the
+    jobs as profiled on each further model of GPU, by its key, and the predictors there.
     """
-    if not all(isinstance(each, Arrival) for each in arrivals):
-        raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")
     if not arrivals:
         raise InvalidInput("no job arrives: simulate at least one")
-    gpu = gpu_meant(fleet.gpu)
     if at_once is not None and at_once < 1:
         raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
     if isinstance(sharing, Queue):
         at_once = min(sharing.at_once, at_once or sharing.at_once)
         sharing = sharing.sharing
-    check_sharing(sharing, gpu, arrivals, fleet)
+    check_sharing(sharing, [gpu_meant(str(count.gpu)) for count in fleet.counts], arrivals, fleet)
     if conditions.instances is not None and (
         lacking := Counter(each.profile for each in sharing.instances)
         - Counter(conditions.instances)
     ):
         raise NothingFits(f"{sharing}: there is no {', '.join(lacking)}. Make it, or pass --root.")
-    if orders_jobs(sharing) and (
-        why := broken_rule([each.job for each in arrivals], sharing, gpu, conditions)
-    ):
-        raise NothingFits(f"{sharing}: {why}. Name another sharing.")
-    most = min(at_once or len(arrivals), len(arrivals))
-    shared = together(sharing)
-    if shared is not None and shared.under_mps:
-        most = min(most, gpu.max_mps_clients)
+    members = [each.job for each in arrivals]
 
-    def problem(jobs: Sequence[Job], part: Arrangement, mix: MixPrediction) -> str | None:
-        if why := broken_rule(jobs, part, gpu, conditions):
-            return why
-        too_slow = TOO_SLOW if slows_protected(jobs, mix, "p50") else None
-        return memory_problem(mix, gpu, conditions.memory_margin) or too_slow
+    def pool(count: GpuCount) -> SharedGpus:
+        gpu = gpu_meant(str(count.gpu))
+        jobs, own = elsewhere.get(gpu.key, (members, predictors))
+        if orders_jobs(sharing) and (why := broken_rule(jobs, sharing, gpu, conditions)):
+            raise NothingFits(f"{sharing}: {why}. Name another sharing.")
+        most, shared = min(at_once or len(arrivals), len(arrivals)), together(sharing)
+        if shared is not None and shared.under_mps:
+            most = min(most, gpu.max_mps_clients)
 
-    paces = Paces(
-        lambda busy: predictors(busy).predict, [each.job for each in arrivals], sharing, most,
-        problem,
-    )  # fmt: skip
-    return OverTime(simulated(arrivals, paces, fleet))
+        def problem(jobs: Sequence[Job], part: Arrangement, mix: MixPrediction) -> str | None:
+            if why := broken_rule(jobs, part, gpu, conditions):
+                return why
+            too_slow = TOO_SLOW if slows_protected(jobs, mix, "p50") else None
+            return memory_problem(mix, gpu, conditions.memory_margin) or too_slow
+
+        return SharedGpus(
+            count=count, predict=lambda busy: own(busy).predict, jobs=jobs,
+            layouts=[(sharing, most)], problem=problem,
+        )  # fmt: skip
+
+    paces = Paces([pool(count) for count in fleet.counts])
+    return OverTime(simulated(arrivals, sharing, paces, fleet))

@@ -7,7 +7,9 @@ from functools import cache, partial, reduce
 from math import ceil, isfinite
 
 from advisor.errors import InvalidInput
-from advisor.plan.cluster import GpuCount, GpuPool, parse_gpus
+from advisor.hardware.gpus import GpuCount, parse_gpus
+from advisor.plan import MOST_GPUS
+from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import PATIENCE, PAYS, Copies, CopiesRow, CopiesTable
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
 from advisor.plan.values import Standing
@@ -41,7 +43,7 @@ class TrialTerms:
     @property
     def counts(self) -> tuple[GpuCount, ...]:
         """The GPUs by model."""
-        return parse_gpus(str(self.gpus))
+        return parse_gpus(self.gpus, MOST_GPUS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,12 +212,21 @@ class ComparisonDocument(StandingFields):
     plans: list[ComparedPlan]
 
 
+class HostsFields(TypedDict):
+    """Equal hosts, and the GPUs of each."""
+
+    gpu: str
+    hosts: int
+    host_gpus: int
+
+
 class SimulatedJobFields(TypedDict):
     """A job of a simulation; times in seconds from the start."""
 
     job: str
     epochs: float
     gpu: int
+    gpus: list[int]
     place: int
     arrival_s: float
     start_s: float
@@ -241,6 +250,7 @@ class SimulationDocument(StandingFields):
     schema: int
     gpu: str
     gpus: int
+    hosts: list[HostsFields]
     sharing: str
     policy: Policy
     at_once: int | None
@@ -300,14 +310,6 @@ class CopiesDocument(StandingFields, FitFields):
     gpu: str
     job: str
     rows: list[CopiesRowFields]
-
-
-class HostsFields(TypedDict):
-    """Equal hosts, and the GPUs of each."""
-
-    gpu: str
-    hosts: int
-    host_gpus: int
 
 
 class TrialRates(TypedDict):

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.errors import counted, with_article
+from advisor.hardware.gpus import GpuCount
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
@@ -122,9 +123,9 @@ def _way(plan: FleetForecast) -> str:
 def _gpus_in_words(plan: FleetForecast) -> str:
     if plan.gpus == 1:
         return with_article(plan.pools[0].gpu.key)
-    hosts = [f"{pool.hosts} hosts of " if pool.hosts > 1 else "" for pool in plan.pools]
-    pairs = zip(hosts, plan.pools, strict=True)
-    return " and ".join(f"{host}{pool.host_gpus} {pool.gpu.key}" for host, pool in pairs)
+    return " and ".join(
+        str(GpuCount(pool.gpu.key, pool.hosts, pool.host_gpus)) for pool in plan.pools
+    )
 
 
 def outcome(plan: FleetPlan) -> str:
@@ -462,7 +463,7 @@ JobOnGpu = tuple[int, SimulatedJob]
 def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[JobOnGpu]:
     """Return the jobs of a plan; `simulations` are those of the GPUs of `plan.on`."""
     return by_gpu(
-        (number, replace(run, gpu=on.number))
+        (number, replace(run, gpus=(on.number,)))
         for on, simulation in zip(plan.on, simulations, strict=True)
         for number, run in zip(on.jobs, simulation.jobs, strict=True)
     )
@@ -476,7 +477,7 @@ def by_gpu(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
 def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
     """Return a row for each job, by GPU; copies with equal times on one GPU share a row."""
     rows = []
-    for (name, gpu, *_), equal in groupby(jobs, lambda job: same_times(job[1])):
+    for (name, (gpu,), *_), equal in groupby(jobs, lambda job: same_times(job[1])):
         copies = list(equal)
         number, run = copies[0]
         rows.append((f"GPU {gpu} · {number} · {units.collapsed([name] * len(copies))}", run))

@@ -184,7 +184,9 @@ def estimated(mix: MixPrediction | Simulation) -> str:
     """Return the source of figures without runs of this kind on this GPU."""
     if mix.estimated_from is None:
         return NOT_CONFIRMED
-    return f"estimated from {mix.estimated_from}, never measured on {with_article(mix.gpu)}"
+    others = [key for key in mix.gpu.split(" and ") if key != mix.estimated_from]
+    where = " and ".join(map(with_article, others))
+    return f"estimated from {mix.estimated_from}, never measured on {where}"
 
 
 def slowdown(job: JobPrediction) -> Interval:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby
+from statistics import fmean
 from typing import Any, Literal
 
 from rich.console import Group
@@ -89,18 +90,19 @@ def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float |
 
 def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Activity, memory and power, means over GPUs and over the time of each column."""
-    idle_w = simulation.idle_power_w
+    idle_w, gpus = simulation.idle_power_w, simulation.gpus
     power = "power while jobs run" if idle_w is None else "power"
     names = {"memory": "memory held", "power": power}
     for quantity, unit, values in _quantities(simulation.usage):
-        name, idle = names.get(quantity, quantity), (idle_w or 0.0) if unit == "W" else 0.0
+        name, watts = names.get(quantity, quantity), unit == "W" and idle_w is not None
+        idle = [each or 0.0 for each in simulation.idle_powers_w] if watts else [0.0] * gpus
         spans = [
-            (use.start_s, use.end_s, (value - idle) / simulation.gpus)
+            (use.start_s, use.end_s, (value - idle[use.gpu]) / gpus)
             for use, value in zip(simulation.usage, values, strict=True)
             if value is not None
         ]
         if len(spans) == len(values):
-            means = [idle + mean for mean in _means(spans, column_s)]
+            means = [fmean(idle) + mean for mean in _means(spans, column_s)]
             most = 100.0 if unit == "%" else None
             yield _curve_lane(name, means, "green", most, f" {unit}")
         else:
@@ -145,9 +147,9 @@ def simulation_report(over_time: OverTime) -> Group:
 def simulation_heading(over_time: OverTime) -> str:
     """Return the request in a sentence, and the sources of estimated profiles."""
     simulation = over_time.simulation
-    jobs, gpus = len(simulation.jobs), simulation.gpus
+    jobs, gpus = len(simulation.jobs), " and ".join(map(str, simulation.counts))
     limit = "" if simulation.at_once is None else f", at most {simulation.at_once} at once"
-    on = f"{gpus:,} {simulation.gpu}{limit}{' on each' if limit and gpus > 1 else ''}"
+    on = f"{gpus}{limit}{' on each' if limit and simulation.gpus > 1 else ''}"
     origin = "" if simulation.confirmed_on_hardware else f", {forecast.estimated(simulation)}"
     heading = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {on}, {simulation.policy}{origin}."
@@ -269,9 +271,9 @@ def timeline(simulation: Simulation) -> Timeline:
     return in_rows(rows, simulation.makespan_s)
 
 
-def same_times(run: SimulatedJob) -> tuple[str, int, float, float, str]:
+def same_times(run: SimulatedJob) -> tuple[str, tuple[int, ...], float, float, str]:
     """Return a key that is equal for copies that are drawn as one."""
-    return run.job.name, run.gpu, run.arrival_s, run.start_s, units.seconds(run.end_s)
+    return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
 
 
 def in_rows(jobs: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval) -> Timeline:
@@ -323,8 +325,13 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
     simulation = over_time.simulation
     return {
         "schema": forecast.SCHEMA, **forecast.standing_document(over_time.standing),
-        "gpu": simulation.gpu, "gpus": simulation.gpus, "sharing": str(simulation.sharing),
-        "policy": simulation.policy, "at_once": simulation.at_once,
+        "gpu": simulation.models[0], "gpus": simulation.gpus,
+        "hosts": [
+            {"gpu": str(count.gpu), "hosts": count.hosts, "host_gpus": count.host_gpus}
+            for count in simulation.counts
+        ],
+        "sharing": str(simulation.sharing), "policy": simulation.policy,
+        "at_once": simulation.at_once,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
         "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": asdict(simulation.makespan_s),
@@ -341,8 +348,9 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "unshared": _unshared_document(over_time.unshared), "notes": list(over_time.notes),
         "jobs": [
             {
-                "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu, "place": run.place,
-                "arrival_s": run.arrival_s, "start_s": run.start_s, "end_s": run.end_s.p50,
+                "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu,
+                "gpus": list(run.gpus), "place": run.place, "arrival_s": run.arrival_s,
+                "start_s": run.start_s, "end_s": run.end_s.p50,
                 "end_interval_s": asdict(run.end_s),
             }
             for run in simulation.jobs
@@ -372,11 +380,11 @@ def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -
     thread for each of its places. Another process shows the `kernels`, replayed, of the jobs of
     `Simulation.first`.
     """
-    places = sorted({(each.gpu, each.place) for each in simulation.jobs})
+    places = sorted({(gpu, each.place) for each in simulation.jobs for gpu in each.gpus})
     names = [_named("process_name", _WAITING, 0, "waiting")]
     names += (
-        _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
-        for gpu in range(simulation.gpus)
+        _named("process_name", gpu + 1, 0, f"GPU {gpu}, {model}")
+        for gpu, model in enumerate(simulation.models)
     )
     names += (_named("thread_name", gpu + 1, at + 1, f"place {at + 1}") for gpu, at in places)
     events = (names, _jobs(simulation), _counters(simulation), _kernels(simulation, kernels))
@@ -399,27 +407,31 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
         for number in use.jobs:
             of_job.setdefault(number, []).append(use)
     for number, run in enumerate(simulation.jobs):
-        yield _slice(run, run.job.name, "job", run.start_s, run.end_s.p50) | {
-            "args": {
-                "job": number, "end_s_p05": run.end_s.p05, "end_s_p95": run.end_s.p95,
-                "wait_s": run.wait_s,
+        numbers = {"job": number, "end_s_p05": run.end_s.p05, "end_s_p95": run.end_s.p95}
+        for gpu in run.gpus:
+            yield _slice(gpu, run, run.job.name, "job", run.start_s, run.end_s.p50) | {
+                "args": numbers | {"wait_s": run.wait_s}
             }
-        }  # fmt: skip
         if run.wait_s > 0:  # a track for each waiting job, because many wait at once
             for phase, at_s in (("b", run.arrival_s), ("e", run.start_s)):
                 yield {
                     "name": run.job.name, "cat": "waiting", "ph": phase, "id": number,
                     "ts": 1e6 * at_s, "pid": _WAITING, "tid": 0,
                 }  # fmt: skip
-        for part in parts(number, run.job, of_job[number]) if in_detail else ():
-            yield _slice(run, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
+        own = [use for use in of_job[number] if use.gpu == run.gpus[0]]
+        for part in parts(number, run.job, own) if in_detail else ():
+            name = f"{part.kind} {part.epoch}"
+            for gpu in run.gpus:
+                yield _slice(gpu, run, name, part.kind, part.start_s, part.end_s)
 
 
-def _slice(run: SimulatedJob, name: str, category: str, start_s: float, end_s: float) -> _Event:
+def _slice(
+    gpu: int, run: SimulatedJob, name: str, category: str, start_s: float, end_s: float
+) -> _Event:
     length_us = 1e6 * (end_s - start_s)
     return {
         "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
-        "pid": run.gpu + 1, "tid": run.place + 1,
+        "pid": gpu + 1, "tid": run.place + 1,
     }  # fmt: skip
 
 
@@ -439,15 +451,15 @@ def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Itera
 
 def _counters(simulation: Simulation) -> Iterator[_Event]:
     """Activity, memory and power of each GPU, from each change on."""
-    idle_w = simulation.idle_power_w
+    idle_w = simulation.idle_powers_w
     ends_s: dict[int, float] = {}
     for use in sorted(simulation.usage, key=lambda each: each.start_s):
         if ends_s.get(use.gpu, use.start_s) < use.start_s:
-            yield from _counter(use.gpu, ends_s[use.gpu], 0.0, 0.0, idle_w)
+            yield from _counter(use.gpu, ends_s[use.gpu], 0.0, 0.0, idle_w[use.gpu])
         yield from _counter(use.gpu, use.start_s, use.gract, use.memory_mib, use.power_w)
         ends_s[use.gpu] = use.end_s
     for gpu, end_s in ends_s.items():
-        yield from _counter(gpu, end_s, 0.0, 0.0, idle_w)
+        yield from _counter(gpu, end_s, 0.0, 0.0, idle_w[gpu])
 
 
 def _counter(

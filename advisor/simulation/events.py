@@ -41,11 +41,12 @@ class PlacedJob(NamedTuple):
 
 
 class JobStart(NamedTuple):
-    """A job that starts now, with its GPU and place."""
+    """A job that starts now, with its GPU and place; and `others`, further GPUs that it takes."""
 
     job: int
     gpu: int
     place: int
+    others: tuple[int, ...] = ()
 
 
 PlacedJobs = tuple[PlacedJob, ...]
@@ -70,7 +71,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         speeds: Steps a second of each, shape (seats,).
-        busy_gpus: GPUs that run jobs and share the host's cores with this one; 1: it has them all.
+        busy_gpus: GPUs that run jobs and share the host's cores, this one included.
     """
 
     gpu: int
@@ -107,9 +108,25 @@ class History:
 
 
 @dataclass(slots=True)
-class _Gpu:
-    """State of one GPU: if no job comes, the next one ends `pause_s` after `since_s`."""
+class _Host:
+    """The GPUs of one host that run jobs, and the number of them that the paces are for."""
 
+    busy: set[int] = field(default_factory=set)
+    paced_for: int = 1
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """State of one GPU: if no job comes, the next one ends `pause_s` after `since_s`.
+
+    Attributes:
+        others: The other GPUs that its job takes, which have its seats.
+        follows: Whether it is one of these others, which have no end of their own.
+    """
+
+    host: _Host
+    others: tuple[int, ...] = ()
+    follows: bool = False
     speeds: tuple[float, ...] = ()
     since_s: float = 0.0
     pause_s: float = 0.0
@@ -124,8 +141,7 @@ class _LoopState:
     paces: Callable[[int], Pace]
     gpus: list[_Gpu]
     seats: list[PlacedJobs]
-    busy: set[int] = field(default_factory=set)
-    sharing_host: int = 1
+    hosts: list[_Host]
     now_s: float = 0.0
     left: dict[int, float] = field(default_factory=dict)
     ends: list[tuple[float, int, int]] = field(default_factory=list)
@@ -152,8 +168,11 @@ class _LoopState:
         """Advance a GPU's jobs by `seconds`; jobs without work left have ended."""
         gpu, seats = self.gpus[at], self.seats[at]
         if seats:  # of no length where a job is shorter than the clock can tell
-            stretch = Stretch(at, gpu.since_s, self.now_s, seats, gpu.speeds, self.sharing_host)
-            self.stretches.append(stretch)
+            busy = gpu.host.paced_for
+            self.stretches.extend(
+                Stretch(one, gpu.since_s, self.now_s, seats, gpu.speeds, busy)
+                for one in (at, *gpu.others)
+            )
         gpu.since_s = self.now_s
         ended = False
         for (job, _), speed in zip(seats, gpu.speeds, strict=True):
@@ -164,53 +183,60 @@ class _LoopState:
                 self.ends_s[job], ended = self.now_s, True
                 del self.left[job]
         if ended:
-            self.seat(at, tuple(seat for seat in seats if seat.job in self.left))
+            self.seat(at, tuple(seat for seat in seats if seat.job in self.left), gpu.others)
 
-    def seat(self, at: int, seats: PlacedJobs) -> None:
-        """Let these jobs run on a GPU, and no others."""
-        self.seats[at] = seats
-        self.gpus[at].by_busy = {}
-        (self.busy.add if seats else self.busy.discard)(at)
+    def seat(self, at: int, seats: PlacedJobs, others: tuple[int, ...] = ()) -> None:
+        """Let these jobs run on a GPU, and no others; a job that takes `others` runs there, too."""
+        gpu = self.gpus[at]
+        gpu.by_busy, gpu.others = {}, others if seats else ()
+        for one in (at, *others):
+            self.seats[one], self.gpus[one].follows = seats, bool(seats) and one != at
+            (gpu.host.busy.add if seats else gpu.host.busy.discard)(one)
 
     def begin(self, queue: JobQueue) -> set[int]:
         """Let jobs start from `queue`, and return the GPUs that they start on."""
         joined = set()
         while start := queue.take(self.seats):
-            job, at, place = start
+            job, at, place, others = start
             since_s = self.gpus[at].since_s
             if since_s < self.now_s:
                 self.advance(at, self.now_s - since_s)
             self.left[job] = self.tasks[job].work_steps
             self.starts_s[job] = self.now_s
-            self.seat(at, tuple(sorted((*self.seats[at], PlacedJob(job, place)))))
+            self.seat(at, tuple(sorted((*self.seats[at], PlacedJob(job, place)))), others)
             joined.add(at)
         return joined
 
-    def speeds(self, at: int, sharing_host: int) -> tuple[float, ...]:
-        """Steps a second of the jobs on a GPU while so many GPUs run jobs."""
+    def speeds(self, at: int, busy_gpus: int) -> tuple[float, ...]:
+        """Steps a second of the jobs on a GPU while so many GPUs of its host run jobs."""
         by_busy = self.gpus[at].by_busy
-        if sharing_host not in by_busy:
-            by_busy[sharing_host] = tuple(self.paces(sharing_host)(self.seats[at]))
-        return by_busy[sharing_host]
+        if busy_gpus not in by_busy:
+            by_busy[busy_gpus] = tuple(self.paces(busy_gpus)(self.seats[at]))
+        return by_busy[busy_gpus]
 
-    def share_host(self) -> set[int]:
-        """Change the paces if another number of GPUs runs jobs; return the GPUs that change."""
-        busy = max(1, len(self.busy))
-        if busy == self.sharing_host:
-            return set()
-        changed = {at for at in self.busy if self.speeds(at, busy) != self.gpus[at].speeds}
-        for at in sorted(changed):
-            since_s = self.gpus[at].since_s
-            if since_s < self.now_s:
-                self.advance(at, self.now_s - since_s)
-        self.sharing_host = busy
+    def share_hosts(self) -> set[int]:
+        """Change the paces where another number of GPUs runs jobs; return the GPUs that change."""
+        changed = set()
+        for host in self.hosts:
+            busy = max(1, len(host.busy))
+            if busy == host.paced_for:
+                continue
+            slowed = {at for at in host.busy if not self.gpus[at].follows
+                      and self.speeds(at, busy) != self.gpus[at].speeds}  # fmt: skip
+            for at in sorted(slowed):
+                since_s = self.gpus[at].since_s
+                if since_s < self.now_s:
+                    self.advance(at, self.now_s - since_s)
+            host.paced_for = busy
+            changed |= slowed
         return changed
 
     def go_on(self, at: int) -> None:
         """Compute the next end on a GPU whose jobs have changed."""
-        gpu, seats = self.gpus[at], self.seats[at]
+        gpu = self.gpus[at]
+        seats = () if gpu.follows else self.seats[at]
         gpu.changes += 1
-        gpu.speeds = self.speeds(at, self.sharing_host) if seats else ()
+        gpu.speeds = self.speeds(at, gpu.host.paced_for) if seats else ()
         if seats:
             pairs = zip(seats, gpu.speeds, strict=True)
             gpu.pause_s = min([self.left[job] / speed for (job, _), speed in pairs])
@@ -218,19 +244,21 @@ class _LoopState:
 
 
 def run(
-    tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1,
+    tasks: Sequence[Task], pace: Pace, queue: JobQueue, hosts: Sequence[int] = (1,),
     on_shared_host: Callable[[int], Pace] | None = None,
 ) -> History:  # fmt: skip
-    """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
+    """Simulate `tasks` from second 0 until the last has ended.
 
-    `queue` is empty at first. `pace` is called when the jobs on a GPU change, and is above 0.
-    `on_shared_host` returns the pace while so many GPUs run jobs; None: always `pace`.
+    `hosts` are the numbers of GPUs of all hosts. `queue` is empty at first. `pace` is called when
+    the jobs on a GPU change, and is above 0. `on_shared_host` returns the pace while so many GPUs
+    of a host run jobs; None: always `pace`.
 
     Raises:
         NothingFits: A job waits while every GPU is empty.
     """
-    paces = on_shared_host or (lambda _busy: pace)
-    world = _LoopState(tasks, paces, [_Gpu() for _ in range(gpus)], [()] * gpus)
+    paces, own = on_shared_host or (lambda _busy: pace), [_Host() for _ in hosts]
+    gpus = [_Gpu(host) for host, count in zip(own, hosts, strict=True) for _ in range(count)]
+    world = _LoopState(tasks, paces, gpus, [()] * len(gpus), own)
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
     while True:
         arrival_s = tasks[coming[0]].arrival_s if coming else inf
@@ -241,7 +269,7 @@ def run(
         while coming and tasks[coming[0]].arrival_s <= world.now_s:
             queue.add(coming.popleft())
         changed |= world.begin(queue)
-        while on_shared_host and (slowed := world.share_host()):
+        while on_shared_host and (slowed := world.share_hosts()):
             changed |= slowed | world.begin(queue)
         for at in sorted(changed):
             world.go_on(at)
@@ -262,24 +290,30 @@ _DUST = 1e-9
 def energy_j(
     histories: Sequence[History],
     power_w: Callable[[Stretch], Interval | None],
-    idle_w: float | None,
-    gpus: int = 1,
+    idle_w: Sequence[float | None],
 ) -> Interval | None:
     """Compute joules of all GPUs until the last job ends; None if a power is not known.
 
-    `histories` are the simulation at each of `LEVELS`; `power_w` is the power while jobs run.
+    `histories` are the simulation at each of `LEVELS`; `power_w` is the power while jobs run;
+    `idle_w` that of each GPU without jobs.
     """
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):
         powers = all_known(map(power_w, history.stretches))
-        held_s = gpus * history.makespan_s
-        free_s = held_s - fsum(each.seconds for each in history.stretches)
-        idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w
+        busy_s = [0.0] * len(idle_w)
+        for each in history.stretches:
+            busy_s[each.gpu] += each.seconds
+        free_s = [history.makespan_s - seconds for seconds in busy_s]
+        idle_j = all_known(
+            0.0 if seconds < _DUST * history.makespan_s
+            else None if watts is None else seconds * watts
+            for seconds, watts in zip(free_s, idle_w, strict=True)
+        )  # fmt: skip
         if powers is None or idle_j is None:
             return None
         pairs = zip(powers, history.stretches, strict=True)
         busy_j = (power.at(level) * each.seconds for power, each in pairs)
-        totals.append(fsum(busy_j) + idle_j)
+        totals.append(fsum(busy_j) + fsum(idle_j))
     return around(totals)
 
 

@@ -1,15 +1,16 @@
 """Simulates jobs that arrive over time at shared GPUs, at both ends of the intervals too."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from heapq import nlargest
 from itertools import count
 from math import fsum, isfinite
+from statistics import fmean
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu
+from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
@@ -25,7 +26,8 @@ from advisor.simulation.events import (
     from_the_start,
     run,
 )
-from advisor.simulation.queues import Paces, queue_of
+from advisor.simulation.paces import Paces
+from advisor.simulation.queues import queue_of
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
 
@@ -34,7 +36,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedJob:
-    """The simulated times of one job; its GPU and its place there, each counted from 0.
+    """The simulated times of one job; its GPUs and its place there, each counted from 0.
 
     Attributes:
         start_s: When it starts if all steps take their median time.
@@ -43,10 +45,15 @@ class SimulatedJob:
 
     job: Job
     arrival_s: float
-    gpu: int
+    gpus: tuple[int, ...]
     place: int
     start_s: float
     end_s: Interval
+
+    @property
+    def gpu(self) -> int:
+        """The first of its GPUs."""
+        return self.gpus[0]
 
     @property
     def completion_s(self) -> float:
@@ -88,32 +95,52 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """Jobs on equal GPUs from second 0 until the last one ends; medians but for intervals.
+    """Jobs on GPUs from second 0 until the last one ends; medians but for intervals.
 
     Attributes:
-        gpu: Catalogue key.
+        counts: The GPUs by model, numbered in this order.
         jobs: In the order in which they were given.
         at_once: Most jobs at once on a GPU, if fewer than all that fit; None: no fewer.
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
         energy_j: Joules of all GPUs until then, idle power included; None: not measured.
-        idle_power_w: Power of a GPU on which nothing runs; None: not measured.
+        idle_powers_w: Power of each GPU on which nothing runs; None: not measured.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
         estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
     """
 
-    gpu: str
+    counts: tuple[GpuCount, ...]
     sharing: Sharing
-    gpus: int
     policy: Policy
     at_once: int | None
     jobs: tuple[SimulatedJob, ...]
     usage: tuple[Usage, ...]
     makespan_s: Interval
     energy_j: Interval | None
-    idle_power_w: float | None
+    idle_powers_w: tuple[float | None, ...]
     price_eur_per_gpu_hour: float | None
     confirmed_on_hardware: bool
     estimated_from: str | None = None
+
+    @property
+    def gpu(self) -> str:
+        """The models of GPU, by their keys."""
+        return " and ".join(dict.fromkeys(self.models))
+
+    @property
+    def gpus(self) -> int:
+        """Number of all GPUs."""
+        return len(self.models)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Catalogue key of each GPU."""
+        return tuple(str(count.gpu) for count in self.counts for _ in range(count.gpus))
+
+    @property
+    def idle_power_w(self) -> float | None:
+        """Mean power of a GPU on which nothing runs; None: not measured."""
+        powers = all_known(self.idle_powers_w)
+        return None if powers is None else fmean(powers)
 
     @property
     def first(self) -> Usage:
@@ -232,41 +259,58 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
                 yield kind, epoch, share * steps
 
 
+# Most GPUs of a simulation, which looks at each of them when a job ends.
+MOST_SIMULATED = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The equal GPUs on which jobs run; raises InvalidInput without one, or for a price below 0.
+    """The GPUs on which jobs run; raises InvalidInput without one, or for a price below 0.
 
     Attributes:
-        gpu: Catalogue key.
+        gpu: Catalogue key, of the first model.
+        gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
         policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
-        shared_host: Whether the GPUs that run jobs share the cores of one host equally.
+        shared_host: Whether the GPUs that run jobs share the cores of their host equally.
     """
 
     gpu: str
-    gpus: int
+    gpus: int | str
     policy: Policy
     price_eur_per_gpu_hour: float | None = None
     shared_host: bool = False
 
     def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        parse_gpus(self.gpus, MOST_SIMULATED)
         if self.policy not in (policies := get_args(Policy)):
             raise InvalidInput(f"a policy is one of {', '.join(policies)}; got {self.policy!r:.60}")
         price = self.price_eur_per_gpu_hour
         if price is not None and not (isfinite(price) and price >= 0):
             raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
 
+    @property
+    def counts(self) -> tuple[GpuCount, ...]:
+        """The GPUs by model."""
+        counts = parse_gpus(self.gpus, MOST_SIMULATED)
+        return tuple(replace(count, gpu=count.gpu or self.gpu) for count in counts)
 
-def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
-    """Simulate `arrivals` at each of `LEVELS`.
+    @property
+    def total(self) -> int:
+        """Number of all GPUs."""
+        return sum(count.gpus for count in self.counts)
+
+
+def simulated(
+    arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces, fleet: Fleet
+) -> Simulation:
+    """Simulate `arrivals` at each of `LEVELS`, as the pools of `paces` share their GPUs.
 
     Raises:
         InvalidInput: The length of a job is not known.
         NothingFits: A job is too big for every place of an empty GPU.
     """
-    _check_fit(arrivals, paces)
+    _check_fit(arrivals, sharing, paces)
     tasks = []
     for each in arrivals:
         if (work := each.job.work_steps) is None:
@@ -280,66 +324,70 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
 
     def history(level: Level) -> History:
         pace = paces.pace(level)
-        if orders_jobs(paces.sharing):
-            return from_the_start(paces.sharing, [each.work_steps for each in tasks], pace)
+        if orders_jobs(sharing):
+            return from_the_start(sharing, [each.work_steps for each in tasks], pace)
         queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
         shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
-        return run(tasks, pace, queue, fleet.gpus, shared)
+        return run(tasks, pace, queue, paces.hosts, shared)
 
     histories = [history(level) for level in LEVELS]
     middle = histories[LEVELS.index("p50")]
-    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
+    ran_on: list[dict[int, int]] = [{} for _ in tasks]
+    for stretch in middle.stretches:
+        for job, place in stretch.seats:
+            ran_on[job][stretch.gpu] = place
     jobs = tuple(
         SimulatedJob(
-            job=arrival.job, arrival_s=arrival.arrival_s, gpu=seats[at][0], place=seats[at][1],
-            start_s=middle.starts_s[at], end_s=around([each.ends_s[at] for each in histories]),
+            job=arrival.job, arrival_s=arrival.arrival_s, gpus=tuple(ran_on[at]),
+            place=paces.place(next(iter(ran_on[at].values()))), start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]),
         )
         for at, arrival in enumerate(arrivals)
     )  # fmt: skip
-    places = len(paces.room.places)
-    idle_w = idle_power_w([each.job.profile for each in arrivals])
+    places = paces.most_at_once
+    idle_w = [
+        watts for pool in paces.pools
+        for watts in [idle_power_w([job.profile for job in pool.jobs])] * pool.count.gpus
+    ]  # fmt: skip
     return Simulation(
-        gpu=fleet.gpu, gpus=fleet.gpus, policy=fleet.policy, sharing=paces.sharing, jobs=jobs,
-        at_once=places if paces.sharing.mode in ("naive", "mps") and places < len(jobs) else None,
+        counts=fleet.counts, policy=fleet.policy, sharing=sharing, jobs=jobs,
+        at_once=places if sharing.mode in ("naive", "mps") and places < len(jobs) else None,
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
         energy_j=energy_j(
-            histories, lambda each: paces.of(each.seats, each.busy_gpus).power_w, idle_w, fleet.gpus
+            histories, lambda each: paces.of(each.seats, each.busy_gpus).power_w, idle_w
         ),
-        idle_power_w=idle_w,
+        idle_powers_w=tuple(idle_w),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed, estimated_from=paces.estimated_from,
     )  # fmt: skip
 
 
-def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
-    """Check that each GPU of `fleet` can be shared by `sharing`, and each job takes one GPU.
+def check_sharing(
+    sharing: Sharing, gpus: Sequence[Gpu], arrivals: Sequence[Arrival], fleet: Fleet
+) -> None:
+    """Check that each of `gpus`, the models of `fleet`, can be shared by `sharing`.
 
     Raises:
-        InvalidInput: Phases are meant for jobs that come later, or for several GPUs; or a job takes
-            several GPUs.
-        NothingFits: The GPU does not offer these instances.
+        InvalidInput: Phases are meant for jobs that come later, or for several GPUs.
+        NothingFits: A GPU does not offer these instances.
     """
-    if wide := next((each.job for each in arrivals if each.job.gpus > 1), None):
-        raise InvalidInput(
-            f"{wide.name} takes {wide.gpus} GPUs, and a simulated job takes one. Plan it by "
-            f"`advisor recommend --gpus {wide.gpus}`."
-        )
     if in_order := orders_jobs(sharing):
         check_count(sharing, len(arrivals))
-    placed(sharing, gpu)
-    if in_order and (fleet.gpus > 1 or any(each.arrival_s for each in arrivals)):
+    for gpu in gpus:
+        placed(sharing, gpu)
+    if in_order and (fleet.total > 1 or any(each.arrival_s for each in arrivals)):
         raise InvalidInput(
             f"{sharing}: it orders jobs that wait from the start, on one GPU. Leave out "
             f"--trace-in and --gpus, or name one sharing."
         )
 
 
-def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
+def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> None:
     """Refuse jobs, or groups of phases, that do not fit in memory or break a rule."""
     jobs = len(arrivals)
-    if orders_jobs(paces.sharing):
-        for run, at_once in sets_in_turn(paces.sharing, jobs):
+    if orders_jobs(sharing):
+        for run, at_once in sets_in_turn(sharing, jobs):
             seats = [PlacedJob(job, job) for job in run]
             if at_once < len(seats):  # of a queue, any may meet
                 seats = nlargest(at_once, seats, lambda seat: paces.of((seat,)).memory_total_mib)
@@ -348,12 +396,21 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
                 raise NothingFits(f"{names} cannot run at once: {why}. Make other groups.")
         return
     first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
+    room, widest = paces.room, max(paces.hosts)
     for job in first.values():
-        if next(paces.room.options(job, ()), None) is None:
+        name, width = arrivals[job].job.name, room.width(job)
+        if width > widest:
+            raise NothingFits(
+                f"{name} takes {width} GPUs of one host, and a host has {widest}. Leave it out, or "
+                f"name larger hosts, as --gpus 1x{width}."
+            )
+        fit = (room.start_on_several(job, [()] * len(room.offers)) if width > 1 else
+               any(next(room.options(job, (), at), None) for at in paces.first_gpus))  # fmt: skip
+        if not fit:
             why = paces.problem((PlacedJob(job, 0),))
             raise NothingFits(
-                f"{arrivals[job].job.name} cannot run in any place of {paces.sharing}: {why}. "
-                f"Leave it out, or share in another way."
+                f"{name} cannot run in any place of {sharing}: {why}. Leave it out, or share in "
+                f"another way."
             )
 
 

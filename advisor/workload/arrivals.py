@@ -30,11 +30,13 @@ class TraceRow:
     validation_s: _Seconds = 0.0
     checkpoint_s: _Seconds = 0.0
     duration_s: Annotated[float | None, OrText(seconds)] = None
+    gpus: int = 1
 
 
 _NEEDED = ("arrival_s", "job")
 _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
 _DURATION = "duration_s"  # instead of epochs
+_WIDTH = "gpus"
 _PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
@@ -42,7 +44,8 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """Return the arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
-    profile's name, are required. `duration_s`, the seconds that the job takes alone, sets `epochs`.
+    profile's name, are required. `duration_s`, the seconds that the job takes alone on all of its
+    `gpus`, sets `epochs`.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
@@ -50,7 +53,12 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     content = read_bytes(path)
     text, sign = _csv_text(content, path)
     rows = csv.reader(text, strict=True, delimiter=sign)
-    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
+
+    @cache
+    def job_of(name: str, gpus: int, *numbers: float) -> Job:
+        epochs, validation_s, checkpoint_s = numbers
+        return Job(load(name), epochs, validation_s, checkpoint_s, gpus=gpus)
+
     with expecting("a CSV table", content, path):
         try:
             columns = _columns(next(rows, []))
@@ -108,7 +116,8 @@ def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., J
     if len(row) != len(columns):
         raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
     cells = _NUMBERS | {column: cell for column, cell in zip(columns, row, strict=True) if cell}
-    job = job_of(cells["job"].strip(), *(_number(column, cells[column]) for column in _NUMBERS))
+    numbers = [_number(column, cells[column]) for column in _NUMBERS]
+    job = job_of(cells["job"].strip(), _width(cells.get(_WIDTH, "1")), *numbers)
     if _DURATION in cells:
         if job.alone_s is None:
             raise InvalidInput(f"the length of an epoch of {job.name} is not known")
@@ -121,3 +130,12 @@ def _number(column: str, text: str) -> float:
         return float(text)
     with located("arrival_s, from the first job on" if column == "arrival_s" else column):
         return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")
+
+
+def _width(text: str) -> int:
+    """The GPUs of one host that a job takes at once."""
+    if not re.fullmatch(r" *[0-9]{1,4} *", text):
+        raise InvalidInput(
+            f"gpus is a whole number, the GPUs of one host at once; got {text!r:.60}"
+        )
+    return int(text)

@@ -86,9 +86,10 @@ def test_a_job_on_two_gpus_is_on_both_and_no_shell_script_starts_it(advisor, tmp
     assert plan["commands"] == []
     answer = advisor("recommend", "--jobs", jobs, "--gpus", "2")
     assert (answer.code, "--format slurm" in " ".join(answer.out.split())) == (0, True)
-    for command in ("export", "simulate"):
-        refused = advisor(command, "--jobs", jobs, "--gpus", "2")
-        assert (refused.code, RESNET in refused.err) == (2, True)
+    refused = advisor("export", "--jobs", jobs, "--gpus", "2")
+    assert (refused.code, RESNET in refused.err) == (2, True)
+    runs = json.loads(advisor("simulate", "--jobs", jobs, "--gpus", "2", "--json").out)["jobs"]
+    assert [run["gpus"] for run in runs] == [[0, 1], [0]]
 
 
 def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):

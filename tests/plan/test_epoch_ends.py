@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast, over_time
 from advisor.prediction.host import on_host
 from advisor.prediction.mix_steps import paced_steps
 from advisor.prediction.model import load_model
@@ -14,8 +14,7 @@ from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial, parse_sharing
-from advisor.simulation.queues import Paces
-from advisor.simulation.simulate import Fleet, parts, simulated
+from advisor.simulation.simulate import Fleet, parts
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import EpochEnd
 from advisor.workload.store import model_path
@@ -77,9 +76,9 @@ def test_a_plan_and_a_simulation_take_as_long_as_epochs_with_their_ends():
     serial = forecast(Mixes(jobs, StandIn()), Serial())
     assert serial.makespan_s == pytest.approx(8.0 + 2.0)
     assert (jobs[0].alone_s, serial.speedup_vs_serial) == (pytest.approx(8.0), 1)
-    paces = Paces(lambda _: StandIn().predict, jobs, Naive(), 2, lambda *_: None)
     fleet = Fleet(gpu=H200.key, gpus=1, policy="first-come")
-    simulation = simulated([Arrival(each) for each in jobs], paces, fleet)
+    arrivals = [Arrival(each) for each in jobs]
+    simulation = over_time(arrivals, Naive(), lambda _: StandIn(), fleet).simulation
     together = forecast(Mixes(jobs, StandIn()), Naive())
     assert simulation.makespan_s.p50 == pytest.approx(together.makespan_s)
     stretches = list(parts(0, jobs[0], simulation.usage))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.gpus import gpu
+from advisor.hardware.gpus import GpuCount, gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report.drawing import blocks, drawing
@@ -129,10 +129,10 @@ def after(minutes):
 
 # One job for 10 min, then another for 20.
 IN_TURN = Simulation(
-    gpu=H200.key, sharing=Serial(), gpus=1, policy="first-come", at_once=None,
+    counts=(GpuCount(H200.key, 1, 1),), sharing=Serial(), policy="first-come", at_once=None,
     jobs=(
-        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=0, end_s=after(10)),
-        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=600, end_s=after(30)),
+        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=0, end_s=after(10)),
+        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=600, end_s=after(30)),
     ),
     usage=(
         Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), memory_mib=2048,
@@ -140,7 +140,7 @@ IN_TURN = Simulation(
         Usage(gpu=0, start_s=600, end_s=1800, jobs=(1,), speeds=(1.0,), memory_mib=1024,
               gract=1.0, smact=None, power_w=500),
     ),
-    makespan_s=after(30), energy_j=None, idle_power_w=None, price_eur_per_gpu_hour=None,
+    makespan_s=after(30), energy_j=None, idle_powers_w=(None,), price_eur_per_gpu_hour=None,
     confirmed_on_hardware=True,
 )  # fmt: skip
 LINE = timeline(IN_TURN)
@@ -165,7 +165,7 @@ def test_curves_change_when_the_jobs_that_run_do():
 def lived(gpu, start_min, end_min, **more):
     job = replace(JOB, **more)
     return SimulatedJob(
-        job=job, arrival_s=0, gpu=gpu, place=0, start_s=60 * start_min, end_s=after(end_min)
+        job=job, arrival_s=0, gpus=(gpu,), place=0, start_s=60 * start_min, end_s=after(end_min)
     )
 
 

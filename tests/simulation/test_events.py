@@ -1,6 +1,7 @@
 """The event loop: its laws, the same jobs as SimPy processes, and its array form."""
 
-from itertools import count
+from bisect import bisect
+from itertools import accumulate, count, pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from advisor.simulation.events import (
     from_the_start,
     run,
 )
-from advisor.simulation.queues import GpuCapacity, InOrder
+from advisor.simulation.queues import GpuCapacity, InOrder, queue_of
 
 steps = st.floats(1, 1e6)
 speeds = st.floats(0.01, 1e3)
@@ -68,7 +69,7 @@ def test_a_job_that_no_gpu_holds_is_refused():
 @given(arriving, st.integers(1, 3), st.integers(1, 3))
 def test_each_step_of_work_is_done_once_on_a_place_that_is_free(each, places, gpus):
     work, alone, arrivals = zip(*each, strict=True)
-    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places), gpus)
+    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places), [gpus])
     done, free_from = [0.0] * len(work), [0.0] * gpus
     for stretch in history.stretches:
         taken = [seat.place for seat in stretch.seats]
@@ -109,6 +110,46 @@ def test_without_coupling_each_job_ends_as_if_alone(each):
     work, alone = zip(*each, strict=True)
     ends = together(work, unhindered(alone)).ends_s
     assert ends == pytest.approx([w / s for w, s in zip(work, alone, strict=True)])
+
+
+@given(
+    st.lists(st.tuples(steps, speeds, moments, st.integers(1, 4)), min_size=1, max_size=10),
+    st.sampled_from([(4,), (1, 4), (4, 5)]),
+    st.sampled_from(["first-come", "best-fit"]),
+    st.booleans(),
+)
+def test_a_job_on_several_gpus_of_a_host_has_them_for_itself_from_start_to_end(
+    each, hosts, policy, limited
+):
+    work, alone, arrivals, widths = zip(*each, strict=True)
+    ends = list(accumulate(hosts, initial=0))
+    room = GpuCapacity(
+        (0, 0), worth=lambda seats: len(seats) ** 0.5, widths=widths,
+        fits=lambda seats: len(seats) == 1 or all(widths[seat.job] == 1 for seat in seats),
+        hosts=[range(*pair) for pair in pairwise(ends)],
+    )  # fmt: skip
+    queue = queue_of(policy, room, work, widths)
+
+    def on_shared_host(busy):
+        return lambda seats: [alone[seat.job] / len(seats) / busy for seat in seats]
+
+    shared = on_shared_host if limited else None
+    history = run(list(map(Task, work, arrivals)), fair(alone), queue, hosts, shared)
+    done = [0.0] * len(work)
+    for stretch in history.stretches:
+        for seat, speed in zip(stretch.seats, stretch.speeds, strict=True):
+            done[seat.job] += speed * stretch.seconds
+            assert widths[seat.job] == 1 or len(stretch.seats) == 1
+    all_work = [steps * width for steps, width in zip(work, widths, strict=True)]
+    assert done == pytest.approx(all_work, rel=1e-6, abs=1e-4)
+    for job, width in enumerate(widths):
+        own = [one for one in history.stretches if job in {seat.job for seat in one.seats}]
+        gpus = {stretch.gpu for stretch in own}
+        assert len(gpus) == width
+        assert len({bisect(ends, gpu) for gpu in gpus}) == 1, "one host"
+    for gpu in range(sum(hosts)):
+        spans = [(one.start_s, one.end_s) for one in history.stretches if one.gpu == gpu]
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
 class Twin:
@@ -196,7 +237,7 @@ def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first
         each,
         lambda seats: [pace_of(seat.job, tuple(s.job for s in seats)) for seat in seats],
         queue,
-        gpus,
+        [gpus],
     )
     twin = Twin(each, pace_of, places, gpus, ranks).play()
     assert history.ends_s == pytest.approx(twin, rel=1e-9)
@@ -221,7 +262,7 @@ def test_gpus_that_share_the_cores_of_a_host_slow_each_other_as_in_simpy(
         return pace
 
     ranks = [0.0] * len(each)
-    history = run(each, on_shared_host(1), first_come(places), 4, on_shared_host)
+    history = run(each, on_shared_host(1), first_come(places), [4], on_shared_host)
     twin = Twin(each, pace_of, places, 4, ranks, host_slows).play()
     assert history.ends_s == pytest.approx(twin, rel=1e-9)
 

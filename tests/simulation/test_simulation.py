@@ -1,5 +1,6 @@
 """Queues, and jobs that arrive over time at shared GPUs."""
 
+import json
 from dataclasses import replace
 from itertools import count, pairwise
 
@@ -13,8 +14,10 @@ from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import memory_problem
 from advisor.sharing import parse_sharing
 from advisor.simulation.events import JobStart, PlacedJob, Task, run
-from advisor.simulation.queues import GpuCapacity, Paces, queue_of
+from advisor.simulation.paces import Paces, SharedGpus
+from advisor.simulation.queues import GpuCapacity, queue_of
 from advisor.simulation.simulate import Fleet, parts, simulated
+from advisor.workload.arrivals import read_arrivals
 from advisor.workload.job import Arrival, Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -99,8 +102,8 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
         GpuCapacity((0, 1, 0), fits, worth, lambda seats: tuple(mix(seats))),
         list(map(Task, work, arrivals)),
     )
-    quick = run(tasks, pace, queue_of("best-fit", room, work, kinds), gpus)
-    slow = run(tasks, pace, LooksAtAll(room), gpus)
+    quick = run(tasks, pace, queue_of("best-fit", room, work, kinds), [gpus])
+    slow = run(tasks, pace, LooksAtAll(room), [gpus])
     assert quick == slow
 
 
@@ -110,7 +113,7 @@ def test_every_job_starts_and_ends_once_under_every_policy(policy, jobs):
     work, arrivals = zip(*jobs, strict=True)
     room = GpuCapacity(PLACES, worth=lambda seats: len(seats) ** 0.5)
     queue = queue_of(policy, room, work, (0,) * len(work))
-    history = run(list(map(Task, work, arrivals)), lambda seats: [1.0] * len(seats), queue, 2)
+    history = run(list(map(Task, work, arrivals)), lambda seats: [1.0] * len(seats), queue, [2])
     for came, start, end, todo in zip(
         arrivals, history.starts_s, history.ends_s, work, strict=True
     ):
@@ -124,15 +127,22 @@ LONG = Job(synthetic.profile("resnet50-cifar10-bs500", host_s=0.02, gpu_s=0.02))
 LAST = Job(synthetic.profile("cnn-cifar10-bs500", host_s=0.04, gpu_s=0.04, memory_mib=90_000))
 
 
+def paces_of(arrivals, sharing, fleet, most=4, stand_in=None, problem=None):
+    own = stand_in or StandIn()
+    return Paces([
+        SharedGpus(
+            count=count, predict=lambda _: own.predict, jobs=[each.job for each in arrivals],
+            layouts=[(parse_sharing(sharing), most)],
+            problem=problem or (lambda _jobs, _sharing, mix: memory_problem(mix, H200)),
+        )
+        for count in fleet.counts
+    ])  # fmt: skip
+
+
 def over_time(arrivals, sharing="naive", gpus=1, policy="first-come", price=None):
-    paces = Paces(
-        lambda _: StandIn().predict,
-        [each.job for each in arrivals],
-        parse_sharing(sharing),
-        4,
-        lambda _jobs, _sharing, mix: memory_problem(mix, H200),
-    )
-    return simulated(arrivals, paces, Fleet("h200-141gb", gpus, policy, price))
+    fleet = Fleet("h200-141gb", gpus, policy, price)
+    paces = paces_of(arrivals, sharing, fleet)
+    return simulated(arrivals, parse_sharing(sharing), paces, fleet)
 
 
 def at_start(*jobs):
@@ -197,9 +207,9 @@ def test_what_was_not_measured_is_not_made_up():
 def test_each_mix_is_predicted_once():
     stand_in = StandIn()
     arrivals = [Arrival(job, at) for at, job in enumerate([SHORT, LONG, LONG, SHORT] * 20)]
-    jobs = [each.job for each in arrivals]
-    paces = Paces(lambda _: stand_in.predict, jobs, parse_sharing("naive"), 2, lambda *_: None)
-    simulated(arrivals, paces, Fleet("h200-141gb", 3, "first-come"))
+    fleet = Fleet("h200-141gb", 3, "first-come")
+    paces = paces_of(arrivals, "naive", fleet, 2, stand_in, lambda *_: None)
+    simulated(arrivals, parse_sharing("naive"), paces, fleet)
     assert stand_in.asked <= 5  # one or two of two kinds
 
 
@@ -252,3 +262,53 @@ def test_a_job_of_unknown_length_is_refused():
                                                           examples_per_epoch=None)))  # fmt: skip
     with pytest.raises(InvalidInput, match="length of an epoch"):
         over_time(at_start(endless))
+
+
+def test_a_job_on_two_gpus_waits_for_both_and_takes_half_as_long():
+    wide = replace(LONG, gpus=2)
+    found = over_time([*at_start(SHORT, wide), Arrival(SHORT, 0.5)], "serial", gpus="1x2")
+    short, both, last = found.jobs
+    assert (short.gpus, both.gpus) == ((0,), (0, 1))
+    assert both.start_s == short.end_s.p50 == pytest.approx(1)
+    assert both.end_s.p50 == last.start_s == pytest.approx(2), "no job overtakes"
+    # 200 W on each GPU that runs a job, 75 W where none does.
+    assert found.energy_j.p50 == pytest.approx(4 * 200 + 2 * 75)
+    assert found.occupied_gpu_hours == pytest.approx(4 / 3600)
+
+
+def test_a_job_that_takes_more_gpus_than_a_host_has_is_refused():
+    with pytest.raises(NothingFits, match="4 GPUs of one host, and a host has 2"):
+        over_time(at_start(replace(SHORT, gpus=4)), gpus="2x2")
+    with pytest.raises(NothingFits, match="whole GPUs"):
+        over_time(at_start(replace(SHORT, gpus=2)), "mig=3g.71gb,4g.71gb", gpus=2)
+
+
+def test_jobs_run_on_other_models_of_gpu_at_the_pace_estimated_there():
+    name = "resnet50-imagenet64-bs128"
+    here, there = Advisor("h200-141gb"), Advisor("a100-40gb")
+    arrivals = at_start(*here.jobs([f"{name}:3"]))
+    fleet = Fleet("h200-141gb", "h200-141gb:1,a100-40gb:2x1", "first-come")
+    found = here.simulate(arrivals, "serial", fleet).simulation
+    alone = [each.predict([name], "serial").makespan_s for each in (here, there, there)]
+    assert [job.end_s.p50 for job in found.jobs] == pytest.approx(alone)
+    assert found.models == ("h200-141gb", "a100-40gb", "a100-40gb")
+    assert found.estimated_from == "h200-141gb"
+    sooner = here.simulate([*arrivals, *arrivals], "serial", replace(fleet, policy="best-fit"))
+    assert sooner.simulation.jobs[3].gpu == 0, "the model that is free first is the faster one"
+
+
+def test_bare_numbers_are_enough_to_simulate_a_job_on_several_gpus(tmp_path):
+    numbers = {
+        "schema": 1, "workload": "net-bs64", "gpu": "a100-40gb", "batch_size": 64, "step_s": 0.1,
+        "memory_mib": 9000, "power_w": 250, "gpu_utilization": 0.8, "memory_utilization": None,
+        "examples_per_epoch": 6400,
+    }  # fmt: skip
+    (folder := tmp_path / "net-bs64.json").write_text(json.dumps(numbers))
+    (tmp_path / "t.csv").write_text(f"arrival_s,job,epochs,gpus\n0,{folder},2,2\n5,{folder},1,\n")
+    advisor = Advisor("a100-40gb")
+    arrivals = read_arrivals(tmp_path / "t.csv", advisor.find_profile)
+    found = advisor.simulate(arrivals, "mps", Fleet("a100-40gb", 2, "first-come")).simulation
+    assert [job.end_s.p50 for job in found.jobs] == pytest.approx([10, 20], rel=0.01)
+    (tmp_path / "t.csv").write_text(f"arrival_s,job,duration_s,gpus\n0,{folder},50,2\n")
+    (only,) = read_arrivals(tmp_path / "t.csv", advisor.find_profile)
+    assert (only.job.gpus, only.job.alone_s) == (2, pytest.approx(50))
