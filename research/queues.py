@@ -8,7 +8,7 @@ from advisor.report.scores import markdown
 from research.files import ROOT
 
 FILE = ROOT / "benchmarks" / "queues" / "h100.json"
-_FOUR_GPUS = ROOT / "benchmarks" / "four-gpus" / "h100.json"
+_FOUR_GPUS = ROOT / "benchmarks" / "four-gpus"
 
 
 def queues_text() -> str:
@@ -46,18 +46,19 @@ _ARMS = {
 def four_gpus_text() -> str:
     """Return predicted and measured total times of sixteen jobs, and the errors of their ends."""
     rows, errors, inside = [], list[float](), 0
-    for arm in json.loads(_FOUR_GPUS.read_text())["arms"]:
-        total, ends = arm["predicted_s"], arm["predicted_ends_s"]
-        rows.append([
-            _ARMS[arm["arm"]],
-            f"{total['p50']:.0f} s ({total['p05']:.0f}-{total['p95']:.0f})",
-            " and ".join(f"{run['makespan_s']:.0f} s" for run in arm["runs"]),
-        ])  # fmt: skip
-        for job in (job for run in arm["runs"] for job in run["jobs"]):
-            low_s, middle_s, high_s = ends[str(job["job"])]
-            errors.append(abs(middle_s / job["ended_s"] - 1))
-            inside += low_s <= job["ended_s"] <= high_s
-    table = markdown(["four GPUs", "predicted", "measured"], rows)
+    for jobs in ("chosen", "drawn"):
+        for arm in json.loads((_FOUR_GPUS / f"{jobs}.json").read_text())["arms"]:
+            total, ends = arm["predicted_s"], arm["predicted_ends_s"]
+            rows.append([
+                jobs, _ARMS[arm["arm"]],
+                f"{total['p50']:.0f} s ({total['p05']:.0f}-{total['p95']:.0f})",
+                " and ".join(f"{run['makespan_s']:.0f} s" for run in arm["runs"]),
+            ])  # fmt: skip
+            for job in (job for run in arm["runs"] for job in run["jobs"]):
+                low_s, middle_s, high_s = ends[str(job["job"])]
+                errors.append(abs(middle_s / job["ended_s"] - 1))
+                inside += low_s <= job["ended_s"] <= high_s
+    table = markdown(["jobs", "four GPUs", "predicted", "measured"], rows)
     return (
         f"{table}\n\nThe end of a job was {100 * mean(errors):.1f} % off in the mean "
         f"and {100 * max(errors):.0f} % at worst; {inside} of {len(errors)} lay in their 90 % "
