@@ -25,6 +25,7 @@ from advisor.report.scores import (
     percent,
 )
 from advisor.workload.writing import write_whole
+from research.a100_server import solo_text, ways_text
 from research.choices import (
     advice_sentence,
     choices_section,
@@ -135,6 +136,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "four-gpus": four_gpus_text(),
         },
         Path("docs", "other-gpus.md"): {"studies": studies_text()},
+        Path("docs", "traces.md"): {"a100-server": ways_text(), "a100-solo": solo_text()},
         Path("profiles", "DATA_CARD.md"): card,
     }
 

@@ -240,7 +240,7 @@ def simulate(
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     arrivals, notes = (
-        _arrivals(advisor, trace_in, trace_format, Part(from_, until, keep), stand_ins)
+        _arrivals(advisor, trace_in, trace_format, Part(from_, until, keep), stand_ins, gpus)
         if trace_in
         else (tuple(map(Arrival, planned.jobs if planned
                         else chosen_jobs(advisor, jobs, job_file, total))), ())
@@ -283,8 +283,11 @@ def _check_trace(passed: Mapping[str, str], path: Path | None, form: TraceFormat
 
 def _arrivals(
     advisor: "Advisor", path: Path, form: TraceFormat, part: "Part", stand_ins: list[str] | None,
+    gpus: str,
 ) -> "tuple[tuple[Arrival, ...], tuple[str, ...]]":  # fmt: skip
     """Return the jobs of a trace, and notes on those of a public one."""
+    from advisor.hardware.gpus import parse_gpus
+    from advisor.simulation.simulate import MOST_SIMULATED
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.stand_ins import STAND_INS, stand_in_arrivals
     from advisor.workload.traces import read_trace
@@ -293,7 +296,8 @@ def _arrivals(
         return read_arrivals(path, advisor.find_profile), ()
     trace = read_trace(path, form, part)
     profiles = [advisor.find_profile(name) for name in stand_ins or STAND_INS]
-    return stand_in_arrivals(trace, profiles, advisor.card.memory_mib, gpus=1)
+    widest = max(count.host_gpus for count in parse_gpus(gpus, MOST_SIMULATED))
+    return stand_in_arrivals(trace, profiles, advisor.card.memory_mib, widest)
 
 
 def _check_queue(

@@ -13,7 +13,8 @@ from rich.text import Text
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan.forecast import OverTime
-from advisor.prediction.prediction import LEVELS, Interval, around
+from advisor.plan.objectives import joint_ratio
+from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
@@ -204,8 +205,9 @@ def _saved(shared: Interval, unshared: Interval) -> str:
 
 
 def saving(shared: Interval, unshared: Interval) -> Interval:
-    """Return the share that `shared` is less than `unshared`; their errors are correlated."""
-    return around([1 - shared.at(level) / unshared.at(level) for level in LEVELS])
+    """Return the share by which `shared` is less than `unshared`; see `joint_ratio`."""
+    ratio = joint_ratio(shared, unshared, same_way=shared == unshared)
+    return Interval(1 - ratio.p95, 1 - ratio.p50, 1 - ratio.p05)
 
 
 def _around(value: Interval) -> str:

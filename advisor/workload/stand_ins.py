@@ -35,7 +35,7 @@ def stand_in_arrivals(
         trace: Jobs with times on the clock of the trace.
         profiles: Those that may stand in, of one GPU model.
         memory_mib: Memory of that GPU.
-        gpus: GPUs that there are.
+        gpus: GPUs of the largest host.
 
     Raises:
         InvalidInput: No profile can stand in, or every job needs more GPUs.
