@@ -330,8 +330,9 @@ def export(
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
-    kubernetes: a Job for each training, and the sharing or MIG configuration of NVIDIA's GPU
-    operator; kubernetes-script: a Job for each GPU that runs the script of the plan.
+    On Kubernetes, kubernetes-script is one pod for each GPU, which runs any plan. A pod for each
+    training is kubernetes for NVIDIA's GPU operator, kubernetes-dra for its DRA driver, kai and
+    hami for these schedulers.
     """
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import refused_by_run

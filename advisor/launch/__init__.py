@@ -3,6 +3,7 @@
 from typing import Literal
 
 ExportFormat = Literal[
-    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "slurm", "radt", "json"
+    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "kubernetes-dra", "kai",
+    "hami", "slurm", "radt", "json",
 ]  # fmt: skip
 """Formats of a plan; `advisor.launch.exports` has a writer for each."""

@@ -12,7 +12,9 @@ from advisor.hardware.gpus import Gpu
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_text, commands_text_of_all
 from advisor.launch.kubernetes import IMAGE, IMAGE_WANTED
+from advisor.launch.kubernetes_dra import kubernetes_dra_text
 from advisor.launch.kubernetes_plugin import kubernetes_text
+from advisor.launch.kubernetes_schedulers import hami_text, kai_text
 from advisor.launch.kubernetes_script import kubernetes_script_text
 from advisor.launch.launch_plan import (
     NOT_RUN,
@@ -176,6 +178,9 @@ EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "mig-parted": lambda plan: mig_parted_text([plan]),
     "kubernetes": lambda plan: kubernetes_text([plan]),
     "kubernetes-script": lambda plan: kubernetes_script_text([plan]),
+    "kubernetes-dra": lambda plan: kubernetes_dra_text([plan]),
+    "kai": lambda plan: kai_text([plan]),
+    "hami": lambda plan: hami_text([plan]),
     "slurm": slurm_text,
     "radt": radt_text,
     "json": lambda plan: plans_text([plan]),
@@ -188,6 +193,9 @@ SUFFIXES: dict[ExportFormat, str] = {
     "mig-parted": "mig-parted.yaml",
     "kubernetes": "kubernetes.yaml",
     "kubernetes-script": "kubernetes-script.yaml",
+    "kubernetes-dra": "kubernetes-dra.yaml",
+    "kai": "kai.yaml",
+    "hami": "hami.yaml",
     "slurm": "slurm.sh",
     "radt": "radt.csv",
     "json": "json",
@@ -200,6 +208,9 @@ WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
     "mig-parted": mig_parted_text,
     "kubernetes": kubernetes_text,
     "kubernetes-script": kubernetes_script_text,
+    "kubernetes-dra": kubernetes_dra_text,
+    "kai": kai_text,
+    "hami": hami_text,
     "slurm": slurm_text_of_all,
     "json": plans_text,
 }

@@ -23,8 +23,7 @@ Document = dict[str, Any]
 
 IMAGE = "IMAGE"  # Kubernetes refuses it: names of images are in lower case
 IMAGE_WANTED = (
-    f"image: {IMAGE}: a placeholder. Put the image of your jobs in its place; it needs their "
-    f"programs and folders."
+    f"image: {IMAGE}: a placeholder. Put your image, with the programs of the jobs, in its place."
 )
 NODE, TRAINING = "node", "training"  # parts of a file: the admin applies one, its user the other
 _PART = "app.kubernetes.io/component"
@@ -87,7 +86,8 @@ def head(plans: Sequence[LaunchPlan], format_lines: Iterable[str]) -> Iterator[s
     ):
         if lacking:
             numbers = ", ".join(map(str, sorted({start.number for start in lacking})))
-            yield f"# The {what} of job {numbers} was not measured: add requests of your own."
+            which = "all jobs" if len(lacking) == len(starts) else f"job {numbers}"
+            yield f"# The {what} of {which} was not measured: add requests of your own."
 
 
 def config_map(name: str, part: str, data: Mapping[str, str], namespace: str = "") -> Document:

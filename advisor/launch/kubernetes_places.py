@@ -11,6 +11,7 @@ from heapq import nlargest
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
 
@@ -123,3 +124,8 @@ def _places(part: LaunchPartition) -> Places:
 def _described(places: Places) -> str:
     how = {"mps": " by MPS", "timeSlicing": " by time-slicing", None: ""}[places.strategy]
     return f"{places.replicas} at once{how}"
+
+
+def mps_variables(start: Start, limit: float | None) -> dict[str, str]:
+    """Return variables of a client of MPS: its `limit` in percent, and the memory it reserves."""
+    return client_variables(limit, start.memory_cap_mib or start.memory_mib)

@@ -13,7 +13,8 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
 SHOWN = (
     "serial.commands.sh", "limits.commands.sh", "mig.commands.sh", "phases.commands.sh",
     "mig.slurm.sh", "mig.mig-parted.yaml", "naive.kubernetes.yaml", "mig.kubernetes.yaml",
-    "limits.kubernetes-script.yaml",
+    "limits.kubernetes-script.yaml", "limits.kubernetes-dra.yaml", "limits.kai.yaml",
+    "naive.hami.yaml",
 )  # fmt: skip
 
 PLANS = {

@@ -9,6 +9,8 @@ from heapq import nlargest
 import kubernetes_validate
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import catalogue, gpu
@@ -19,10 +21,10 @@ from advisor.launch.launch_plan import launch_plan
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
-from tests.launch.golden_exports import PLANS
+from tests.launch.golden_exports import GOLDEN, PLANS
 from tests.launch.kubernetes_fields import check_dra, check_mig_parted, check_plugin
 
-FORMS = ("kubernetes", "kubernetes-script")
+FORMS = ("kubernetes", "kubernetes-script", "kubernetes-dra", "kai", "hami")
 # It reads a file of 2 MB for each object.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 EARLIEST, LATEST = "1.34", "1.37"  # resource.k8s.io/v1 came with 1.34
@@ -188,6 +190,15 @@ UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
         ("kubernetes", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
         ("kubernetes", PLANS["compute-instances"], "compute instances", "commands"),
         ("kubernetes-script", PLANS["compute-instances"], "compute instances", "commands"),
+        ("kubernetes-dra", PLANS["queue"], "a queue to 2 jobs at once", "kubernetes-script"),
+        ("kubernetes-dra", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
+        ("kubernetes-dra", PLANS["compute-beside-whole"], "compute instances", "commands"),
+        ("kai", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
+        ("kai", PLANS["mig"], "MIG instances", "kubernetes"),
+        ("hami", PLANS["mps"], "under MPS", "kai"),
+        ("hami", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
+        ("hami", handed("mig=4g.71gb[1]+3g.71gb[2,3]", JOBS), "share a MIG", "kubernetes"),
+        ("hami", PLANS["mig"], "profiles of equal memory", "kubernetes"),
         ("kubernetes-script", PLANS["phases-of-mig"], "change MIG instances", "commands"),
         (
             "kubernetes", PLANS["several-on-an-instance"], "MIG instance by MPS",
@@ -231,6 +242,127 @@ def test_a_pod_of_several_jobs_requests_what_those_at_once_use():
     in_turn = EXPORTS["kubernetes-script"](handed("mps[1,3];mps[2,4]", measured))
     (job,) = objects(in_turn, "Job")
     assert container(job)["resources"]["requests"] == {"cpu": "4", "memory": "2500Mi"}
+
+
+def test_pods_that_share_a_gpu_name_one_common_claim_with_the_limits_of_each():
+    text = text_of("kubernetes-dra", "limits")
+    (claim,) = objects(text, "ResourceClaim")
+    jobs = objects(text, "Job")
+    for job in jobs:
+        (reference,) = job["spec"]["template"]["spec"]["resourceClaims"]
+        assert reference["resourceClaimName"] == claim["metadata"]["name"]
+        assert container(job)["resources"]["claims"] == [{"name": reference["name"]}]
+    limits = [variables(job)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for job in jobs]
+    assert limits == ["43", "57.5"]
+    (config,) = claim["spec"]["devices"]["config"]
+    assert config["opaque"]["parameters"]["sharing"] == {"strategy": "MPS", "mpsConfig": {}}
+    assert "featureGates.MPSSupport=true" in text
+
+
+def test_a_claim_has_the_limit_that_all_of_its_jobs_have():
+    text = EXPORTS["kubernetes-dra"](handed("mps=50,50"))
+    (claim,) = objects(text, "ResourceClaim")
+    (config,) = claim["spec"]["devices"]["config"]
+    sharing = config["opaque"]["parameters"]["sharing"]
+    assert sharing["mpsConfig"] == {"defaultActiveThreadPercentage": 50}
+    names = [set(variables(job)) for job in objects(text, "Job")]
+    assert names == [{"ADVISOR_JOB", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"}] * 2
+
+
+def test_pods_alone_have_claims_of_one_template_and_time_slicing_needs_no_gate():
+    text = text_of("kubernetes-dra", "serial")
+    (template,) = objects(text, "ResourceClaimTemplate")
+    for job in objects(text, "Job"):
+        (reference,) = job["spec"]["template"]["spec"]["resourceClaims"]
+        assert reference["resourceClaimTemplateName"] == template["metadata"]["name"]
+    for name in ("serial", "naive"):
+        assert "featureGates" not in text_of("kubernetes-dra", name)
+        assert "config:" not in text_of("kubernetes-dra", name)
+
+
+def test_a_claim_selects_the_profile_of_its_mig_instance_and_the_model():
+    text = text_of("kubernetes-dra", "several-on-an-instance")
+    (template,), (claim,) = objects(text, "ResourceClaimTemplate"), objects(text, "ResourceClaim")
+    for spec, profile in ((template["spec"]["spec"], "4g.71gb"), (claim["spec"], "3g.71gb")):
+        (request,) = spec["devices"]["requests"]
+        assert request["exactly"]["deviceClassName"] == "mig.nvidia.com"
+        (selector,) = request["exactly"]["selectors"]
+        assert f".profile == '{profile}'" in selector["cel"]["expression"]
+        assert ".productName in ['NVIDIA H200']" in selector["cel"]["expression"]
+    (config,) = claim["spec"]["devices"]["config"]
+    assert config["opaque"]["parameters"]["kind"] == "MigDeviceConfig"
+    assert "DynamicMIG" in text
+
+
+@pytest.mark.parametrize("places", [2, 3, 7, 13, 32, 48])
+def test_fractions_of_a_gpu_are_for_as_many_pods_as_planned_and_no_more(places):
+    text = EXPORTS["kai"](handed(f"naive/{places}", [RESNET] * (places + 1), held_mib=100))
+    fraction = float(re.search("gpu-fraction: '(.*)'", text)[1])
+    assert places * fraction <= 1 < (places + 1) * fraction
+
+
+def test_kai_schedules_each_pod_in_a_queue_under_the_daemon_of_its_node():
+    for job in objects(text_of("kai", "limits"), "Job"):
+        assert job["metadata"]["labels"]["kai.scheduler/queue"] == "default-queue"
+        template = job["spec"]["template"]
+        assert template["metadata"]["labels"]["kai.scheduler/queue"] == "default-queue"
+        assert template["spec"]["schedulerName"] == "kai-scheduler"
+        paths = [mount["mountPath"] for mount in container(job)["volumeMounts"]]
+        assert variables(job)["CUDA_MPS_PIPE_DIRECTORY"] in paths
+        assert "limits" not in container(job)["resources"]
+    for job in objects(text_of("kai", "serial"), "Job"):
+        assert "gpu-fraction" not in job["spec"]["template"]["metadata"]["annotations"]
+        assert container(job)["resources"]["limits"] == {"nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize("name", ["naive", "serial"])
+def test_hami_gives_memory_and_places_that_fit_the_gpu(name):
+    limits = [
+        container(job)["resources"]["limits"] for job in objects(text_of("hami", name), "Job")
+    ]
+    places = 1 if name == "serial" else 2
+    assert {each["nvidia.com/gpucores"] for each in limits} == {100 // places}
+    assert sum(each.get("nvidia.com/gpumem", 0) for each in limits) <= H200.usable_mib
+    assert all(("nvidia.com/gpumem" in each) == (places > 1) for each in limits)
+
+
+def test_hami_chooses_the_planned_mig_profile_by_its_memory():
+    text = text_of("hami", "equal-instances")
+    memory_mib = {row.name: row.memory_mib for row in H200.mig}
+    planned = ["1g.18gb", "1g.18gb", "1g.35gb"]
+    for job, profile in zip(objects(text, "Job"), planned, strict=True):
+        annotations = job["spec"]["template"]["metadata"]["annotations"]
+        assert annotations["nvidia.com/vgpu-mode"] == "mig"
+        request = container(job)["resources"]["limits"]["nvidia.com/gpumem"]
+        enough = [name for name in dict.fromkeys(planned) if memory_mib[name] >= request]
+        assert min(enough, key=memory_mib.get) == profile
+    assert "migProfileAllowlist for h200-141gb list 1g.18gb, 1g.35gb alone" in text
+
+
+SHARED_BY = ["serial", "naive", "mps", "mps=50,50", "naive/2", "mps/2"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SHARED_BY), st.integers(1, 4)), min_size=1, max_size=5),
+    st.sampled_from(FORMS),
+    st.integers(1, 3),
+)
+def test_every_plan_that_a_format_accepts_is_whole_and_valid(gpus, form, host_gpus):
+    chosen = []
+    for sharing, count in gpus:
+        places = 2 if "=" in sharing else count
+        chosen.append((sharing if places > 1 else "serial", [JOBS[0]] * places))
+    plans = on_gpus(*chosen, kinds=("h200-141gb", "a100-80gb"), host_gpus=host_gpus)
+    if form == "kubernetes-script":
+        text = WHOLE[form](plans)  # which expresses all of them
+    else:
+        try:
+            text = WHOLE[form](plans)
+        except InvalidInput:
+            return
+    check_objects(text)
+    total = sum(len(jobs) for _, jobs in chosen)
+    assert sorted(numbers(text)) == list(range(1, total + 1))
 
 
 def with_script(job, **fields):
@@ -330,3 +462,36 @@ def test_hosts_with_other_instances_have_other_configurations():
     text = WHOLE["kubernetes"](on_gpus(cut, other, host_gpus=1))
     check_objects(text)
     assert re.findall(r"mig.config=(\S+)", text) == ["advisor-host-1", "advisor-host-2"]
+
+
+WIDE = Job(BERT.profile, gpus=2)
+ROWS = {
+    "one job after another": handed("serial", JOBS),
+    "time-slicing": handed("naive"),
+    "MPS without limits": handed("mps"),
+    "MPS, each of N jobs 100/N %": handed("mps=50,50"),
+    "MPS, other limits": handed("mps=40,60"),
+    "a queue, at most N at once": handed("naive/2", JOBS),
+    "groups of jobs in turn": handed("mps[1,2];naive[3]", JOBS),
+    "MIG, one job an instance": handed("mig=1g.18gb,2g.35gb"),
+    "MPS on a MIG instance": handed("mig=3g.71gb[1,2]/mps"),
+    "different sharing on the GPUs of a model": (("naive", JOBS[:2]), ("naive", JOBS)),
+    "a job that takes several GPUs": handed("serial", [RESNET, WIDE]),
+}
+
+
+def test_the_table_of_formats_in_the_documents_is_what_they_accept():
+    page = (GOLDEN.parents[2] / "docs" / "kubernetes.md").read_text()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    (head,) = [row for row in rows if row[0] == "a plan with"]
+    table = {row[0]: row[1:] for row in rows if row[0] in ROWS and len(row) == len(head)}
+    assert table.keys() == ROWS.keys()
+    for name, plan in ROWS.items():
+        plans = on_gpus(*plan) if isinstance(plan, tuple) else [plan]
+        for form, cell in zip(head[1:], table[name], strict=True):
+            try:
+                WHOLE[form](plans)
+            except InvalidInput:
+                assert cell == "no", (form, name)
+            else:
+                assert cell.startswith("yes"), (form, name)
