@@ -76,7 +76,7 @@ class UnknownName(InvalidInput):
         super().__init__(f"{self.problem}.{hint} {remedy}")
 
 
-Extra = Literal["page", "fit", "profile", "ray", "mlflow", "browser"]
+Extra = Literal["page", "fit", "profile", "ray", "mlflow", "metrics", "browser"]
 
 
 def require_extra(what: str, extra: Extra, *modules: str) -> None:

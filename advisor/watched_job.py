@@ -110,12 +110,15 @@ def around_first(step_s: float, *, gpu_bound: bool = False) -> StepRange:
 _SILENT_S, _SILENT_STEPS = 60.0, 20
 
 
+STATES = ("waiting", "running", "done", "stopped", "out-of-memory", "died")
+
+
 class WatchedJob:
     """A job of a run: its state and pace at the last look; None: not available.
 
     Attributes:
         steps: Of the whole job; None if it decides itself when it ends.
-        state: ``waiting``, ``running``, ``done``, ``stopped``, ``out-of-memory`` or ``died``.
+        state: One of `STATES`.
         detail: Why it ended badly.
         last: Its last report.
         seen_at_s: When its count last grew, on the watcher's monotonic clock.

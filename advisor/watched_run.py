@@ -62,6 +62,7 @@ class WatchedRun:
 
     Attributes:
         remaining: Time and energy until the last job ends; None: not known.
+        now_w: Power of the device at the last look; None: no job ran, or it is not metered.
 
     Raises:
         InvalidInput: Its plan cannot be read.
@@ -91,7 +92,7 @@ class WatchedRun:
         self._meter = meter
         self.remaining: Remaining | None = None
         self._looked_s = 0.0
-        self._now_w: float | None = None
+        self.now_w: float | None = None
         self._power_w: dict[frozenset[int], list[float]] = {}
         self._clocks_mhz: tuple[int | None, int | None] = (None, None)
 
@@ -109,14 +110,14 @@ class WatchedRun:
         expected = self._expected(running, self.first_s) if running else {}
         for job in self.jobs:
             job.judge(self.events, expected.get(job.number), self._looked_s)
-        self._now_w = None
+        self.now_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
                 self._hold(self._meter.memory_mib())
-                self._now_w = self._meter.power_w()
+                self.now_w = self._meter.power_w()
                 steady = counting and self._looked_s > steady_s
-                if self._now_w is not None and running in self._groups and steady:
-                    self._power_w.setdefault(running, []).append(self._now_w)
+                if self.now_w is not None and running in self._groups and steady:
+                    self._power_w.setdefault(running, []).append(self.now_w)
                     self._clocks_mhz = self._meter.clocks_mhz()
 
     @property
@@ -140,7 +141,7 @@ class WatchedRun:
 
     def __str__(self) -> str:
         seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
-        power = "" if self._now_w is None else f", {self._now_w:.0f} W"
+        power = "" if self.now_w is None else f", {self.now_w:.0f} W"
         left = "" if self.remaining is None else f", {self.remaining}"
         head = f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
         return "\n".join([head, *map(str, self.jobs)])

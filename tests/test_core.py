@@ -10,8 +10,8 @@ import pytest
 from tests.waiting import PATIENCE_S
 
 EXTRAS = (
-    "altair", "mlflow", "optuna", "pandas", "playwright", "ray", "scipy", "sklearn", "streamlit",
-    "threadpoolctl", "timm", "torch", "torchvision", "vl_convert",
+    "altair", "mlflow", "optuna", "pandas", "playwright", "prometheus_client", "ray", "scipy",
+    "sklearn", "streamlit", "threadpoolctl", "timm", "torch", "torchvision", "vl_convert",
 )  # fmt: skip
 R, B, GPU = "resnet50-imagenet64-bs128", "bert-base-finetune-bs32-amp", "--gpu h200-141gb"
 ANSWERING = (
@@ -53,6 +53,7 @@ NEEDING = {
     "profile resnet152-cifar10-bs32 --device cpu --out own": "profile",
     f"recommend {R} {GPU} --mlflow sqlite:///x.db": "mlflow",
     f"recommend {R} {B} {GPU} --plot plans.svg": "page",
+    "run plan.json --metrics 9401": "metrics",
     "campaign campaign.toml --ray auto --out runs --profiles profiles": "ray",
 }
 WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))  # they cannot be imported\n"

@@ -17,11 +17,13 @@ from advisor.cli.options import (
     require,
 )
 from advisor.cli.output import aside, live, show_json, show_text
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, require_extra
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.plan_file import SavedPlan
+    from advisor.run_metrics import RunMetrics
+    from advisor.watched_run import WatchedRun
 
 # fmt: off
 _Plan = Annotated[str | None, Argument(
@@ -60,6 +62,11 @@ _Patience = Annotated[float | None, Option(
     metavar="SECONDS", parser=options.seconds,
     help="End a job without a step for this long; default: never.",
 )]
+_Metrics = Annotated[str | None, Option(
+    "--metrics", metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; with a PORT "
+    "alone, to this host only.",
+)]
 _Run = Annotated[str | None, Argument(
     metavar="RUN", help="Name of the run; default: the only one.",
 )]
@@ -74,7 +81,7 @@ def run(
     grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
     check_host: options.CheckHost = True, host_cores: options.HostCores = None,
-    mlflow: options.Mlflow = None, as_json: _ListJson = False,
+    mlflow: options.Mlflow = None, metrics: _Metrics = None, as_json: _ListJson = False,
 ) -> None:  # fmt: skip
     """Run a PLAN, or watch a RUN again.
 
@@ -104,7 +111,7 @@ def run(
     require(passed_options(context), "as_json", {"list_runs": "--list"})
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
-    log = mlflow_log(mlflow)
+    log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
     pairs: list[tuple[Path, PacedPlan | None]]
     if plan.endswith(".json") or Path(plan).is_file():
         planned = saved_plans(Path(plan), rank, profiles)
@@ -134,8 +141,24 @@ def run(
         pairs = [(find_run(plan), None)]
     watchers = [Watcher(folder, paced, aside, deadline, patience) for folder, paced in pairs]
     with live() as show:
-        code = watch(watchers, say=aside, show=show, log=None if log is None else log.run)
+
+        def show_and_serve(runs: "Sequence[WatchedRun]") -> None:
+            show(runs)
+            if served is not None:
+                served.show(runs)
+
+        code = watch(watchers, say=aside, show=show_and_serve, log=None if log is None else log.run)
     raise Exit(code)
+
+
+def _served(context: Context, address: str) -> "RunMetrics":
+    """Serve metrics until the command ends, and return what to show runs to."""
+    from advisor.run_metrics import serving
+
+    require_extra("`--metrics`", "metrics", "prometheus_client")
+    url, metrics = context.with_resource(serving(address))
+    aside(f"metrics: {url}")
+    return metrics
 
 
 def _on_checked_host(
