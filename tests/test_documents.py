@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -131,7 +129,7 @@ def test_the_output_in_the_readme_is_what_the_command_prints_now():
     assert plain[0] == plain[1], "run `python -m research.report --render`"
 
 
-# The programs of the page on searches run as processes, below.
+# `test_search_page` runs the programs of the page on searches as processes.
 PROGRAMS = {
     path: programs
     for path in USER_DOCUMENTS
@@ -146,19 +144,6 @@ def test_the_programs_on_a_page_run_one_after_another(path, capfd, tmp_path, mon
     text = "\n".join(PROGRAMS[path])
     exec(compile(text, path.name, "exec"), {})
     assert bool(capfd.readouterr().out) == ("print(" in text)
-
-
-def test_two_processes_run_one_trial_each_of_the_search_on_its_page(tmp_path):
-    page = (ROOT / "docs" / "hyperparameter-search.md").read_text()
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "search.py").write_text(program)
-    (tmp_path / "my_training.py").write_text("def train(rate): return rate\n")
-    words = [sys.executable, "search.py"]
-    quiet = {"cwd": tmp_path, "stderr": subprocess.DEVNULL}
-    processes = [subprocess.Popen(words, **quiet) for _ in range(2)]
-    assert [each.wait(timeout=120) for each in processes] == [0, 0]
-    ended = re.findall(r'"state": ?1\b', (tmp_path / "search.log").read_text())
-    assert len(ended) == 2
 
 
 # ``pytest --nbmake notebooks`` runs them; they are committed with their outputs.

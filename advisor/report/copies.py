@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from advisor.errors import counted
+from advisor.hardware.machine import client_variables
 from advisor.plan.admission import Addition, Additions
 from advisor.plan.copies import PAYS, Copies, CopiesRow
 from advisor.plan.reasons import named
@@ -284,7 +285,9 @@ def trials_document(search: Search) -> TrialsDocument:
     return {
         "schema": forecast.SCHEMA, "gpu": first.copies.gpu.key, "job": first.copies.job.name,
         **forecast.standing_document(search.standing), "steps": first.steps,
-        "start_s": first.start_s, "trials_per_hour": asdict(search.per_hour), "study": study,
+        "start_s": first.start_s,
+        "at_once": sum(on.busy_gpus * on.trials.at_once for on in search.on),
+        "trials_per_hour": asdict(search.per_hour), "study": study,
         "idle": dict(search.idle), "hosts": [*map(_trials_on_hosts, search.on)],
     }  # fmt: skip
 
@@ -302,7 +305,8 @@ def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
     return {
         "gpu": trials.copies.gpu.key, "hosts": on.hosts, "host_gpus": on.host_gpus,
         "trials": on.count, "at_once": trials.at_once, "sharing": str(sharing),
-        "sm_limit": next(iter(sharing.limits), None), **rates(trials.row),
+        "environment": client_variables(next(iter(sharing.limits), None), None),
+        **rates(trials.row),
         "study": None if trials.study is None else asdict(trials.study),
         **_fit_document(trials.copies),
         "rows": [

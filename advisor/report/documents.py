@@ -325,12 +325,15 @@ class TrialsRowFields(CopiesRowFields, TrialRates):
 
 
 class TrialsOnHosts(HostsFields, FitFields, TrialRates):
-    """The trials of equal hosts; `at_once`, the rates, `study` and `rows` are of one GPU."""
+    """The trials of equal hosts; `environment` are variables of each trial's process.
+
+    `at_once`, the rates, `study` and `rows` are of one GPU.
+    """
 
     trials: int | None
     at_once: int
     sharing: str
-    sm_limit: float | None
+    environment: dict[str, str]
     study: Annotated[dict[str, Any], AsDict(Study)] | None
     rows: list[TrialsRowFields]
 
@@ -344,13 +347,14 @@ class StudyFields(TypedDict):
 
 
 class TrialsDocument(StandingFields):
-    """The answer of `advisor trials --json`; `trials_per_hour` are of all GPUs."""
+    """The answer of `advisor trials --json`; `at_once` and `trials_per_hour` are of all GPUs."""
 
     schema: int
     gpu: str
     job: str
     steps: float
     start_s: float
+    at_once: int
     trials_per_hour: IntervalFields
     study: StudyFields | None
     idle: dict[str, int]

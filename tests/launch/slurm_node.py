@@ -71,6 +71,7 @@ def configure(folder, script):
             device = folder / f"nvidia{len(lines)}"
             device.symlink_to("/dev/null")
             lines.append(f"Name=gpu {f'Type={kind} ' * bool(kind)}File={device}\n")
+    lines += [f"Name=shard Count={count}\n" for count in re.findall(r"shard:(\d+)", gres)]
     (folder / "gres.conf").write_text("".join(lines))
 
 
