@@ -21,6 +21,8 @@ from signal import SIGTERM
 from time import monotonic, sleep
 from typing import Literal
 
+import psutil
+
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
@@ -34,6 +36,7 @@ from advisor.launch.plan_file import (
 from advisor.launch.shell import bash
 from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.hook_folder import hook_variables
+from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import lock_gpu, sweep
 from advisor.measure.script import create_progress
 from advisor.report.record_documents import ListedRunFields
@@ -84,7 +87,7 @@ class StartTerms:
         steps: Most steps of each job of the zoo; None: as planned.
         replace_instances: Remove idle MIG instances that are in the way until the end.
         grace_s: Between asking a job to end and killing it.
-        tied: Ask the jobs to end when this process ends in any way.
+        tied: Have the script end when this process ends in any way.
     """
 
     cores: str | None = None
@@ -209,13 +212,14 @@ def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
             **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
         }
         with (folder / "script.log").open("ab") as log, _on_cores(held):
+            words = ["bash", str(folder / "script.sh")]
             process = subprocess.Popen(
-                ["bash", str(folder / "script.sh")], env=environment, stdout=log, stderr=log,
+                _between(words) if terms.tied else words, env=environment, stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True,
                 pass_fds=[] if lock is None else [lock],
             )  # fmt: skip
         _STARTED.append(process)
-        _note(folder, f"script {process.pid}")
+        _note(folder, f"script {_child(process) if terms.tied else process.pid}")
         # Popen returns before the kernel shows the variables by which a script is recognised.
         while not script_lives(folder) and process.poll() is None:
             sleep(0.01)
@@ -227,6 +231,26 @@ def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
         if lock is not None:
             os.close(lock)
     return folder
+
+
+def _between(words: Sequence[str]) -> list[str]:
+    """The words of a process that has `words` as its child, and ends with this process.
+
+    SIGTERM reaches the child however that process ends. Without it in between, Ray would kill the
+    child at once, which then could not end its jobs: it kills all children of an actor that ends.
+    """
+    in_between = '"${@:1:3}" "$$" "${@:5}"; exit $?'  # its own process id instead of ours
+    return tied_to_parent(["bash", "-c", in_between, "between", *tied_to_parent(words)])
+
+
+def _child(process: "subprocess.Popen[bytes]") -> int:
+    """The only child of `process`; of one that has ended, itself."""
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            for child in psutil.Process(process.pid).children():
+                return child.pid
+        sleep(0.01)
+    return process.pid
 
 
 @contextmanager

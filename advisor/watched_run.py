@@ -140,11 +140,15 @@ class WatchedRun:
         return fmean(measured) if (measured := self._power_w.get(self.events.running)) else None
 
     def __str__(self) -> str:
+        return "\n".join([self.head, *map(str, self.jobs)])
+
+    @property
+    def head(self) -> str:
+        """Its first line: its name, how its jobs share, and how long it has run."""
         seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
         power = "" if self.now_w is None else f", {self.now_w:.0f} W"
         left = "" if self.remaining is None else f", {self.remaining}"
-        head = f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
-        return "\n".join([head, *map(str, self.jobs)])
+        return f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""

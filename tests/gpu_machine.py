@@ -65,6 +65,7 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr(history_command, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
+    monkeypatch.setattr("advisor.measure.on_ray.connect", lambda _: _Ray)
     monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
     mlflow_stand_in.install(monkeypatch)
     try:
@@ -87,6 +88,17 @@ def _recorded_series(_address, start_s, end_s, interval_s, *_):
         for pod in "01"
         for quantity, value in values.items()
     ]  # fmt: skip
+
+
+class _Ray:
+    """A cluster with two of the GPUs."""
+
+    @staticmethod
+    def nodes():
+        return [
+            {"Alive": True, "Resources": {"accelerator_type:H200": 1.0}, "NodeManagerAddress": host}
+            for host in ("10.0.0.1", "10.0.0.2")
+        ]
 
 
 def _supervise(entry, words):

@@ -55,6 +55,7 @@ NEEDING = {
     f"recommend {R} {B} {GPU} --plot plans.svg": "page",
     "run plan.json --metrics 9401": "metrics",
     "campaign campaign.toml --ray auto --out runs --profiles profiles": "ray",
+    "run plan.json --ray auto": "ray",
 }
 WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({EXTRAS}))  # they cannot be imported\n"
 HISTORY = "name, utilization.gpu [%], memory.used [MiB]\n" + 20 * "NVIDIA H200, 83 %, 5300 MiB\n"

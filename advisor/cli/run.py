@@ -1,9 +1,10 @@
 """Commands that run plans: ``advisor run`` and ``stop``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from typer import Argument, Context, Exit, Option
 
@@ -11,6 +12,7 @@ from advisor.cli import options
 from advisor.cli.completion import complete_plan
 from advisor.cli.options import (
     advisor_for,
+    exclude,
     mlflow_log,
     on_checked_host,
     passed_options,
@@ -21,8 +23,12 @@ from advisor.errors import InvalidInput, require_extra
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.launch.launch_plan import LaunchPlan
     from advisor.launch.plan_file import SavedPlan
+    from advisor.ray_run import RemoteTerms
+    from advisor.report.mlflow_log import MlflowLog
     from advisor.run_metrics import RunMetrics
+    from advisor.watch import Watcher
     from advisor.watched_run import WatchedRun
 
 # fmt: off
@@ -40,6 +46,11 @@ _Devices = Annotated[str | None, Option(
     "--device", metavar="LIST",
     help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try it out; "
     "default: as planned.",
+)]
+_Ray = Annotated[str | None, Option(
+    "--ray", metavar="ADDRESS",
+    help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
+    "installed.",
 )]
 _Steps = Annotated[int | None, Option(
     metavar="N", min=1, help="End each bundled workload after N steps.",
@@ -76,7 +87,7 @@ _JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job
 
 def run(
     context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
-    rank: _Rank = 1, device: _Devices = None, steps: _Steps = None,
+    rank: _Rank = 1, device: _Devices = None, ray: _Ray = None, steps: _Steps = None,
     cores: _Cores = None, replace_instances: _ReplaceInstances = False, deadline: _Deadline = None,
     grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
@@ -91,55 +102,74 @@ def run(
     """
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.measured_pace import PacedPlan
-    from advisor.run import (
-        StartTerms,
-        devices_for,
-        find_run,
-        listed_runs,
-        refuse_gangs,
-        rehearse,
-        start_all,
-    )
-    from advisor.watch import Watcher, watch
+    from advisor.run import StartTerms, devices_for, find_run, refuse_gangs, rehearse, start_all
+    from advisor.watch import Watcher
 
     if list_runs:
-        if as_json:
-            show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
-        else:
-            show_text("\n".join(map(str, listed_runs())) or "no runs")
+        _list(as_json)
         return
-    require(passed_options(context), "as_json", {"list_runs": "--list"})
+    passed = passed_options(context)
+    require(passed, "as_json", {"list_runs": "--list"})
+    of_here = ("cores", "check_host", "metrics")
+    exclude(passed, "ray", of_here, "the jobs run on the nodes of the cluster.")
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
-    pairs: list[tuple[Path, PacedPlan | None]]
-    if plan.endswith(".json") or Path(plan).is_file():
-        planned = saved_plans(Path(plan), rank, profiles)
-        refuse_gangs(planned)
-        devices = devices_for(planned, device)
-        advisors = [
-            advisor_for(each.gpu, each.power_cap_w, profiles, models, calibration, host_cores)
-            for each in planned
-        ]
-        if apply:
-            advisors = _on_checked_host(advisors, planned, check_host)
-        prepared = [
-            prepare(each, advisor.card, advisor.predict(each.jobs, each.sharing).prediction)
-            for each, advisor in zip(planned, advisors, strict=True)
-        ]
-        terms = StartTerms(
-            cores=cores, steps=steps, replace_instances=replace_instances, grace_s=grace
-        )
-        if not apply:
-            for launch, name in zip(prepared, devices, strict=True):
-                show_text(rehearse(launch, name, terms), end="")
-            aside("no job was started. Add --apply to start.")
-            return
-        paced = map(PacedPlan, planned, advisors)
-        pairs = [*zip(start_all(prepared, devices, terms, aside), paced, strict=True)]
+    if not (plan.endswith(".json") or Path(plan).is_file()):
+        _watch([Watcher(find_run(plan), None, aside, deadline, patience)], log, served)
+
+    @cache
+    def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
+        return advisor_for(gpu, power_cap_w, profiles, models, calibration, host_cores)
+
+    def prepared(saved: "SavedPlan", advisor: "Advisor | None" = None) -> "LaunchPlan":
+        advisor = advisor or advisor_of(saved.gpu, saved.power_cap_w)
+        return prepare(saved, advisor.card, advisor.predict(saved.jobs, saved.sharing).prediction)
+
+    planned = saved_plans(Path(plan), rank, profiles)
+    refuse_gangs(planned)
+    terms = StartTerms(
+        cores=cores, steps=steps, replace_instances=replace_instances, grace_s=grace,
+        tied=ray is not None,
+    )  # fmt: skip
+    if ray is not None:
+        from advisor.ray_run import RemoteTerms
+
+        remote = RemoteTerms(terms, device, deadline, patience)
+        _run_on_ray(ray, planned, prepared, remote, log, apply=apply)
+        return
+    devices = devices_for(planned, device)
+    advisors = [advisor_of(each.gpu, each.power_cap_w) for each in planned]
+    if apply:
+        advisors = _on_checked_host(advisors, planned, check_host)
+    launches = list(map(prepared, planned, advisors))
+    if not apply:
+        for launch, name in zip(launches, devices, strict=True):
+            show_text(rehearse(launch, name, terms), end="")
+        aside(_NOT_STARTED)
+        return
+    paced = map(PacedPlan, planned, advisors)
+    pairs = zip(start_all(launches, devices, terms, aside), paced, strict=True)
+    _watch([Watcher(*pair, aside, deadline, patience) for pair in pairs], log, served)
+
+
+_NOT_STARTED = "no job was started. Add --apply to start."
+
+
+def _list(as_json: bool) -> None:
+    from advisor.run import listed_runs
+
+    if as_json:
+        show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
     else:
-        pairs = [(find_run(plan), None)]
-    watchers = [Watcher(folder, paced, aside, deadline, patience) for folder, paced in pairs]
+        show_text("\n".join(map(str, listed_runs())) or "no runs")
+
+
+def _watch(
+    watchers: "Sequence[Watcher]", log: "MlflowLog | None", served: "RunMetrics | None"
+) -> NoReturn:
+    from advisor.watch import watch
+
     with live() as show:
 
         def show_and_serve(runs: "Sequence[WatchedRun]") -> None:
@@ -159,6 +189,23 @@ def _served(context: Context, address: str) -> "RunMetrics":
     url, metrics = context.with_resource(serving(address))
     aside(f"metrics: {url}")
     return metrics
+
+
+def _run_on_ray(
+    address: str, planned: "Sequence[SavedPlan]", prepared: "Callable[[SavedPlan], LaunchPlan]",
+    terms: "RemoteTerms", log: "MlflowLog | None", *, apply: bool,
+) -> None:  # fmt: skip
+    from advisor.measure.on_ray import connect
+    from advisor.ray_run import RayRun
+
+    run = RayRun(connect(address), planned, prepared, terms, aside)
+    if not apply:
+        show_text(str(run))
+        aside(_NOT_STARTED)
+        return
+    with live() as show:
+        code = run.to_the_end(show, None if log is None else log.run)
+    raise Exit(code)
 
 
 def _on_checked_host(

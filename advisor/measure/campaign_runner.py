@@ -1,6 +1,5 @@
 """Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -15,9 +14,10 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
+from advisor.measure import on_ray
 from advisor.measure.device import devices_in, find_device
 from advisor.measure.draw import Campaign
 from advisor.measure.mps import bench_on
@@ -148,27 +148,21 @@ class LocalRunner:
         sweep()  # if it was killed, its folder and its MPS daemon are left
 
 
-# A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
-_TIMEOUT_S = 120.0
-
-
 class Actor(LocalRunner):
     """A Ray actor: it holds a whole GPU, and its runner measures there.
 
-    Its own process touches no GPU. The runner finds the GPU that Ray assigned by the driver's index
-    or UUID, and shows its tenants that one by UUID; so how Ray masks GPUs does not matter.
+    Its own process touches no GPU; the runner shows its tenants the GPU by UUID.
     """
 
     def place(self) -> tuple[str, str, tuple[int, ...]]:
         """Return Ray's id of its node, its device there, and the host cores there."""
-        context = import_module("ray").get_runtime_context()
-        device = next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
-        return context.get_node_id(), device, allowed_cores()
+        node = import_module("ray").get_runtime_context().get_node_id()
+        return node, on_ray.assigned_device(), allowed_cores()
 
     def start_with(self, settings: RunnerSettings) -> None:
         """Start the runner on the device that Ray assigned."""
         sweep()  # removes what killed runs left on this node
-        self.settings = replace(settings, device=self.place()[1])
+        self.settings = replace(settings, device=on_ray.assigned_device())
         self.start()
 
 
@@ -188,17 +182,17 @@ class ClusterRunner:
         if self._actor is None:
             here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
             self._actor = _actor(self._settings, here)
-        _result(self._actor.start_with.remote(self._settings), _TIMEOUT_S)
+        on_ray.result(self._actor.start_with.remote(self._settings), on_ray.TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = _result(self._actor.measured.remote(task))
+        record: Record = on_ray.result(self._actor.measured.remote(task))
         return record
 
     def stop(self) -> None:
         actor, self._actor = self._actor, None
         if actor is not None:
             with suppress(AdvisorError):
-                _result(actor.stop.remote(), _TIMEOUT_S)
+                on_ray.result(actor.stop.remote(), on_ray.TIMEOUT_S)
             import_module("ray").kill(actor)
 
 
@@ -206,26 +200,11 @@ Runner = LocalRunner | ClusterRunner
 
 
 def _actor(settings: RunnerSettings, strategy: Any) -> Any:
-    """Make an actor; the campaign, not Ray, replaces a lost one."""
-    decorate = import_module("ray").remote(
-        num_cpus=1, num_gpus=int(settings.campaign.gpu != "cpu"), max_restarts=0,
+    return on_ray.make_actor(
+        Actor, "", settings, num_cpus=1, num_gpus=int(settings.campaign.gpu != "cpu"),
         scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
     )  # fmt: skip
-    return decorate(Actor).remote("", settings)
-
-
-def _result(reference: Any, timeout_s: float | None = None) -> Any:
-    """The result of a remote call; an AdvisorError if the actor is lost or does not answer."""
-    ray = import_module("ray")
-    try:
-        return ray.get(reference, timeout=timeout_s)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, AdvisorError):
-            raise error.cause from None
-        raise AdvisorError(f"its Ray actor: {error.cause!r}") from None
-    except ray.exceptions.RayError as error:
-        raise AdvisorError(f"its Ray actor is lost ({type(error).__name__})") from None
 
 
 def stop_all(runners: Sequence[Runner]) -> None:
@@ -258,12 +237,7 @@ def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
     on_gpus = settings.campaign.gpu != "cpu"
     if words.cores or (words.devices and on_gpus):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
-    require_extra("--ray", "ray", "ray")
-    ray = import_module("ray")
-    try:
-        ray.init(address=words.ray, logging_level=logging.WARNING)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise GpuUnavailable(f"--ray {words.ray}: {error}. Is the cluster up?") from None
+    ray = on_ray.connect(words.ray)
     count = len(devices_in(words.devices or "cpu"))
     if on_gpus:
         count = int(ray.available_resources().get("GPU", 0))
@@ -271,7 +245,7 @@ def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
         raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
     on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
     for actor in [_actor(settings, "SPREAD") for _ in range(count)]:
-        node, device, cores = _result(actor.place.remote(), _TIMEOUT_S)
+        node, device, cores = on_ray.result(actor.place.remote(), on_ray.TIMEOUT_S)
         on_node[node].append((actor, device, cores))
     runners: list[Runner] = []
     for node, placed in on_node.items():

@@ -219,6 +219,22 @@ def left_of(group: Group | Hybrid, positions: Sequence[int]) -> Sharing:
     return _restricted_group(group, positions)
 
 
+def without_ended(sharing: Sharing, jobs: int, left: Sequence[int]) -> Sharing:
+    """Return how those of `jobs` jobs share that are at the positions `left`, called 1, 2...
+
+    Args:
+        sharing: Of all jobs.
+        jobs: How many these are.
+        left: Positions of the others than those that have ended, increasing.
+    """
+    names = {position: number for number, position in enumerate(left, start=1)}
+    rests: list[Group | Hybrid] = []
+    for group in groups(sharing, jobs):
+        if own := [job - 1 for job in sorted(group.jobs) if job - 1 in names]:
+            rests += relabelled(left_of(group, own), [names[position] for position in own])
+    return in_turn(rests)
+
+
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
     """The groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))

@@ -28,9 +28,11 @@ from advisor.sharing.groups import (
     memories,
     most_at_once,
     mps_servers,
+    named_jobs,
     relabelled,
     restricted,
     running_together,
+    without_ended,
     without_idle_queue,
 )
 
@@ -266,6 +268,33 @@ def test_a_limit_that_was_meant_as_a_share_is_refused_with_the_per_cent(limit, m
 )
 def test_who_still_runs_keeps_what_it_had(text, running, left):
     assert str(restricted(parse_sharing(text), running)) == left
+
+
+@given(SHARINGS, st.data())
+def test_jobs_that_start_again_are_with_those_that_they_were_with(sharing, data):
+    jobs = len(named_jobs(sharing)) or 4
+    left = sorted(data.draw(st.sets(st.integers(0, jobs - 1), min_size=1)))
+    rest = without_ended(sharing, jobs, left)
+    check_count(rest, len(left))
+    assert parse_sharing(str(rest)) == rest
+    before = [
+        {left.index(at) for at in run if at in left} for run in running_together(sharing, jobs)
+    ]
+    after = map(set, running_together(rest, len(left)))
+    assert sorted(map(sorted, after)) == sorted(map(sorted, filter(None, before)))
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs", "left", "rest"),
+    [
+        ("mps=10,20,30", 3, [0, 2], "mps=10,30"), ("naive", 3, [1, 2], "naive"),
+        ("naive[2,3];mps=40,60[1,4]", 4, [1, 3], "serial[1];mps=60[2]"),
+        ("mig=1g.18gb@0,2g.35gb@2", 2, [1], "mig=2g.35gb@2[1]"),
+        ("mps/2[3,1,2,4]", 4, [1, 2], "mps"),
+    ],
+)  # fmt: skip
+def test_the_rest_of_a_plan_shares_as_planned(text, jobs, left, rest):
+    assert str(without_ended(parse_sharing(text), jobs, left)) == rest
 
 
 @pytest.mark.parametrize(

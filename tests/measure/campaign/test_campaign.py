@@ -2,9 +2,7 @@
 
 import os
 import signal
-import subprocess
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +14,11 @@ from advisor.measure.draw import Count, read_campaign
 from advisor.workload.store import read_profile, read_runs
 from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
 from tests.measure.shared.real_command import Started
+from tests.ray_nodes import NEEDS_RAY, cluster
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S
+
+__all__ = ["cluster"]
 
 
 class Campaign(Started):
@@ -193,51 +194,8 @@ def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line,
     assert named in str(refusal.value)
 
 
-# A cluster of two nodes, as long as stdin is open; the first line read there kills one of them.
-TWO_NODES = """
-import sys
-from ray.cluster_utils import Cluster
-node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20}
-cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
-second = cluster.add_node(**node)
-cluster.wait_for_nodes()
-print(cluster.address, second.node_id, flush=True)
-if sys.stdin.readline():
-    cluster.remove_node(second, allow_graceful=False)
-    sys.stdin.readline()
-cluster.shutdown()
-"""
-
-
-class TwoNodes(Started):
-    """A Ray cluster of two nodes; `address` is how to reach it."""
-
-    def __init__(self, folder):
-        super().__init__(folder, "-c", TWO_NODES)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = self.start(**pipes, TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0")
-        self.address, self.second = self._process.stdout.readline().split()
-
-    def lose_the_second(self):
-        self._process.stdin.write("kill\n")
-        self._process.stdin.flush()
-
-    def close(self):
-        self._process.communicate(timeout=PATIENCE_S)
-
-
-@pytest.fixture
-def cluster():
-    with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        nodes = TwoNodes(folder)
-        yield nodes
-        nodes.close()
-        nodes.assert_nothing_is_left()
-        assert not list(nodes.folder.glob("advisor-*"))
-
-
 @pytest.mark.exhaustive
-@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `ray`")
+@NEEDS_RAY
 def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cluster):
     shared = campaign(PLAN)
     process = shared.start("--ray", cluster.address)
