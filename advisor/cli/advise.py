@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from advisor.sharing import Sharing
     from advisor.workload.job import Arrival, Job
     from advisor.workload.spec import OtherPlan
-    from advisor.workload.traces import Part
 
 # fmt: off
 _Sharing = Annotated[str, Option(
@@ -221,7 +220,6 @@ def simulate(
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.job import Arrival
-    from advisor.workload.traces import Part
     from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
@@ -240,7 +238,7 @@ def simulate(
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     arrivals, notes = (
-        _arrivals(advisor, trace_in, trace_format, Part(from_, until, keep), stand_ins, gpus)
+        _arrivals(advisor, trace_in, trace_format, (from_, until, keep), stand_ins, gpus)
         if trace_in
         else (tuple(map(Arrival, planned.jobs if planned
                         else chosen_jobs(advisor, jobs, job_file, total))), ())
@@ -282,19 +280,20 @@ def _check_trace(passed: Mapping[str, str], path: Path | None, form: TraceFormat
 
 
 def _arrivals(
-    advisor: "Advisor", path: Path, form: TraceFormat, part: "Part", stand_ins: list[str] | None,
-    gpus: str,
+    advisor: "Advisor", path: Path, form: TraceFormat, part: tuple[str | None, str | None, float],
+    stand_ins: list[str] | None, gpus: str,
 ) -> "tuple[tuple[Arrival, ...], tuple[str, ...]]":  # fmt: skip
-    """Return the jobs of a trace, and notes on those of a public one."""
-    from advisor.hardware.gpus import parse_gpus
-    from advisor.simulation.simulate import MOST_SIMULATED
+    """Return the jobs of a trace, and notes on those of a public one; `part` makes a `Part`."""
     from advisor.workload.arrivals import read_arrivals
-    from advisor.workload.stand_ins import STAND_INS, stand_in_arrivals
-    from advisor.workload.traces import read_trace
 
     if form == "csv":
         return read_arrivals(path, advisor.find_profile), ()
-    trace = read_trace(path, form, part)
+    from advisor.hardware.gpus import parse_gpus
+    from advisor.simulation.simulate import MOST_SIMULATED
+    from advisor.workload.stand_ins import STAND_INS, stand_in_arrivals
+    from advisor.workload.traces import Part, read_trace
+
+    trace = read_trace(path, form, Part(*part))
     profiles = [advisor.find_profile(name) for name in stand_ins or STAND_INS]
     widest = max(count.host_gpus for count in parse_gpus(gpus, MOST_SIMULATED))
     return stand_in_arrivals(trace, profiles, advisor.card.memory_mib, widest)
