@@ -356,8 +356,10 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
 
     Raises:
         NothingFits: The jobs run out of memory, or the GPU cannot be cut up like that.
-        InvalidInput: MIG mode would be switched.
+        InvalidInput: MIG mode would be switched, or only numbers of a job are known.
     """
+    for job in saved.jobs:
+        job.profile.workload.check_startable()
     plan = launch_plan(saved.jobs, gpu, prediction)
     if plan.switches_mode:
         raise InvalidInput(

@@ -127,8 +127,10 @@ def written_profiles_document(profiles: Mapping[str, Profile]) -> MeasuredDocume
 
 
 def _profile(profile: Profile) -> ProfileFields:
+    nominal = profile.workload.source == "duration"
     return {
-        "step_s": profile.step_s, "fastest_step_s": profile.fastest_step_s,
+        "step_s": None if nominal else profile.step_s,
+        "fastest_step_s": None if nominal else profile.fastest_step_s,
         "unsteady": profile.unsteady, "epoch_s": profile.epoch_s, "gpu_busy": profile.busy_share,
         "steps_of_round": None if profile.trace is None else profile.trace.steps,
         "epoch_end": None if profile.epoch_end is None else asdict(profile.epoch_end),

@@ -49,10 +49,13 @@ class WorkloadsDocument(TypedDict):
 
 
 class ProfileFields(TypedDict):
-    """A profile without its kernel trace; `unsteady` is the share by which its steps varied."""
+    """A profile without its kernel trace; `unsteady` is the share by which its steps varied.
 
-    step_s: float
-    fastest_step_s: float
+    Steps are null if only the duration of the job is known.
+    """
+
+    step_s: float | None
+    fastest_step_s: float | None
     unsteady: float | None
     epoch_s: float | None
     gpu_busy: float | None

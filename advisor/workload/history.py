@@ -37,6 +37,11 @@ _JOB_LABELS = (("exported_pod", "exported_namespace"), ("pod", "namespace"), ("h
 _HOSTS = ("Hostname", "instance")
 _EXPORTER = "dcgm-exporter"
 
+_NAMELESS = (
+    "no series has a job in its labels exported_pod, pod or hpc_job. Name the label with --by; "
+    "--by gpu counts all that ran on a GPU as one job."
+)
+
 # Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
 _LEAST_BUSY = 0.01
 # A job has so many samples of its own at least, in which it was active.
@@ -166,6 +171,8 @@ def recorded_jobs(
         for (_, name), samples in jobs.items():
             if name in (series.labels.get(label), series.labels.get("pod")):
                 samples.steps_s += [value for _, value in series.points]
+    if not jobs:
+        raise InvalidInput(_NAMELESS)
     names = _names(jobs, label)
     if interval_s is None and timed:
         interval_s = _interval_s(owners)
@@ -202,10 +209,7 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
     for label, space in _JOB_LABELS:
         if label in present:
             return label, space
-    raise InvalidInput(
-        "no series has a label pod, exported_pod or hpc_job, so nothing names the jobs. Name the "
-        "label with --by; --by gpu counts all that ran on a GPU as one job."
-    )
+    raise InvalidInput(_NAMELESS)
 
 
 def _job_of(labels: Labels, label: str, space: str) -> _Job | None:

@@ -188,12 +188,17 @@ class Workload:
         return self.source in ("numbers", "duration")
 
     def check_startable(self) -> None:
-        """Check that something here can start it: that not only its numbers are known."""
+        """Check that something here can start and watch it: that not only numbers are known."""
         if self.is_bare and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
                 f"Name its command in a job file, leave it out, or run it yourself: `advisor "
                 f"recommend JOB... --commands 1`"
+            )
+        if self.source == "duration":
+            raise InvalidInput(
+                f"{self.name}: its profile has no step time with which its run can be compared. "
+                f"Add it by --step-s or --step, or start the job yourself, e.g. by `advisor export`"
             )
 
     @property

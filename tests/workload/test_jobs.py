@@ -318,6 +318,12 @@ def test_bare_numbers_can_be_started_once_a_command_is_named():
     replace(workload, script=SCRIPT).check_startable()
 
 
+def test_a_job_without_a_step_time_is_not_run_because_nothing_can_be_compared():
+    workload = Workload(name="net", source="duration", model="net", family="net", batch=1)
+    with pytest.raises(InvalidInput, match="--step-s"):
+        replace(workload, script=SCRIPT).check_startable()
+
+
 @pytest.mark.parametrize("name", ["--token", "--hf-token", "--api_key", "--apikey", "--password"])
 def test_the_value_of_a_secret_option_is_hidden_however_it_is_given(name):
     command = ["python", "train.py", f"{name}=hidden", name, "hidden", "--max-tokens", "512"]

@@ -115,6 +115,25 @@ def test_labels_that_prometheus_renamed_name_the_pod_not_the_exporter(tmp_path):
     assert profiles(tmp_path).keys() == {"train"}
 
 
+def test_an_exporter_that_names_no_pods_is_no_job(tmp_path, capsys):
+    with serving(of_gpu("nvidia-dcgm-exporter-7c6vs")) as (address, _):
+        code, said = refusal(address, tmp_path, capsys, *ALL)
+        assert (code, "--by gpu" in said) == (2, True)
+        assert write(address, tmp_path, *ALL, "--by", "gpu") == 0
+    assert profiles(tmp_path).keys() == {"gpu0"}
+
+
+def test_utilisation_of_the_whole_interval_goes_over_that_of_a_moment(tmp_path):
+    finer = [
+        ({**labels, "__name__": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}, dict.fromkeys(points, 0.35))
+        for labels, points in of_gpu("a")[:1]
+    ]
+    for series in (of_gpu("a") + finer, finer + of_gpu("a")):
+        with serving(series) as (address, _):
+            write(address, tmp_path, *ALL)
+        assert profiles(tmp_path)["a"].busy_share == pytest.approx(0.35)
+
+
 def test_pods_of_one_name_in_two_namespaces_have_both_in_theirs(tmp_path):
     series = of_gpu("a") + of_gpu("a", gpu="1", namespace="other")
     with serving(series) as (address, _):
