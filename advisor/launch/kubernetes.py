@@ -144,7 +144,8 @@ def training_job(
         own |= {name: _literal(text) for name, text in plain.items()}
     container["env"] = [{"name": name, "value": value} for name, value in own.items()]
     container["env"] += secret_variables([start])
-    container["resources"] = resources([([start], 1)], devices)
+    processes = [start] * start.job.gpus  # one for each GPU
+    container["resources"] = resources([(processes, start.job.gpus)], devices)
     return job_document(
         job_name(f"{start.number}-{start.job.name}"),
         container,
@@ -206,12 +207,13 @@ def resources(groups: Iterable[tuple[Sequence[Start], int]], devices: Document) 
 
 
 def shared_memory(starts: Iterable[Start]) -> dict[str, Document]:
-    """Return the folder in which loader workers hand over batches, if any job has some.
+    """Return the folder in which loader workers and processes of several GPUs hand over data.
 
     A container has 64 MiB of it. Pods under an MPS daemon of NVIDIA's have the daemon's instead.
     """
-    loads = any(start.job.profile.workload.loader_workers for start in starts)
-    return {"/dev/shm": {"emptyDir": {"medium": "Memory"}}} if loads else {}
+    jobs = [start.job for start in starts]
+    used = any(job.profile.workload.loader_workers or job.gpus > 1 for job in jobs)
+    return {"/dev/shm": {"emptyDir": {"medium": "Memory"}}} if used else {}
 
 
 def secret_names(starts: Iterable[Start]) -> list[str]:

@@ -40,6 +40,7 @@ _KAI_MPS = (
     f"# Run an MPS daemon on each node, with CUDA_MPS_PIPE_DIRECTORY={_PIPES}: without it CUDA",
     "# runs without MPS, silently.",
 )
+_HAMI_PLACES = 10  # jobs on a GPU, unless its chart sets more
 _HAMI_LINES = ("# HAMi chooses the GPU of a pod: jobs may meet in other groups than planned.",)
 
 
@@ -94,6 +95,9 @@ def hami_text(plans: Sequence[LaunchPlan]) -> str:
     for plan in plans:
         _check_hami(plan, kinds[plan.gpu.key])
     lines = [*_HAMI_LINES, *apply_lines([], [])]
+    places = max(own.replicas for kind in kinds.values() for own in kind.values())
+    if places > _HAMI_PLACES:
+        lines.append(f"# Set devicePlugin.deviceSplitCount of HAMi to {places} or more.")
     for key, profiles in _profiles(plans).items():
         lines.append(f"# In migProfileAllowlist for {key} list {', '.join(profiles)} alone.")
     jobs = [

@@ -8,6 +8,7 @@ MPS daemon, whose programs NVIDIA's container toolkit adds to each container wit
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from advisor.launch.allocations import Allocation, allocations
 from advisor.launch.commands import commands_text
 from advisor.launch.kubernetes import (
     TRAINING,
@@ -22,6 +23,7 @@ from advisor.launch.kubernetes import (
     resources,
     secret_variables,
     shared_memory,
+    training_job,
 )
 from advisor.launch.kubernetes_places import GPU, check_compute, refusal, resource_of
 from advisor.launch.kubernetes_plugin import mig_config, mig_labels
@@ -38,36 +40,51 @@ _MIG_DEVICE = "$(nvidia-smi -L | grep -om1 'MIG-[-0-9a-f]*')"
 _NEEDS = (
     "# All jobs of a GPU run in one pod; its image needs bash, awk, grep, flock and setsid, too."
 )
+_WIDE = (
+    "# A job of several GPUs starts when so many are free on a node: Kubernetes may start Jobs",
+    "# first that the plan starts after it.",
+)
 
 
 def kubernetes_script_text(plans: Sequence[LaunchPlan]) -> str:
-    """Return a Job for each GPU or MIG instance, with the script that runs all of its jobs.
+    """Return a Job for what each GPU or MIG instance runs, and for each job of several GPUs.
 
     Raises:
         InvalidInput: A plan changes MIG instances between groups, or has compute instances.
     """
     for plan in plans:
         check_compute(plan, _FORM)
-        if plan.wide:
-            raise refusal(plan, _FORM, f"start {plan.wide.name} on several GPUs", "kubernetes")
         if plan.on_mig and len(plan.stages) > 1:
             raise refusal(plan, _FORM, "change MIG instances between groups of jobs", "commands")
     set_up = list(mig_config(plans))
     lines = [*apply_lines(set_up, mig_labels(plans)), _NEEDS]
-    jobs = [document for plan in plans for document in _jobs(plan)]
+    lines += _WIDE if any(plan.wide for plan in plans) else ()
+    jobs = [document for plan in plans if plan.on_mig for document in _on_instances(plan)]
+    for own in allocations([plan for plan in plans if not plan.on_mig]):
+        jobs += _alone(own) if own.alone else _script(job_name(own.name), own.plan, GPU, "0")
     return manifest(head(plans, lines), [*set_up, *jobs])
 
 
-def _jobs(plan: LaunchPlan) -> Iterator[Document]:
-    """Yield a script and its Job for the whole GPU, or for each MIG instance."""
-    name = job_name(f"gpu-{plan.number}")
-    if not plan.on_mig:
-        yield from _script(name, replace(plan, power_cap_w=None), GPU, "0")
-        return
+def _alone(own: Allocation) -> Iterator[Document]:
+    (start,) = own.starts
+    devices = {"limits": {GPU: own.gpus}}
+    yield training_job(
+        start,
+        devices,
+        variables={},
+        pod=on_product(own.plan.gpu),
+        annotations={},
+        folders=shared_memory([start]),
+    )
+
+
+def _on_instances(plan: LaunchPlan) -> Iterator[Document]:
+    """Yield a script and its Job for each MIG instance."""
     for part in plan.partitions:
         inside = replace(part, instance=None, slices=None, profile=None)
         alone = LaunchPlan(plan.gpu, part.sharing, (Stage((inside,)),), None)
-        yield from _script(f"{name}-{part.number}", alone, resource_of(part), _MIG_DEVICE)
+        name = job_name(f"gpu-{plan.number}-{part.number}")
+        yield from _script(name, alone, resource_of(part), _MIG_DEVICE)
 
 
 def _script(name: str, plan: LaunchPlan, resource: str, gpu: str) -> Iterator[Document]:

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from tests.cli.conftest import BERT, RESNET, SMALL
+from tests.launch.kubernetes_objects import check_objects, numbers, objects
 
 JOBS = (f"{RESNET}:2", f"{BERT}:5", f"{SMALL}:4")
 
@@ -113,3 +114,15 @@ def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor)
         advisor("predict", SMALL, "--sharing", "serial", "--host-cores", 1, "--json").out
     )["makespan_s"]
     assert alone_s == pytest.approx(one_job_s)
+
+
+@pytest.mark.exhaustive
+def test_forty_jobs_on_two_kinds_of_hosts_are_objects_for_kubernetes(advisor):
+    hosts = ("--gpus", "a100-40gb:8,h100-sxm-80gb:4")
+    words = ("export", f"{RESNET}:20", f"{BERT}:20", *hosts, "--format", "kubernetes-script")
+    text = advisor(*words).out
+    check_objects(text)
+    assert sorted(numbers(text)) == list(range(1, 41))
+    models = {str(job["spec"]["template"]["spec"]) for job in objects(text, "Job")}
+    assert any("NVIDIA-A100-SXM4-40GB" in each for each in models)
+    assert any("NVIDIA-H100-80GB-HBM3" in each for each in models)
