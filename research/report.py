@@ -47,6 +47,7 @@ from research.figures import (
     read_figures,
 )
 from research.files import ROOT, measured
+from research.gavel import gavel_text
 from research.gpu_left_out import left_out_section, left_out_table
 from research.headline import accuracy_in_short, headline, rules_section
 from research.lacking import lacking_section, lacking_table
@@ -136,7 +137,11 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "four-gpus": four_gpus_text(),
         },
         Path("docs", "other-gpus.md"): {"studies": studies_text()},
-        Path("docs", "traces.md"): {"a100-server": ways_text(), "a100-solo": solo_text()},
+        Path("docs", "traces.md"): {
+            "a100-server": ways_text(),
+            "a100-solo": solo_text(),
+            "gavel": gavel_text(),
+        },
         Path("profiles", "DATA_CARD.md"): card,
     }
 
