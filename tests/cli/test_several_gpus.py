@@ -126,3 +126,26 @@ def test_forty_jobs_on_two_kinds_of_hosts_are_objects_for_kubernetes(advisor):
     models = {str(job["spec"]["template"]["spec"]) for job in objects(text, "Job")}
     assert any("NVIDIA-A100-SXM4-40GB" in each for each in models)
     assert any("NVIDIA-H100-80GB-HBM3" in each for each in models)
+
+
+def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(advisor):
+    words = ("trials", SMALL, "--count", 12, "--gpus", "a100-40gb:2x2,h100-sxm-80gb:2")
+    document = json.loads(advisor(*words, "--json").out)
+    hosts = document["hosts"]
+    assert [(each["gpu"], each["hosts"], each["host_gpus"]) for each in hosts] == [
+        ("a100-40gb", 2, 2), ("h100-sxm-80gb", 1, 2)
+    ]  # fmt: skip
+    assert sum(each["trials"] for each in hosts) == document["study"]["trials"] == 12
+    assert document["at_once"] == sum(
+        each["at_once"] * each["hosts"] * each["host_gpus"] for each in hosts
+    )
+    text = advisor(*words, "--details").out
+    for each in hosts:
+        limit = each["environment"].get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+        assert each["sharing"].startswith(f"mps={limit}," if limit else each["sharing"])
+        assert f"One {each['gpu']}:" in text
+
+
+def test_gpus_without_a_trial_are_named(advisor):
+    document = json.loads(advisor("trials", SMALL, "--count", 3, "--gpus", 4, "--json").out)
+    assert (document["idle"], document["hosts"][0]["at_once"]) == ({"h200-141gb": 1}, 1)
