@@ -26,6 +26,7 @@ from advisor.launch.kubernetes import (
     training_job,
 )
 from advisor.launch.kubernetes_places import (
+    GPU,
     Places,
     mps_variables,
     placed_starts,
@@ -53,7 +54,8 @@ def kubernetes_text(plans: Sequence[LaunchPlan]) -> str:
     kinds = places_by_kind(plans, _FORM)
     for plan in plans:
         for part in plan.partitions:
-            _check_replicas(plan, part, kinds[plan.gpu.key][resource_of(part)])
+            kind = kinds[plan.gpu.key]
+            _check_replicas(plan, part, kind[resource_of(part)], cut=bool(kind.keys() - {GPU}))
     set_up = [*_plugin_config(kinds), *mig_config(plans)]
     labels = [
         ("nvidia.com/device-plugin.config", key) for key, own in kinds.items() if _sharing(own)
@@ -75,19 +77,20 @@ def kubernetes_text(plans: Sequence[LaunchPlan]) -> str:
     return manifest(head(plans, lines), [*set_up, *jobs])
 
 
-def _check_replicas(plan: LaunchPlan, part: LaunchPartition, places: Places) -> None:
-    """Check that the plugin's replicas under MPS are what `part` was predicted with."""
+def _check_replicas(plan: LaunchPlan, part: LaunchPartition, places: Places, *, cut: bool) -> None:
+    """Check that the plugin's replicas under MPS are what `part` was predicted with.
+
+    `cut`: Whether other GPUs of this model have MIG instances.
+    """
     if places.strategy != "mps":
         return
-    if part.instance:
-        raise refusal(plan, _FORM, "share a MIG instance by MPS")
+    if cut:
+        raise refusal(plan, _FORM, "share GPUs by MPS on nodes with MIG instances")
     percent = 100 // places.replicas
     for start in part.starts:
         if start.limit is None or abs(start.limit - percent) >= 1:
-            lacking = (
-                f"set other limits under MPS than {percent}% for each of {places.replicas} jobs"
-            )
-            raise refusal(plan, _FORM, lacking)
+            equal = f"give {places.replicas} jobs under MPS other limits than {percent}% each"
+            raise refusal(plan, _FORM, equal)
         if start.memory_mib > plan.gpu.memory_mib // places.replicas:
             lacking = f"give job {start.number} more than 1/{places.replicas} of the memory"
             raise refusal(plan, _FORM, lacking)

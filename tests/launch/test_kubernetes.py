@@ -77,8 +77,8 @@ UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
 @pytest.mark.parametrize(
     ("form", "plan", "lacking", "other"),
     [
-        ("kubernetes", handed("mps"), "other limits", "kubernetes-script"),
-        ("kubernetes", handed("mps=40,60"), "other limits", "kubernetes-script"),
+        ("kubernetes", handed("mps"), "other limits than 50% each", "kubernetes-script"),
+        ("kubernetes", handed("mps=40,60"), "other limits than 50% each", "kubernetes-script"),
         ("kubernetes", UNEVEN, "1/2 of the memory", "kubernetes-script"),
         ("kubernetes", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
         ("kubernetes", PLANS["compute-instances"], "compute instances", "commands"),
@@ -94,7 +94,7 @@ UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
         ("hami", PLANS["mig"], "profiles of equal memory", "kubernetes"),
         ("kubernetes-script", PLANS["phases-of-mig"], "change MIG instances", "commands"),
         (
-            "kubernetes", PLANS["several-on-an-instance"], "MIG instance by MPS",
+            "kubernetes", PLANS["several-on-an-instance"], "by MPS on nodes with MIG instances",
             "kubernetes-script",
         ),
     ],

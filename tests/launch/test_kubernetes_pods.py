@@ -1,9 +1,11 @@
 """Kubernetes Jobs, the shares and MIG instances of the device plugin, and pods of a script."""
 
 import re
+import subprocess
 from collections import Counter
 from dataclasses import replace
 
+import psutil
 import pytest
 import yaml
 
@@ -27,6 +29,8 @@ from tests.launch.kubernetes_objects import (
     text_of,
     variables,
 )
+from tests.launch.script_node import put
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
@@ -166,6 +170,12 @@ def test_gpus_of_a_node_that_would_share_in_several_ways_are_refused():
         WHOLE["kubernetes"](on_gpus(("naive", JOBS[:2]), ("naive", JOBS)))
 
 
+def test_a_node_has_no_gpus_under_mps_together_with_mig_instances():
+    plans = on_gpus(("mps=50,50", JOBS[:2]), ("mig=3g.71gb,4g.71gb", JOBS[:2]))
+    with pytest.raises(InvalidInput, match="on nodes with MIG instances"):
+        WHOLE["kubernetes"](plans)
+
+
 def test_instances_of_several_gpus_are_one_configuration():
     plans = on_gpus(
         ("mig=3g.71gb,4g.71gb", JOBS[:2]), ("serial", JOBS), ("mig=3g.71gb,4g.71gb", JOBS[:2])
@@ -187,3 +197,27 @@ def test_hosts_with_other_instances_have_other_configurations():
     text = WHOLE["kubernetes"](on_gpus(cut, other, host_gpus=1))
     check_objects(text)
     assert re.findall(r"mig.config=(\S+)", text) == ["advisor-host-1", "advisor-host-2"]
+
+
+IN_OWN_PROCESSES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+
+
+@pytest.mark.skipif(
+    subprocess.run([*IN_OWN_PROCESSES, "true"], capture_output=True, check=False).returncode != 0,
+    reason="this machine lets no user have process numbers of their own",
+)
+def test_the_script_is_the_first_process_of_a_pod_and_ends_its_jobs_when_asked(tmp_path):
+    (config,) = objects(EXPORTS["kubernetes-script"](handed("naive")), "ConfigMap")
+    (tmp_path / "plan.sh").write_text(config["data"]["plan.sh"])
+    for job in JOBS[:2]:
+        put(tmp_path / f"{job.name}.sh", "#!/bin/sh\necho started $ADVISOR_JOB\nsleep 600\n")
+    pod = subprocess.Popen(
+        [*IN_OWN_PROCESSES, "bash", "plan.sh"], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path), "ADVISOR_GRACE_S": "5"},
+    )  # fmt: skip
+    assert sorted(pod.stdout.readline() for _ in JOBS[:2]) == ["started 1\n", "started 2\n"]
+    (first,) = psutil.Process(pod.pid).children()
+    first.terminate()
+    assert pod.wait(PATIENCE_S) == 143
+    assert pod.stdout.read() == ""
+    pod.stdout.close()
