@@ -256,7 +256,7 @@ def simulate(
     )
     simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
     simulated = replace(simulated, notes=notes)
-    warn(simulated.standing.doubts)
+    warn(() if notes else simulated.standing.doubts)  # measuring stand-ins again is no use
     if trace:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(trace, trace_text(simulated.simulation, replayed))

@@ -11,10 +11,9 @@ from advisor.workload.profile import Profile
 from advisor.workload.traces import Trace, TraceJob
 
 STAND_INS = (
-    "dlrm-1gb-bs128", "dlrm-29gb-bs128", "mobilenetv3_large_100-imagenet64-bs32",
-    "resnet26-cifar10-bs128", "densenet121-imagenet-bs32-amp", "resnet50-imagenet64-bs128",
-    "bert-base-finetune-bs16", "tf_efficientnetv2_s-imagenet-bs32", "gpt2-medium-pretrain-bs4",
-    "resnet152-imagenet-bs128",
+    "dlrm-1gb-bs128", "dlrm-8gb-bs2048", "dlrm-29gb-bs128", "cnn-cifar10-bs128",
+    "resnet26-cifar10-bs128", "gru-speech-bs64", "resnet152-imagenet-bs32-fp16",
+    "bert-base-finetune-bs16", "gpt2-medium-pretrain-bs4", "resnet152-imagenet-bs128",
 )  # fmt: skip
 """Profiles that stand in by default: from an idle GPU to a busy one, and from 1 GiB to 30 GiB."""
 

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from math import ceil, isfinite
 from pathlib import Path
@@ -24,12 +24,15 @@ from typing import Any, Literal, Self, TextIO
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload import units
-from advisor.workload.reading import is_file, is_folder, reason_of
+from advisor.workload.reading import MOST_EPOCH_S, is_file, is_folder, reason_of
 
 _EPOCH = datetime(1970, 1, 1)  # traces have local times without a zone
 _MIB_PER_GIB = 1024.0
 _PER_CENT = 100.0
 _MOST_NAMED = 3  # of malformed rows
+_LEAST_RUN_S = 1e-3
+_MOST_CLOCK_S = 1e11  # the year 5138
+_MOST_GPUS = 1e6  # of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def _clock_s(text: str) -> float:
 
 
 def _date(clock_s: float) -> str:
-    return f"{datetime.fromtimestamp(clock_s):%Y-%m-%d}"
+    return f"{_EPOCH + timedelta(seconds=clock_s):%Y-%m-%d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +189,10 @@ def read_trace(path: Path, form: Literal["philly", "helios", "pai"], part: Part)
     reasons: Counter[str] = Counter()
     sound = []
     for job in sorted(jobs, key=lambda each: each.submitted_s):
-        if job.gpus == 0:
+        if job.gpus <= 0:
             reasons["without a GPU"] += 1
-        elif not (job.run_s > 0 and isfinite(job.run_s)):
-            reasons["without a run time"] += 1
+        elif not _LEAST_RUN_S <= job.run_s <= MOST_EPOCH_S:
+            reasons["without a plausible run time"] += 1
         else:
             sound.append(job)
     left_out = [f"{counted(number, 'job')} {reason}" for reason, number in reasons.items()]
@@ -245,8 +248,9 @@ def _philly(path: Path, choose: _Choose, malformed: _Malformed) -> list[TraceJob
             # Without an end of the last one, the job still ran when the trace was made.
             run_s = sum(each.run_s for each in tries) if tries and tries[-1].end else 0.0
             gpus = max((each.gpus for each in tries), default=0)
-            jobs.append(TraceJob(entry["jobid"], _clock_s(entry["submitted_time"]), run_s, gpus))
-            attempts[entry["jobid"]] = tries
+            name = str(entry["jobid"])
+            jobs.append(TraceJob(name, _clock_s(entry["submitted_time"]), run_s, gpus))
+            attempts[name] = tries
     chosen, usage = choose(jobs), log.parent / "cluster_gpu_util"
     if not is_file(usage):
         return chosen
@@ -394,7 +398,10 @@ def _pai(path: Path, choose: _Choose, malformed: _Malformed) -> list[TraceJob]:
     job_table, task_table = (_file(folder, f"pai_{name}_table.csv") for name in ("job", "task"))
     for where, row in _rows(job_table, ("job_name", "start_time"), _OF_JOBS):
         with malformed.at(where):
-            jobs.append(TraceJob(row[0], float(row[1]), 0.0, 0))
+            if 0 <= (submitted_s := float(row[1])) <= _MOST_CLOCK_S:
+                jobs.append(TraceJob(row[0], submitted_s, 0.0, 0))
+            else:
+                raise ValueError
     chosen = choose(jobs)
     tasks = {each.name: _Tasks() for each in chosen}
     columns = ("job_name", "task_name", "inst_num", "start_time", "end_time", "plan_gpu")
@@ -402,7 +409,7 @@ def _pai(path: Path, choose: _Choose, malformed: _Malformed) -> list[TraceJob]:
         with malformed.at(where):
             if (of := tasks.get(row[0])) is not None and (share := _number(row[5])):
                 of.of_instance[row[1]] = share / _PER_CENT
-                of.gpus += share / _PER_CENT * float(row[2])
+                of.gpus = min(_MOST_GPUS, of.gpus + share / _PER_CENT * (_number(row[2]) or 0.0))
                 if (end_s := _number(row[4])) and (start_s := _number(row[3])) is not None:
                     of.start_s, of.end_s = min(of.start_s, start_s), max(of.end_s, end_s)
     shares, memory_mib = _sensors(folder / "pai_sensor_table.csv", tasks, malformed)

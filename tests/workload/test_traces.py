@@ -1,5 +1,6 @@
 """Public traces of clusters, read as their owners publish them, with values made up here."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.workload.stand_ins import stand_in_arrivals
 from advisor.workload.traces import Part, Trace, TraceJob, read_trace
 from tests import synthetic
-from tests.public_traces import write_helios, write_pai, write_philly
+from tests.public_traces import HELIOS, write_helios, write_pai, write_philly
 
 ALL = Part()
 
@@ -30,7 +31,7 @@ def test_a_philly_job_runs_for_all_its_attempts_and_has_the_mean_use_of_its_gpus
     assert late.utilization == pytest.approx(0.15)  # of two GPUs; the third was offline
     assert late.submitted_s - tried.submitted_s == 8 * 3600 + 600
     assert sorted(line.partition(" ")[2].split(" (")[0] for line in trace.left_out) == [
-        "job without a run time", "jobs without a GPU", "malformed row",
+        "job without a plausible run time", "jobs without a GPU", "malformed row",
     ]  # fmt: skip
     assert any("entry:6" in line for line in trace.left_out)
     assert read_trace(philly / "cluster_job_log", "philly", ALL) == trace
@@ -171,3 +172,44 @@ def test_jobs_for_more_gpus_and_stand_ins_for_more_memory_are_left_out():
         stood_in(jobs[0], gpus=2)
     with pytest.raises(InvalidInput, match="--stand-ins"):
         stood_in(jobs[1], profiles=[LARGE], memory_mib=2e4)
+
+
+cells = st.one_of(
+    st.sampled_from([
+        "", "nan", "inf", "-3", "1e308", "7", "50.0", "NA", "2020-05-01 10:00:00", "0001-01-01",
+        "9999-12-31 23:59:59", "job", '"',
+    ]),
+    st.text(max_size=5),
+)  # fmt: skip
+values = st.recursive(
+    st.one_of(st.none(), st.floats(), st.integers(), cells),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(
+            ["jobid", "attempts", "submitted_time", "detail", "ip", "gpus", "start_time",
+             "end_time"]
+        ), inner, max_size=8,
+    ),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(rows=st.lists(st.lists(cells, min_size=10, max_size=11), max_size=6), document=values)
+def test_any_content_is_read_or_refused_and_what_is_read_can_be_simulated(
+    tmp_path_factory, rows, document
+):
+    folder = tmp_path_factory.mktemp("trace")
+    (folder / "cluster_job_log").write_text(json.dumps([document, document]))
+    lines = [",".join(row) for row in rows]
+    (folder / "cluster_gpu_util").write_text("\n".join(lines))
+    (folder / "cluster_log.csv").write_text("\n".join([HELIOS.splitlines()[0], *lines]))
+    tasks = [",".join(row[:10]) for row in rows]
+    names = {"pai_job_table": [",".join(row[:6]) for row in rows], "pai_task_table": tasks}
+    for name, table in names.items():
+        (folder / f"{name}.csv").write_text("\n".join(table))
+    for form in ("philly", "helios", "pai"):
+        try:
+            trace = read_trace(folder, form, ALL)
+            arrivals, _ = stand_in_arrivals(trace, [IDLE, BUSY], 8e4, 16)
+        except InvalidInput:
+            continue
+        assert all(each.arrival_s >= 0 for each in arrivals)
