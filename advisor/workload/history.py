@@ -239,14 +239,15 @@ def _recorded(
 ) -> RecordedJob:  # fmt: skip
     """The numbers of `job`, or why there are none."""
     alone = {place: row for place, row in samples.at.items() if owners[place] == {job}}
-    active = [row for row in alone.values() if (_busy(row) or 0.0) >= _LEAST_BUSY]
+    watched = [row for row in alone.values() if _busy(row) is not None]
+    active = [row for row in watched if (_busy(row) or 0.0) >= _LEAST_BUSY]
     times = Counter(at_s for _, at_s in samples.at)
     run_s = None if interval_s is None else interval_s * len(times)
     recorded = RecordedJob(
         name=names[job], model=next(iter(samples.models), None), gpus=max(times.values()),
         samples=len(active), run_s=run_s,
         # Of moments that it shared, only the length is known.
-        active_s=None if run_s is None or not alone else run_s * len(active) / len(alone),
+        active_s=None if run_s is None or not watched else run_s * len(active) / len(watched),
         busy=_middle(map(_busy, active)),
         memory_busy=_middle(row.get("memory_busy") for row in active),
         memory_mib=max((row["memory_mib"] for row in alone.values() if "memory_mib" in row),
@@ -276,7 +277,7 @@ def _problems(
             f"it always shared its GPU, with {listed}, and counters are of the whole GPU. Let it "
             "run alone once"
         )
-    if not any(_busy(row) is not None for row in alone):
+    if all(_busy(row) is None for row in alone):
         yield "the history has no GPU utilisation of it, e.g. DCGM_FI_DEV_GPU_UTIL"
     if job.memory_mib is None:
         yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"

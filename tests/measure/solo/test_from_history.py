@@ -134,6 +134,24 @@ def test_utilisation_of_the_whole_interval_goes_over_that_of_a_moment(tmp_path):
         assert profiles(tmp_path)["a"].busy_share == pytest.approx(0.35)
 
 
+def test_samples_without_utilisation_are_not_counted_as_idle(tmp_path):
+    series = of_gpu("a")
+    for sample in range(50):
+        del series[0][1][30 * sample]
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    assert profiles(tmp_path)["a"].epoch_s == pytest.approx(100 * 30)
+
+
+def test_an_idle_half_of_a_run_is_not_part_of_its_length(tmp_path):
+    series = of_gpu("a")
+    series[0][1].update(dict.fromkeys(range(0, 1500, 30), 0))
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    a = profiles(tmp_path)["a"]
+    assert (a.epoch_s, a.busy_share) == (pytest.approx(50 * 30), pytest.approx(0.8))
+
+
 def test_pods_of_one_name_in_two_namespaces_have_both_in_theirs(tmp_path):
     series = of_gpu("a") + of_gpu("a", gpu="1", namespace="other")
     with serving(series) as (address, _):
