@@ -117,6 +117,10 @@ _Rank = Annotated[int | None, Option(
 _Format = Annotated[ExportFormat, Option(
     "--format", case_sensitive=False, help="Write for this tool; commands: a shell script.",
 )]
+_GresName = Annotated[str | None, Option(
+    metavar="NAME", help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or a100-40gb=gpu:a100,"
+    "h100-sxm-80gb=gpu:h100; default: the first word of the model, if there are several.",
+)]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",
 )]
@@ -325,7 +329,7 @@ def export(
     objective: options.Objective = "makespan", root: options.Root = True,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
+    host_cores: options.HostCores = None, gres_name: _GresName = None,
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
@@ -342,6 +346,8 @@ def export(
 
     passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context)
+    if gres_name and form not in ("slurm", "submitit"):
+        raise InvalidInput(f"--gres-name is for --format slurm or submitit, not {form}.")
     why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
     exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
@@ -353,7 +359,7 @@ def export(
     terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
     if total > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, members, terms, form, out)
+        _export_of_all(advisor, members, terms, form, out, gres_name)
         return
     other = None
     if sharing is None:
@@ -362,7 +368,7 @@ def export(
         members, prediction, other = _plan_to_export(advisor, members, terms, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction
-    text, notes = exported(members, advisor.card, prediction, form, other)
+    text, notes = exported(members, advisor.card, prediction, form, other, gres_name)
     as_json = form == "json"
     refused = refused_by_run(members) if as_json else ()
     # The other formats leave variables to the user.
@@ -385,7 +391,7 @@ def _write(text: str, file: Path | None, run: str) -> None:
 
 def _export_of_all(
     advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", form: ExportFormat,
-    out: Path | None,
+    out: Path | None, gres_name: str | None,
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
@@ -397,7 +403,7 @@ def _export_of_all(
     if form not in WHOLE:
         raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
     as_json = form == "json"
-    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms), gres_name)
     text = WHOLE[form](plans)
     warn(image_wanted(text))
     refused = refused_by_run(jobs) if as_json else ()

@@ -6,22 +6,17 @@ the allocations before it on each of its GPUs, and those after it wait for it. E
 interchangeable: which of them an allocation gets does not matter.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
-from heapq import nlargest
 from math import ceil, inf, isfinite
 
-from advisor.errors import InvalidInput
-from advisor.hardware.gpus import gpu_meant
 from advisor.launch import shell
-from advisor.launch.launch_plan import LaunchPlan, Stage, Start
+from advisor.launch.launch_plan import LaunchPlan, Stage, Start, host_needs
 from advisor.simulation.events import line_s
 
 _QUARTER_MIN = 15
 _TIME_FACTOR = 2  # the predicted time is of steps alone, on a host without other load
-_MEMORY_FACTOR = 1.5  # of what the profile measured, which may not have met the largest example
 _MIB_IN_GIB = 1024
 
 
@@ -33,15 +28,20 @@ class Allocation:
         name: A word, unique in the plan.
         gres: Slurm's name of what it runs on, e.g. ``gpu:a100``.
         plan: Its stages, on one whole device.
-        gpus: GPUs of one host.
+        devices: Indices of its GPUs on their host, in whose place equal ones do as well.
         after: Names of the allocations that have to end before it starts.
     """
 
     name: str
     gres: str
     plan: LaunchPlan
-    gpus: int = 1
+    devices: tuple[int, ...] = (0,)
     after: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """Number of its GPUs, all of one host."""
+        return len(self.devices)
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -63,7 +63,7 @@ class Allocation:
     @property
     def cores(self) -> int:
         """Host cores of the jobs at once, without jobs whose cores are not known."""
-        return self.gpus * int(self._most_at_once(lambda start: start.cores or 0))
+        return self.gpus * self._host_needs[0]
 
     @property
     def without_cores(self) -> tuple[int, ...]:
@@ -83,16 +83,12 @@ class Allocation:
     @property
     def memory_gib(self) -> int | None:
         """Host memory of the jobs at once, with a margin; None: a profile lacks it."""
-        if any(start.job.profile.host_memory_mib is None for start in self.starts):
-            return None
-        held_mib = self._most_at_once(lambda start: start.job.profile.host_memory_mib or 0.0)
-        return ceil(_MEMORY_FACTOR * self.gpus * held_mib / _MIB_IN_GIB)
+        held_mib = self._host_needs[1]
+        return None if held_mib is None else ceil(self.gpus * held_mib / _MIB_IN_GIB)
 
-    def _most_at_once(self, amount: Callable[[Start], float]) -> float:
-        """The largest sum of an amount over jobs that run at the same time."""
-        return max(
-            sum(nlargest(stage.at_once, map(amount, stage.starts))) for stage in self.plan.stages
-        )
+    @property
+    def _host_needs(self) -> tuple[int, float | None]:
+        return host_needs((stage.starts, stage.at_once) for stage in self.plan.stages)
 
 
 def shared_lines(allocations: Sequence[Allocation]) -> list[str]:
@@ -106,17 +102,16 @@ def allocations(plans: Sequence[LaunchPlan]) -> tuple[Allocation, ...]:
     made = dict[str, Allocation]()
     after = dict[str, list[str]]()
     for plan in plans:
-        before: str | None = None
+        before = list[str]()
         for position, stages in enumerate(_pieces(plan), start=1):
             first = stages[0].starts[0]
             name = f"gpu_{plan.number}" + (f"_{position}" if position > 1 else "")
             name = f"job_{first.number}" if first.job.gpus > 1 else name
+            devices = (*(made[name].devices if name in made else ()), plan.device)
             own = replace(plan, stages=tuple(stages), power_cap_w=None)
-            made[name] = Allocation(
-                name=name, gres=plan.gres or "gpu", plan=own, gpus=first.job.gpus
-            )
-            after.setdefault(name, []).extend([before] if before else [])
-            before = name
+            made[name] = Allocation(name=name, gres=plan.gres or "gpu", plan=own, devices=devices)
+            after.setdefault(name, []).extend(before)
+            before = [name]
     in_order = TopologicalSorter(after).static_order()
     return tuple(replace(made[each], after=tuple(dict.fromkeys(after[each]))) for each in in_order)
 
@@ -141,46 +136,3 @@ def _split(plan: LaunchPlan) -> Iterator[Stage]:
             continue
         (part,) = stage.partitions  # such jobs share nothing: they run one by one
         yield from (Stage((replace(part, starts=(start,)),)) for start in part.starts)
-
-
-_GRES = re.compile(r"[A-Za-z][\w.-]*(:[\w.-]+)?")
-
-
-def with_gres(plans: Sequence[LaunchPlan], names: str | None = None) -> tuple[LaunchPlan, ...]:
-    """Return `plans` with Slurm's name of each GPU that has none.
-
-    Without names, several models have the types ``a100``, ``h100``, ...: Slurm accepts any part of
-    the driver's name of a GPU as its type.
-
-    Args:
-        plans: Plans of whole GPUs.
-        names: ``gpu:tesla``, or by model, as ``a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100``.
-
-    Raises:
-        InvalidInput: `names` are malformed, or do not name each model of several.
-    """
-    keys = list(dict.fromkeys(plan.gpu.key for plan in plans))
-    by_key = dict[str, str]()
-    for word in filter(None, (names or "").replace(" ", "").split(",")):
-        model, _, name = word.rpartition("=")
-        if not _GRES.fullmatch(name) or (not model and len(keys) > 1):
-            example = ",".join(f"{key}=gpu:{_first_word(key)}" for key in keys)
-            raise InvalidInput(
-                f"--gres-name {names!r:.60}: expected Slurm's name of each GPU, without a count, "
-                f"as {example}."
-            )
-        by_key[gpu_meant(model).key if model else keys[0]] = name
-    if others := by_key.keys() - {*keys}:
-        raise InvalidInput(
-            f"--gres-name {names!r:.60}: the plan has no {min(others)}. It has {', '.join(keys)}."
-        )
-    if len(keys) > 1:
-        words = [_first_word(key) for key in keys]
-        types = words if len({*words}) == len(words) else keys
-        defaults = [f"gpu:{each}" for each in types]
-        by_key = dict(zip(keys, defaults, strict=True)) | by_key
-    return tuple(replace(plan, gres=plan.gres or by_key.get(plan.gpu.key)) for plan in plans)
-
-
-def _first_word(key: str) -> str:
-    return key.partition("-")[0]

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start, launch_plan
+from advisor.launch.launch_plan import (
+    NOT_RUN,
+    LaunchPartition,
+    LaunchPlan,
+    Start,
+    gres_names,
+    launch_plan,
+)
 from advisor.plan.values import Plan, Recommendation
 
 if TYPE_CHECKING:
@@ -161,15 +168,18 @@ def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
     return f"No shell script runs jobs on {what}. Export the plan: advisor export --format slurm."
 
 
-def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
+def fleet_launch_plans(fleet: "FleetForecast", gres: str | None = None) -> tuple[LaunchPlan, ...]:
     """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
 
-    A job that takes several GPUs is in the plan of each of them, with the same number.
+    A job that takes several GPUs is in the plan of each of them, with the same number. `gres` names
+    the GPUs to Slurm as `gres_names` has it.
     """
+    names = gres_names([pool.gpu.key for pool in fleet.pools], gres)
     plans = {on.number: launch_plan(on.members, on.gpu, on.forecast.prediction) for on in fleet.on}
     sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
     places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
+    made = side_by_side(plans, {on.number: on.jobs for on in fleet.on})
     return tuple(
-        replace(plan, host=places[plan.number][0], device=places[plan.number][1])
-        for plan in side_by_side(plans, {on.number: on.jobs for on in fleet.on})
+        replace(plan, host=host, device=device, gres=names.get(plan.gpu.key))
+        for plan, (host, device) in [(plan, places[plan.number]) for plan in made]
     )

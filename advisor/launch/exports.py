@@ -21,11 +21,13 @@ from advisor.launch.launch_plan import (
     LaunchPartition,
     LaunchPlan,
     check_memory,
+    gres_names,
     launch_plan,
 )
 from advisor.launch.mig_parted import mig_parted_text
 from advisor.launch.plan_file import plans_text
-from advisor.launch.slurm import slurm_text, slurm_text_of_all
+from advisor.launch.slurm import slurm_text_of_all
+from advisor.launch.submitit import submitit_text
 from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
@@ -181,7 +183,8 @@ EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "kubernetes-dra": lambda plan: kubernetes_dra_text([plan]),
     "kai": lambda plan: kai_text([plan]),
     "hami": lambda plan: hami_text([plan]),
-    "slurm": slurm_text,
+    "slurm": lambda plan: slurm_text_of_all([plan]),
+    "submitit": lambda plan: submitit_text([plan]),
     "radt": radt_text,
     "json": lambda plan: plans_text([plan]),
 }
@@ -197,6 +200,7 @@ SUFFIXES: dict[ExportFormat, str] = {
     "kai": "kai.yaml",
     "hami": "hami.yaml",
     "slurm": "slurm.sh",
+    "submitit": "submitit.py",
     "radt": "radt.csv",
     "json": "json",
 }
@@ -212,6 +216,7 @@ WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
     "kai": kai_text,
     "hami": hami_text,
     "slurm": slurm_text_of_all,
+    "submitit": submitit_text,
     "json": plans_text,
 }
 """Writers of a plan for several GPUs into one file."""
@@ -223,8 +228,11 @@ def exported(
     prediction: MixPrediction,
     form: ExportFormat,
     other: OtherPlan | None = None,
+    gres: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Write the plan of `jobs` for which `prediction` was made, in a format of `EXPORTS`.
+
+    `gres` names the GPU to Slurm as `gres_names` has it.
 
     Returns:
         The text, and notes that it lacks on what to know before applying it.
@@ -233,7 +241,8 @@ def exported(
         InvalidInput: The format cannot express this plan.
         NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
     """
-    plan = replace(launch_plan(jobs, gpu, prediction), other=other)
+    name = gres_names([gpu.key], gres).get(gpu.key)
+    plan = replace(launch_plan(jobs, gpu, prediction), other=other, gres=name)
     check_memory(plan, prediction)
     wanted = radt_wants(plan) if form == "radt" else ()
     text = EXPORTS[form](plan)

@@ -8,15 +8,14 @@ name of their GPU, without special characters and with ``-`` for blanks.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import nlargest
-from math import ceil, inf, isfinite
+from math import ceil
 from typing import Any
 
 import yaml
 
 from advisor.hardware.gpus import Gpu
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, host_needs
 from advisor.workload.spec import is_secret
 
 Document = dict[str, Any]
@@ -36,8 +35,6 @@ _OPERATOR: dict[str, Document] = {
     MIG: {"mig": {"strategy": "mixed"}, "migManager": {"config": {"name": MIG}}},
 }
 """What the GPU operator's ClusterPolicy needs for a ConfigMap, by its name."""
-# Share of its measured host memory that a job may use beyond it: a choice.
-_HOST_MARGIN = 0.25
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -191,17 +188,11 @@ def resources(groups: Iterable[tuple[Sequence[Start], int]], devices: Document) 
         groups: The jobs of each group, and how many of them run at the same time.
         devices: The GPU or MIG instance among the resources.
     """
-    cores, most_mib = 0, 0.0
-    for starts, at_once in groups:
-        cores = max(cores, sum(nlargest(at_once, (start.cores or 0 for start in starts))))
-        held = (start.job.profile.host_memory_mib for start in starts)
-        most_mib = max(
-            most_mib, sum(nlargest(at_once, (inf if mib is None else mib for mib in held)))
-        )
+    cores, held_mib = host_needs(groups)
     requests = {"cpu": str(cores)} if cores else {}
     limits = dict(devices.get("limits", {}))
-    if isfinite(most_mib):
-        requests["memory"] = limits["memory"] = f"{ceil((1 + _HOST_MARGIN) * most_mib)}Mi"
+    if held_mib is not None:
+        requests["memory"] = limits["memory"] = f"{ceil(held_mib)}Mi"
     chosen = {"requests": requests, "limits": limits}
     return devices | {name: own for name, own in chosen.items() if own}
 

@@ -1,11 +1,14 @@
 """A plan ready to be applied: what starts when, and where."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from itertools import zip_longest
+from math import inf, isfinite
 
-from advisor.errors import NothingFits
-from advisor.hardware.gpus import Gpu
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import memory_caps, memory_requests
@@ -202,6 +205,27 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     )
 
 
+HOST_MARGIN = 0.25
+"""Share of the measured host memory that a job may hold on top."""
+
+
+def host_needs(groups: Iterable[tuple[Sequence[Start], int]]) -> tuple[int, float | None]:
+    """Return host cores and MiB, with a margin, of `groups` of jobs that run one after another.
+
+    Jobs without cores count none. Without the memory of a job, it is None.
+
+    Args:
+        groups: The jobs of each group, and how many of them run at the same time.
+    """
+    cores, held_mib = 0, 0.0
+    for starts, at_once in groups:
+        cores = max(cores, sum(nlargest(at_once, (start.cores or 0 for start in starts))))
+        measured = [start.job.profile.host_memory_mib for start in starts]
+        most_mib = nlargest(at_once, (inf if each is None else each for each in measured))
+        held_mib = max(held_mib, sum(most_mib) * (1 + HOST_MARGIN))
+    return cores, held_mib if isfinite(held_mib) else None
+
+
 def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
     """Check that the jobs do not run out of memory; jobs with a cap have what they need.
 
@@ -229,3 +253,34 @@ def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
         return part.instance.profile
     offered = compute_profiles(gpu, part.instance.profile)
     return next(row.name for row in offered if row.compute_slices == part.slices)
+
+
+_GRES = re.compile(r"[A-Za-z][\w.-]*(:[\w.-]+)?")
+
+
+def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
+    """Return Slurm's name of each GPU by model; a model without one means any GPU.
+
+    Without `words`, several models have the types ``a100``, ``h100``, ...: Slurm accepts any part
+    of the driver's name of a GPU as its type.
+
+    Args:
+        keys: Models of all GPUs that jobs may get.
+        words: ``gpu:tesla``, or by model, as ``a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100``.
+
+    Raises:
+        InvalidInput: `words` are malformed, or do not tell several models apart.
+    """
+    first_words = [key.partition("-")[0] for key in keys]
+    types = first_words if len({*first_words}) == len(keys) else keys
+    defaults = dict(zip(keys, [f"gpu:{each}" for each in types], strict=True))
+    names = defaults if len(keys) > 1 else {}
+    for word in filter(None, (words or "").replace(" ", "").split(",")):
+        model, _, name = word.rpartition("=")
+        if not _GRES.fullmatch(name) or (not model and len(keys) > 1):
+            raise InvalidInput(
+                f"--gres-name {words!r:.60}: expected Slurm's name of each GPU, without a count, "
+                f"as {','.join(f'{key}={default}' for key, default in defaults.items())}."
+            )
+        names[gpu_meant(model).key if model else keys[0]] = name
+    return names

@@ -199,7 +199,11 @@ def secrets(starts: Iterable[Start]) -> Iterator[str]:
 
 
 def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
-    """Yield a comment if `plan` has placeholders for the user's own commands."""
+    """Yield comments on commands that the user has to write, or that have to use several GPUs."""
+    for start in plan.starts:
+        if (gpus := start.job.gpus) > 1:
+            use = f"its command has to use all, e.g. torchrun --nproc-per-node={gpus}"
+            yield f"# Job {start.number} has {gpus} GPUs: {use}."
     if any(start.job.profile.workload.script is None for start in plan.starts):
         yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number."
 

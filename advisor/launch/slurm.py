@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput, counted
 from advisor.launch import shell
-from advisor.launch.allocations import Allocation, allocations, shared_lines, with_gres
+from advisor.launch.allocations import Allocation, allocations, shared_lines
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.slurm_mig import (
     instances_wanted,
@@ -41,11 +41,6 @@ _OPTIONS = """\
 # sbatch reads further options from SBATCH_PARTITION, SBATCH_ACCOUNT, ... in the environment."""
 
 
-def slurm_text(plan: LaunchPlan) -> str:
-    """Return a script that submits the jobs of `plan`; as `slurm_text_of_all` for one GPU."""
-    return slurm_text_of_all([plan])
-
-
 def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     """Return a script that submits a job of Slurm for each allocation of `plans`.
 
@@ -60,7 +55,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
             f"GPU {cut.number}, {cut.sharing}: Slurm makes no MIG instances. Export the plan as "
             f"commands, or plan without MIG: --no-root."
         )
-    own = list(mig_allocations(cut)) if cut else allocations(with_gres(plans))
+    own = list(mig_allocations(cut)) if cut else allocations(plans)
     starts = [start for plan in plans for start in plan.starts]
     lines = [
         "#!/usr/bin/env bash", *_nodes(plans, own), *_memory(own),
@@ -109,7 +104,7 @@ def _nodes(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[s
         yield from types_wanted(plans[0])
     else:
         yield "# Switch MIG mode off on the node: Slurm would give each job one instance of a GPU."
-    if len(models) > 1:
+    if any(plan.gres for plan in plans):
         yield "# If `scontrol show nodes` lists other types, export with --gres-name."
     if any(plan.under_mps for plan in plans):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
@@ -119,20 +114,13 @@ def _nodes(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[s
 def _memory(own: Sequence[Allocation]) -> Iterator[str]:
     """Comments on the host memory that the script asks for, or cannot."""
     if any(each.memory_gib for each in own):
-        yield "# --mem is 1.5 times the host memory that the profiles contain."
+        yield "# --mem is the measured host memory and 25 %."
     lacking = dict.fromkeys(
         start.job.name for each in own for start in each.starts
         if start.job.profile.host_memory_mib is None
     )  # fmt: skip
     if lacking:
         yield f"# Set SBATCH_MEM_PER_NODE: profiles lack host memory: {', '.join(lacking)}."
-    for each in own:
-        if each.gpus > 1:
-            (start,) = each.starts
-            yield (
-                f"# Job {start.number} has {each.gpus} GPUs: its command has to use all, e.g. "
-                f"torchrun --nproc-per-node={each.gpus}."
-            )
 
 
 def _unknown_cores(own: Sequence[Allocation]) -> Iterator[str]:

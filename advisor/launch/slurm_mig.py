@@ -65,6 +65,11 @@ def mig_allocations(plan: LaunchPlan) -> Iterator[Allocation]:
 
 
 def _check(plan: LaunchPlan) -> None:
+    if plan.gres:
+        raise InvalidInput(
+            f"{plan.sharing}: Slurm's types of MIG instances follow from the plan. Leave "
+            f"--gres-name out."
+        )
     if len(plan.stages) > 1:
         raise InvalidInput(
             f"{plan.sharing}: Slurm does not change MIG instances between jobs. Export the plan as "

@@ -149,3 +149,27 @@ def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(ad
 def test_gpus_without_a_trial_are_named(advisor):
     document = json.loads(advisor("trials", SMALL, "--count", 3, "--gpus", 4, "--json").out)
     assert (document["idle"], document["hosts"][0]["at_once"]) == ({"h200-141gb": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "types"),
+    [
+        (("--gpus", "2"), {"gpu"}),
+        (("--gpus", "2", "--gres-name", "gpu:tesla"), {"gpu:tesla"}),
+        (("--gpus", "h200:1,h100-sxm-80gb:1"), {"gpu:h200", "gpu:h100"}),
+        (("--gpus", "h200:1,h100-sxm-80gb:1", "--gres-name", "h200=gpu:big"),
+         {"gpu:big", "gpu:h100"}),
+    ],
+)  # fmt: skip
+def test_slurm_is_asked_for_gpus_by_the_names_of_the_site(advisor, words, types):
+    text = advisor("export", f"{RESNET}:4", *words, "--format", "slurm", "--no-root").out
+    assert {*re.findall(r"--gres=(\S+):1 ", text)} == types
+
+
+def test_a_job_on_two_gpus_is_submitted_to_slurm(advisor, tmp_path):
+    (jobs := tmp_path / "jobs.toml").write_text(
+        f'[[job]]\nprofile = "{RESNET}"\ngpus = 2\n[[job]]\nprofile = "{BERT}"\n'
+    )
+    answer = advisor("export", "--jobs", jobs, "--gpus", "2", "--format", "slurm")
+    assert len(re.findall(r"^submit .*--gres=gpu:2 .*--nodes=1 ", answer.out, re.M)) == 1
+    assert len(re.findall(r"^submit .*--dependency", answer.out, re.M)) == 1

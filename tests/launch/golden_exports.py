@@ -3,10 +3,13 @@
 ``python -m tests.launch.golden_exports`` writes the files again; look at what changed.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.launch.exports import EXPORTS, SUFFIXES
+from advisor.launch import ExportFormat
+from advisor.launch.commands import side_by_side
+from advisor.launch.exports import EXPORTS, SUFFIXES, WHOLE
 from tests.handed import JOBS, handed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
@@ -14,7 +17,7 @@ SHOWN = (
     "serial.commands.sh", "limits.commands.sh", "mig.commands.sh", "phases.commands.sh",
     "mig.slurm.sh", "mig.mig-parted.yaml", "naive.kubernetes.yaml", "mig.kubernetes.yaml",
     "limits.kubernetes-script.yaml", "limits.kubernetes-dra.yaml", "limits.kai.yaml",
-    "naive.hami.yaml",
+    "naive.hami.yaml", "several-gpus.slurm.sh", "several-gpus.submitit.py",
 )  # fmt: skip
 
 PLANS = {
@@ -40,6 +43,20 @@ PLANS = {
     ),
 }
 
+BIG = replace(JOBS[2], gpus=2)
+SEVERAL = side_by_side(
+    {0: handed("mps[1,2];serial[3]", (*JOBS[:2], BIG)),
+     1: handed("serial", (JOBS[1], BIG, JOBS[0]))},
+    {0: [1, 2, 4], 1: [3, 4, 5]},
+)  # fmt: skip
+"""A plan for two GPUs, of which job 4 takes both."""
+
+
+def written_for_several() -> dict[str, str]:
+    """The text of `SEVERAL` in formats for clusters, by the name of a file."""
+    forms: tuple[ExportFormat, ...] = ("slurm", "submitit")
+    return {f"several-gpus.{SUFFIXES[form]}": WHOLE[form](SEVERAL) for form in forms}
+
 
 def written() -> dict[str, str]:
     """The text of each plan in each format, by the name of a file; left out if a format cannot."""
@@ -57,5 +74,6 @@ if __name__ == "__main__":
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for stale in GOLDEN.iterdir():
         stale.unlink()
+    texts = written() | written_for_several()
     for name in SHOWN:
-        (GOLDEN / name).write_text(written()[name])
+        (GOLDEN / name).write_text(texts[name])

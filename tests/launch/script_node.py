@@ -17,10 +17,10 @@ echo "${!CUDA_MPS_@}" > "$name.named"
 [ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
 [ "$name" != "$FAILS" ] || exit 3
 """
-# Lists four GPUs of this test alone; GPU 3 is in MIG mode if the test asks for that.
+# Lists twelve GPUs of this test alone; GPU 3 is in MIG mode if the test asks for that.
 SMI = """\
 #!/bin/sh
-for index in 0 1 2 3; do
+for index in 0 1 2 3 4 5 6 7 8 9 10 11; do
   mode=Disabled
   [ "$index" != 3 ] || mode=$MODE_OF_3
   echo "GPU-$index-$MACHINE, $index, $mode"

@@ -38,7 +38,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 KillWait={patience_s}
-NodeName={host} NodeAddr=127.0.0.1 CPUs=32 Gres={gres}
+NodeName={host} NodeAddr=127.0.0.1 CPUs=256 Gres={gres}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -51,11 +51,11 @@ def free_ports(count):
         return [each.getsockname()[1] for each in sockets]
 
 
-def configure(folder, script):
-    """Write the files of a node with the GPUs that `script` asks for, two if it asks for N."""
+def configure(folder, script, counts):
+    """Write the files of a node with the GPUs that `script` asks for, or `counts` for each N."""
     (types,) = re.findall("^#   (GresTypes=.*)", script, re.MULTILINE)
-    (gres,) = re.findall("^#   NodeName=NODE Gres=(.*)", script, re.MULTILINE)
-    gres = gres.replace("N", "2")
+    lines = re.findall("^#   NodeName=NODE Gres=(.*)", script, re.MULTILINE)
+    gres = ",".join(line.replace(":N", f":{n}") for line, n in zip(lines, counts, strict=True))
     text = _CONF.format(
         host=socket.gethostname().partition(".")[0], user=getuser(), folder=folder,
         ports=free_ports(2), types=types, gres=gres, patience_s=PATIENCE_S,
@@ -76,12 +76,15 @@ def configure(folder, script):
 
 
 @contextmanager
-def slurm_node(script):
-    """A node set up as the comments of `script` ask; yields what its programs need to find it."""
+def slurm_node(script, counts=(2,)):
+    """A node set up as the comments of `script` ask; yields what its programs need to find it.
+
+    It has so many GPUs as `counts` of each type that the comments list.
+    """
     with TemporaryDirectory(prefix="slurm-") as path, ExitStack() as ending:
         folder = Path(path)
         folder.chmod(0o755)  # munged wants all users to reach its socket
-        configure(folder, script)
+        configure(folder, script, counts)
         own = {"SLURM_CONF": f"{folder}/slurm.conf"}
         environment = os.environ | own | {"PATH": f"/usr/sbin:{os.environ['PATH']}"}
         munge = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "seed", "pid", "log")]

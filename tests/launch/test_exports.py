@@ -22,9 +22,9 @@ from advisor.launch.slurm_mig import other_type, slurm_type
 from advisor.measure.run_list import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
-from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written
+from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written, written_for_several
 
-WRITTEN = written()
+WRITTEN, SEVERAL = written(), written_for_several()
 
 
 def of(form):
@@ -33,8 +33,9 @@ def of(form):
 
 def test_golden_files_are_as_written():
     assert sorted(SHOWN) == sorted(path.name for path in GOLDEN.iterdir())
+    texts = WRITTEN | SEVERAL
     for name in SHOWN:
-        assert WRITTEN[name] == (GOLDEN / name).read_text(), name
+        assert texts[name] == (GOLDEN / name).read_text(), name
 
 
 def test_there_is_a_plan_of_every_format():
@@ -57,7 +58,8 @@ def submitted(text):
 
 def test_shellcheck_has_no_objection_to_any_script(tmp_path):
     plans = side_by_side({0: PLANS["power-cap"], 1: PLANS["limits"]}, {0: [1, 2], 1: [3, 4]})
-    scripts = {name: text for name, text in WRITTEN.items() if name.endswith(".sh")}
+    texts = WRITTEN | SEVERAL
+    scripts = {name: text for name, text in texts.items() if name.endswith(".sh")}
     scripts |= {form: WHOLE[form](plans) for form in ("commands", "slurm")}
     for name, text in scripts.items():
         for number, part in enumerate([text, *submitted(text)]):
@@ -225,6 +227,16 @@ def test_slurm_ends_no_job_before_twice_the_upper_end_of_what_is_predicted():
 def test_slurm_keeps_cores_for_the_most_jobs_at_once(sharing, jobs):
     cores = sorted(start.cores for start in handed("mps", JOBS).starts)[-jobs:]
     assert f"--cpus-per-task={sum(cores)} " in EXPORTS["slurm"](handed(sharing, JOBS))
+
+
+def test_slurm_keeps_host_memory_for_the_jobs_at_once_if_all_profiles_have_it():
+    held = [replace(job, profile=replace(job.profile, host_memory_mib=mib))
+            for job, mib in zip(JOBS, (4096, 2048, 1024), strict=True)]  # fmt: skip
+    assert "--mem=8G" in EXPORTS["slurm"](handed("mps/2", held))  # 1.25 * 6 GiB
+    assert '"memory_gib": 8' in EXPORTS["submitit"](handed("mps/2", held))
+    text = EXPORTS["slurm"](handed("mps", [held[0], BERT]))
+    assert "--mem=" not in text
+    assert re.search(f"^# Set SBATCH_MEM_PER_NODE: .*: {BERT.name}.$", text, re.MULTILINE)
 
 
 def test_slurm_is_told_the_time_of_all_groups_of_a_gpu():

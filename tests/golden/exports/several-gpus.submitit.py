@@ -1,0 +1,172 @@
+"""Submit 5 jobs for 2 GPUs by submitit.
+
+    pip install submitit
+    python FILE          # to Slurm
+    python FILE local    # on the GPUs of this host; waits until all have ended
+
+Time limits are twice the upper end of the predicted time, memory is what the profiles
+measured and 25 %. Fill in each None. sbatch reads further options from SBATCH_PARTITION, ... in the
+environment. No cluster has run such a file yet.
+"""
+
+import os
+import subprocess
+import sys
+
+from submitit import AutoExecutor
+
+ON_ONE_HOST = True
+
+# Job 4 has 2 GPUs: its command has to use all, e.g. torchrun --nproc-per-node=2.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
+ALLOCATIONS = [
+    {"name": 'gpu_0', "gres": 'gpu:1', "devices": '0',
+     "cpus": 4, "minutes": 345, "memory_gib": None,
+     "after": [], "alone": False, "script": [
+        '#!/usr/bin/env bash',
+        'GPU=${CUDA_VISIBLE_DEVICES:-0}',
+        'plan() {',
+        "  use_mps '' 1",
+        '  job 1 ./resnet50-imagenet64-bs128.sh',
+        '  job 2 ./bert-base-finetune-bs16-loader2.sh',
+        '  wait_for_jobs',
+        '}',
+    ]},
+    {"name": 'gpu_1', "gres": 'gpu:1', "devices": '1',
+     "cpus": 3, "minutes": 150, "memory_gib": None,
+     "after": [], "alone": True, "script": [
+        '#!/bin/sh',
+        'CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=3 ./bert-base-finetune-bs16-loader2.sh',
+    ]},
+    {"name": 'job_4', "gres": 'gpu:2', "devices": '0,1',
+     "cpus": 2, "minutes": 225, "memory_gib": None,
+     "after": ['gpu_0', 'gpu_1'], "alone": True, "script": [
+        '#!/bin/sh',
+        'CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=4 ./gpt2-small-pretrain-bs8.sh',
+    ]},
+    {"name": 'gpu_1_3', "gres": 'gpu:1', "devices": '1',
+     "cpus": 1, "minutes": 345, "memory_gib": None,
+     "after": ['job_4'], "alone": True, "script": [
+        '#!/bin/sh',
+        'CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=5 ./resnet50-imagenet64-bs128.sh',
+    ]},
+]
+SHARED = [  # the functions that scripts call
+    'set -euo pipefail',
+    'unset "${!CUDA_MPS_@}"; export CUDA_DEVICE_ORDER=PCI_BUS_ID  # GPUs count as in nvidia-smi',
+    "GPU=${GPU:-0} run=${ADVISOR_RUN-} undos=() jobs='' failed=0",
+    'fail() { echo "$*" >&2; exit 1; }',
+    'find_gpu() {  # its UUID, and its index, which beside a GPU in MIG mode CUDA would count otherwise',
+    "  uuid=$GPU index=$GPU client=$GPU mode=''",
+    '  [[ $GPU != cpu* && $GPU != MIG-* ]] && type -t nvidia-smi > /dev/null || return 0',
+    '  read -r uuid index client mode < <(nvidia-smi --query-gpu=uuid,index,mig.mode.current \\',
+    '    --format=csv,noheader | awk -F \', \' -v gpu="$GPU" \'$3 == "Enabled" { mig = 1 }',
+    '    gpu == $2 || index($1, gpu) == 1 { uuid = $1; n = $2; mode = $3 }',
+    '    END { if (uuid) print uuid, mig ? uuid : n, 0, mode }\') || fail "GPU $GPU: see nvidia-smi -L"',
+    '  [ "$mode" != Enabled ] || [ "$1" = mig ] || fail "GPU $GPU is in MIG mode. Run sudo nvidia-smi" \\',
+    '    "-i $GPU -mig 0 while nothing runs there, or choose a plan of MIG instances."',
+    '}',
+    'job_groups() {  # the process groups, as -GROUP, of all processes whose mark begins with $1',
+    '  { grep -lsz "^ADVISOR_MARK=$1" /proc/[0-9]*/environ | sed \'s/environ$/stat/\' |',
+    "    xargs -r sed 's/.*) . [0-9]* \\([0-9]*\\) .*/-\\1/' | sort -u; } 2> /dev/null || :",
+    '}',
+    'end_jobs() {  # asks all processes whose mark begins with $1 to end; after $2 seconds kills them',
+    '  local left n',
+    '  for ((n = 0; n < $2 * 5 + 50; n++)); do',
+    '    mapfile -t left < <(job_groups "$1"); [ "${#left[@]}" -gt 0 ] || return 0',
+    '    kill -$((n == 0 ? 15 : n < $2 * 5 ? 0 : 9)) -- "${left[@]}" 2> /dev/null || :',
+    '    sleep 0.2',
+    '  done',
+    '  return 1',
+    '}',
+    'event() { [ -z "$run" ] || echo "$* $(cut -d \' \' -f 1 /proc/uptime)" >> "$run/events"; }',
+    'undo_by() { printf \'undos[%d]=%q\\n\' "${#undos[@]}" "$*" >> "$state" && undos+=("$*"); }',
+    'undo() {  # ends all jobs, then undoes the changes from the last to number $1',
+    '  local n bad=0; end_jobs "$mark-" "${ADVISOR_GRACE_S:-30}" || bad=1',
+    '  for ((n = ${#undos[@]} - 1; n >= $1; n--)); do',
+    '    { ${undos[n]} || ${undos[n]}; } && undos[n]=: && echo "undos[$n]=:" >> "$state" || bad=1',
+    '  done',
+    '  [ "$bad" = 0 ] || { echo "Not all is undone, the next run tries again: $state" >&2; return 1; }',
+    '}',
+    'stop() {  # at every end of the script',
+    "  local status=$?; set +e; trap '' INT HUP TERM",
+    '  undo 0 && rm -f "$state" "$state.new" || status=1',
+    '  wait; event "over $status"; exit "$status"',
+    '}',
+    'begin() {  # locks the GPU, and undoes what a killed script left there',
+    '  find_gpu mig',
+    '  state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$uuid.sh',
+    '  mkdir -p "${state%/*}" && exec 9>> "$state.lock"',
+    '  flock -w 2 9 || fail "GPU $index: another script runs jobs there. It wrote $state"',
+    '  boot="# boot $(< /proc/sys/kernel/random/boot_id)"',
+    '  ! grep -qsx "$boot" "$state" ||',
+    '    (eval "$(< "$state")"; [ -z "$(job_groups "$mark-")" ] && undo 0) ||',
+    '    fail "GPU $GPU: jobs of a killed script go on, or it is not undone: advisor doctor --undo"',
+    '  find_gpu "$1"; mark=$(< /proc/sys/kernel/random/uuid); trap stop EXIT',
+    '  (umask 077; { echo "$boot"; declare -p GPU uuid mark run state; declare -f; } > "$state.new")',
+    '  trap \'exit 130\' INT; trap \'exit 143\' HUP TERM; mv "$state.new" "$state"',
+    '}',
+    'job() {  # starts command $2... as job $1 in a session of its own; what it leaves ends with it',
+    '  (',
+    '    status=0; [ -z "$run" ] || exec > "$run/job-$1.log" 2>&1; event "started $1"',
+    '    ADVISOR_JOB=$1 ADVISOR_MARK=$mark-$1- ADVISOR_PROGRESS=${run:+$run/job-$1.progress} \\',
+    '      CUDA_VISIBLE_DEVICES=$device CUDA_MPS_PIPE_DIRECTORY=$pipes \\',
+    '      setsid bash -c \'trap : TERM; "$@"; exit $?\' job "${@:2}" || status=$?',
+    '    end_jobs "$mark-$1-" 2 || :; event "ended $1 $status"; exit "$status"',
+    '  ) 9>&- & jobs+=" $!"',
+    '}',
+    'wait_for_jobs() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=\'\'; }',
+    'mps() { echo "$1" | CUDA_MPS_PIPE_DIRECTORY=$2 timeout 5 nvidia-cuda-mps-control > /dev/null 2>&1; }',
+    'mps_stop() {  # ends the daemon of folder $1 and its servers, which hold the GPU',
+    '  for _ in 1 2 3; do mps quit "$1" || :; done',
+    '  end_jobs "mps-$1" 10 && ! mps get_server_list "$1" && rm -rf "$1"',
+    '}',
+    'use_mps() {  # has the next jobs run on device $1 under an MPS daemon of their own, number $2',
+    '  device=${1:-$client} pipes=/tmp/advisor-mps-$UID-$uuid-$2',
+    '  [ ! -e "$pipes" ] || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."',
+    '  undo_by mps_stop "$pipes"; [ -O "$pipes" ] || mkdir -m 700 "$pipes"',
+    '  ADVISOR_MARK=mps-$pipes CUDA_VISIBLE_DEVICES=${1:-$uuid} CUDA_MPS_PIPE_DIRECTORY=$pipes \\',
+    '    CUDA_MPS_LOG_DIRECTORY=$pipes nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do',
+    '    ! mps get_server_list "$pipes" || return 0  # CUDA runs without a daemon, too',
+    '    sleep 0.1',
+    '  done',
+    '  fail "MPS does not start. $(cat "$pipes"/*.log 2> /dev/null | tail -n 5)"',
+    '}',
+    'begin whole; plan; exit "$failed"',
+]
+
+def main(cluster):
+    for own in ALLOCATIONS:
+        for key in ("cpus", "minutes"):
+            if own[key] is None:
+                sys.exit(f"Set {key} of {own['name']}.")
+    if cluster == "local" and not ON_ONE_HOST:
+        sys.exit("The plan is for several hosts or models of GPU. Submit it to Slurm.")
+    for name in [each for each in os.environ if each.startswith("CUDA_MPS_")]:
+        del os.environ[name]  # limits and daemon that the environment names
+    os.environ.setdefault("ADVISOR_GRACE_S", "10")  # a third of Slurm's KillWait
+    jobs = {}
+    for own in ALLOCATIONS:
+        before = [jobs[name] for name in own["after"]]
+        after = ":".join(job.job_id for job in before)
+        executor = AutoExecutor(folder="submitit", cluster=cluster)
+        executor.update_parameters(
+            name=own["name"], cpus_per_task=own["cpus"], timeout_min=own["minutes"],
+            mem_gb=own["memory_gib"], slurm_gres=own["gres"],
+            slurm_dependency="afterany:" + after if after else None,
+            local_setup=["export CUDA_VISIBLE_DEVICES=" + own["devices"]],
+        )
+        if cluster == "local":
+            for job in before:
+                job.wait()
+        script = "\n".join(own["script"] if own["alone"] else own["script"] + SHARED)
+        command = ["bash", "-c", script]
+        jobs[own["name"]] = executor.submit(subprocess.run, command, check=True)
+        print(jobs[own["name"]].job_id, own["name"])
+    if cluster == "local":
+        failed = [name for name, job in jobs.items() if job.exception() is not None]
+        sys.exit(f"Failed: {', '.join(failed)}. See submitit/." if failed else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "slurm")
