@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
 from advisor.measure import on_ray
@@ -204,11 +204,11 @@ class RayRun:
         terms: RemoteTerms, say: Say,
     ) -> None:  # fmt: skip
         self._ray, self._prepare, self._terms, self._say = ray, prepare, terms, say
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        self._kinds = {
-            plan.gpu: _resource(plan.gpu, nodes, on_cpu=terms.device is not None) for plan in plans
+        self._nodes = [node for node in ray.nodes() if node["Alive"]]
+        self._resources = {
+            plan.gpu: on_ray.gpu_resource(plan.gpu, self._nodes, on_cpu=terms.device is not None)
+            for plan in plans
         }
-        self._nodes = nodes
         self._launches = list(map(prepare, plans))  # refuses before anything starts
         self.plans = [PlacedPlan(plan) for plan in plans]
         self._records: list[Run] = []
@@ -217,7 +217,7 @@ class RayRun:
         """Where Ray may place each plan, a line each."""
         lines = []
         for plan in (placed.saved for placed in self.plans):
-            name = self._kinds[plan.gpu]
+            (name,) = self._resources[plan.gpu]
             having = [node for node in self._nodes if name in node["Resources"]]
             hosts = ", ".join(dict.fromkeys(node["NodeManagerAddress"] for node in having))
             lines.append(
@@ -270,10 +270,9 @@ class RayRun:
 
     def _make(self, plan: PlacedPlan) -> None:
         """Make an actor for `plan`; Ray starts it once a GPU is free."""
-        name, on_cpu = self._kinds[plan.saved.gpu], self._terms.device is not None
         plan.actor = on_ray.make_actor(
-            PlanActor, self._terms, num_cpus=0, num_gpus=0 if on_cpu else 1,
-            resources={name: 1 if name.startswith(_OWN) else _A_LITTLE},
+            PlanActor, self._terms, num_cpus=0, num_gpus=int(self._terms.device is None),
+            resources=self._resources[plan.saved.gpu],
         )  # fmt: skip
         plan.answer = plan.actor.start.remote(self._prepare(plan.saved))
 
@@ -330,23 +329,3 @@ class RayRun:
             if plan.actor is not None:
                 self._drop(plan)
             plan.give_up("stopped", 0)
-
-
-_OWN = "advisor:"
-# Ray's own resource for a kind of GPU only marks nodes; it has 1 of it on each.
-_A_LITTLE = 0.001
-
-
-def _resource(key: str, nodes: Sequence[Mapping[str, Any]], *, on_cpu: bool) -> str:
-    """The resource of Ray by which it finds GPUs of the model `key`."""
-    model = key.partition("-")[0].upper()
-    names = [f"{_OWN}{key}"] if on_cpu else [f"{_OWN}{key}", f"accelerator_type:{model}"]
-    for name in names:
-        if any(name in node["Resources"] for node in nodes):
-            return name
-    resources = f"'{{\"{names[0]}\": 1}}'"
-    raise GpuUnavailable(
-        f"no node of the Ray cluster has {' or '.join(names)}, and the plan is for {key}. Start "
-        f"Ray on such a node: `ray start --address HEAD --resources={resources}`, with its number "
-        f"of GPUs."
-    )

@@ -4,19 +4,16 @@ Runs go to the user's folder of profiles, where fitting reads them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
-from json import dumps
 from pathlib import Path
-from shlex import join
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from advisor.api import Advisor
 from advisor.errors import (
-    GpuUnavailable,
     InvalidInput,
     NothingFits,
     OutsideInterval,
@@ -26,11 +23,7 @@ from advisor.errors import (
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
-from advisor.measure.device import find_device
-from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
-from advisor.measure.run_list import PlannedRun, single_runs
-from advisor.measure.shared_run import PlannedProcess, planned_processes
-from advisor.measure.tenant import error_of
+from advisor.measure.run_list import PlannedRun
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
@@ -43,11 +36,12 @@ from advisor.report.record_documents import ValidationDocument
 from advisor.report.scores import percent
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
+from advisor.validation_runs import run_plans, run_plans_on_ray, store_file
 from advisor.workload.profile import Profile
-from advisor.workload.reading import is_file, read_json, user_folder
+from advisor.workload.reading import is_file, read_json
 from advisor.workload.run import Run
 from advisor.workload.store import read_runs, runs_by_owner, shipped_folder
-from advisor.workload.writing import append_run, writable, write_whole
+from advisor.workload.writing import append_run, writable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,8 +77,11 @@ def validate_advice(
     top: int,
     device: str = DEFAULT_DEVICE,
     store: Path | None = None,
+    ray: str | None = None,
 ) -> Validation:
     """Run the `top` best plans that can be run and compare them with their predictions.
+
+    They run one after another on `device`, or at once on GPUs of the Ray cluster at `ray`.
 
     The predictions are those by which plans were ranked, for the host as it was beforehand. The
     speed of the cores during a run is recorded for the next fit, and changes nothing here, because
@@ -101,7 +98,10 @@ def validate_advice(
     plans, left_out = choose(recommendation, top, stamp)
     file = store_file(gpu.key, store)
     writable(file)  # before minutes of running
-    runs = run_plans(gpu.key, plans, device, file)
+    if ray is None:
+        runs = run_plans(gpu.key, plans, device, file)
+    else:
+        runs = run_plans_on_ray(gpu.key, plans, ray, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
     comparisons = compared_as_ranked(runs, profiles, advisor)
     corrections = corrected_by_first(comparisons, profiles)
@@ -140,56 +140,6 @@ def choose(
 def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:
     sources = ((name, each.estimated_from) for name, each in sorted(profiles.items()))
     return {name: key for name, key in sources if key is not None}
-
-
-def store_file(gpu: str, store: Path | None = None) -> Path:
-    """Return the file of validation runs, where `advisor fit` finds them."""
-    return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
-
-
-def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -> tuple[Run, ...]:
-    """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
-
-    Progress and problems are printed on stderr.
-
-    Raises:
-        GpuUnavailable: No GPU, no permission, or another process holds it.
-        InvalidInput: The plans cannot be run on that device.
-        AdvisorError: A run failed.
-    """
-    find_device(device)  # whose error is one sentence here, and two after the process below
-    listed = {"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}
-    with scratch_folder() as folder:
-        file = folder / "plans.json"
-        write_whole(file, dumps(listed, indent=1))
-        store.parent.mkdir(parents=True, exist_ok=True)
-        words = [str(file), "--device", device, "--out", str(store)]
-        code = supervise("advisor.measure.shared_run:run_list", words)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if code:
-        raise error_of(code, "the plans did not run, see the line before")
-    wanted = {run.id for plan in plans for run in single_runs(plan)}
-    return tuple(run for run in read_runs(store) if run.id in wanted)
-
-
-_SOME_GPU = "UUID-OF-THE-GPU"
-
-
-def dry_run(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
-    """Return every process that running `plans` would start; cores and UUID may be placeholders."""
-    try:
-        uuid = find_device(device).uuid
-    except GpuUnavailable:
-        uuid = _SOME_GPU
-    for plan in plans:
-        yield from planned_processes(plan, uuid)
-
-
-def process_text(process: PlannedProcess) -> str:
-    """Return `process` on a few lines, as ``advisor validate --dry-run`` prints it."""
-    variables = [f"  {name}={value}" for name, value in process.environment.items()]
-    return "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
 
 
 def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 
-from advisor import Advisor
+from advisor import Advisor, validation_runs
 from advisor.errors import AdvisorError
 from advisor.measure import (
     calibrate,
@@ -50,7 +50,7 @@ def installed(monkeypatch, folder):
     machine, server = put_on_path(monkeypatch, tools)
     machine.mode = ["Disabled"] * 2
     monkeypatch.setattr(process, "temporary_base", lambda: tools)
-    for module in (process, import_module("advisor.validate")):
+    for module in (process, validation_runs):
         monkeypatch.setattr(module, "supervise", _supervise)
     _measure_on_cpu(monkeypatch)
     monkeypatch.setattr(shared_run, "measure", _shared_run)
@@ -58,7 +58,7 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: None)
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
     h200 = Device("cuda", "GPU-0", GPU, "NVIDIA H200", "580")
-    for module in (calibrate, import_module("advisor.validate")):
+    for module in (calibrate, validation_runs):
         monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())

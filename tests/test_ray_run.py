@@ -216,6 +216,16 @@ class Driver(Started):
         self.plan.write_text(json.dumps(document))
         self.numbers = [[job["number"] for job in plan["jobs"]] for plan in document["plans"]]
 
+    def run(self, address, **pipes):
+        """Return the command once it has started both plans, and what it said."""
+        words = ("run", self.plan, "--ray", address, "--device", "cpu", "--apply", "--grace", "1")
+        process, said = self.start(*words, **pipes), ""
+        while said.count("started on node") < 2:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        return process, said
+
     def log(self, number):
         path = self.folder / f"log-{number}"
         return path.read_text().splitlines() if path.exists() else []
@@ -230,12 +240,8 @@ def driver(tmp_path_factory):
 
 @NEEDS_RAY
 def test_all_jobs_end_where_a_node_is_lost_and_go_on_from_their_checkpoints(cluster, driver):
-    words = ("run", driver.plan, "--ray", cluster.address, "--device", "cpu", "--apply")
     with (driver.folder / "table").open("w") as table:
-        process = driver.start(*words, "--grace", "1", stdout=table)
-        said = ""
-        while said.count("started on node") < 2:
-            said += process.stderr.readline()
+        process, said = driver.run(cluster.address, stdout=table)
         cluster.lose_the_second()
         said += process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, said
@@ -255,12 +261,8 @@ def test_all_jobs_end_where_a_node_is_lost_and_go_on_from_their_checkpoints(clus
 @pytest.mark.exhaustive
 def test_no_job_outlives_a_driver_that_is_interrupted_or_killed(cluster, driver):
     (driver.folder / "count.sh").write_text(COUNTS.replace("-lt 40", "-lt 4000"))
-    words = ("run", driver.plan, "--ray", cluster.address, "--device", "cpu", "--apply")
     for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
-        process = driver.start(*words, "--grace", "1")
-        said = ""
-        while said.count("started on node") < 2:
-            said += process.stderr.readline()
+        process, _ = driver.run(cluster.address)
         assert processes_of("ADVISOR_RUN", f"{cluster.folder}/state/*")
         process.send_signal(how)
         assert process.wait(PATIENCE_S) == code

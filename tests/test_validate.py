@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from advisor import Advisor, recommend
+from advisor import Advisor, recommend, validation_runs
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.measure.run_list import PlannedRun
@@ -21,12 +21,11 @@ from advisor.validate import (
     compared,
     compared_as_ranked,
     keep,
-    run_plans,
-    store_file,
     validate_file,
     validation_document,
     validation_table,
 )
+from advisor.validation_runs import run_plans, store_file
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
@@ -180,6 +179,43 @@ def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path, monkey
         ("v1", "validation", True, 2)
     ]
     assert read_runs(tmp_path / "cpu" / "runs" / "validation.jsonl") == runs
+
+
+class Runner:
+    """A runner on a cluster, whose jobs are never slowed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def start(self):
+        pass
+
+    stop = start
+
+    def measured(self, task):
+        profiles = [synthetic.profile(each.name) for each in task.workloads]
+        return replace(synthetic.run(profiles, task.sharing, 1.0, task.id), purpose=task.purpose)
+
+
+def test_plans_that_run_at_once_on_a_cluster_become_the_same_records(tmp_path, monkeypatch):
+    asked = []
+
+    def runners(address, settings, most):
+        asked.append((address, settings.campaign.gpu, most))
+        return [Runner("a-0"), Runner("b-1")]
+
+    monkeypatch.setattr(validation_runs, "cluster_runners", runners)
+    jobs = tuple(profile.workload for profile in PAIR)
+    plans = [
+        PlannedRun(id=f"v-plan{at}", sharing=sharing, purpose="validation", workloads=jobs)
+        for at, sharing in enumerate(("mps", "serial", "mps=40,60"), start=1)
+    ]
+    store = store_file(H200.key, tmp_path)
+    runs = validation_runs.run_plans_on_ray(H200.key, plans, "auto", store)
+    assert [run.id for run in runs] == ["v-plan1", "v-plan2.1", "v-plan2.2", "v-plan3"]
+    assert asked == [("auto", H200.key, 4)]
+    kept = [run for path in store.parent.glob("*.jsonl") for run in read_runs(path)]
+    assert sorted(run.id for run in kept) == sorted(run.id for run in runs)
 
 
 def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path):

@@ -49,6 +49,11 @@ _Undo = Annotated[bool, Option(
 _RunsFile = Annotated[Path | None, Option(
     "--from", metavar="FILE", help="Compare the runs in this file; run none.",
 )]
+_Ray = Annotated[str | None, Option(
+    metavar="ADDRESS",
+    help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes have "
+    "advisor installed.",
+)]
 _DryRun = Annotated[bool, Option(
     "--dry-run", help="Print each process with its environment; run none.",
 )]
@@ -174,11 +179,12 @@ def doctor(undo: _Undo = False, as_json: options.AsJson = False) -> None:
 def validate(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    top: options.Top = 3, device: options.Device = DEFAULT_DEVICE, runs: _RunsFile = None,
-    dry_run: _DryRun = False, out: _RunsFolder = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
-    as_json: options.AsJson = False, mlflow: options.Mlflow = None,
+    top: options.Top = 3, device: options.Device = DEFAULT_DEVICE, ray: _Ray = None,
+    runs: _RunsFile = None, dry_run: _DryRun = False, out: _RunsFolder = None,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, check_host: options.CheckHost = True,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+    mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Run the best plans and compare them with their predictions.
 
@@ -186,30 +192,33 @@ def validate(
     """
     from advisor import validate as validation
     from advisor.report.forecast import host_note, with_estimates_named
+    from advisor.validation_runs import planned_on, process_text
 
     passed = passed_options(context)
     of_running = (
-        "jobs", "job_file", "dry_run", "objective", "top", "device", "calibration", "check_host",
+        "jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "calibration",
+        "check_host",
     )  # fmt: skip
     exclude(passed, "runs", of_running, "--from compares existing runs and chooses none.")
-    exclude(passed, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
+    exclude(passed, "dry_run", ("as_json", "out", "ray"), "a dry run only prints processes.")
+    exclude(passed, "ray", ("device", "check_host"), "the plans run on the nodes of the cluster.")
     log = mlflow_log(mlflow)
     advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:
         members = chosen_jobs(advisor, jobs, job_file)
-        if not dry_run:
+        if not dry_run and ray is None:
             advisor = on_checked_host(advisor, len(members), check_host)
         advised = advisor.recommend(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))
             plans, _ = validation.choose(advised, top, "dry-run")
-            for process in validation.dry_run(plans, device):
-                show_text(validation.process_text(process))
+            for process in planned_on(plans, device):
+                show_text(process_text(process))
             return
-        validated = validation.validate_advice(advised, advisor, top, device, out)
+        validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))
     document = validation.validation_document
     show_answer(validated, as_json, validation.validation_table, document)

@@ -301,8 +301,7 @@ def run_campaign(argv: Sequence[str]) -> int:
     dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
     if dispatcher.waiting:
         settings = RunnerSettings(campaign, command_line("campaign", argv))
-        runners_on = local_runners if words.ray is None else cluster_runners
-        dispatcher.work(runners_on(words, settings))
+        dispatcher.work(_runners(words, settings, len(dispatcher.waiting)))
     if dispatcher.waiting:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
     say(ledger.steadiness())
@@ -311,6 +310,17 @@ def run_campaign(argv: Sequence[str]) -> int:
     }  # fmt: skip
     _print(answer, words)
     return AdvisorError.exit_code if dispatcher.failed else 0
+
+
+def _runners(words: Namespace, settings: RunnerSettings, tasks: int) -> list[Runner]:
+    """Return the runners that `words` name, on the free GPUs of Ray no more than `tasks`."""
+    if words.ray is None:
+        return local_runners(words, settings)
+    on_cpu = settings.campaign.gpu == "cpu"
+    if words.cores or (words.devices and not on_cpu):
+        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
+    most = len(devices_in(words.devices or "cpu")) if on_cpu else tasks
+    return cluster_runners(words.ray, settings, most)
 
 
 def _print(answer: Mapping[str, Any], words: Namespace) -> None:

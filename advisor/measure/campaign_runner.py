@@ -5,7 +5,7 @@ import signal
 import subprocess
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -172,16 +172,19 @@ class ClusterRunner:
     Its methods are those of `LocalRunner`.
     """
 
-    def __init__(self, name: str, settings: RunnerSettings, node: str, actor: Any) -> None:
-        self.name = name
-        self._settings, self._node, self._actor = settings, node, actor
+    def __init__(
+        self, name: str, settings: RunnerSettings, resource: Mapping[str, float], node: str,
+        actor: Any,
+    ) -> None:  # fmt: skip
+        self.name, self._settings, self._resource = name, settings, resource
+        self._node, self._actor = node, actor
 
     def start(self) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         if self._actor is None:
             here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
-            self._actor = _actor(self._settings, here)
+            self._actor = _actor(self._settings, self._resource, here)
         on_ray.result(self._actor.start_with.remote(self._settings), on_ray.TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
@@ -199,10 +202,10 @@ class ClusterRunner:
 Runner = LocalRunner | ClusterRunner
 
 
-def _actor(settings: RunnerSettings, strategy: Any) -> Any:
+def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: Any) -> Any:
     return on_ray.make_actor(
         Actor, "", settings, num_cpus=1, num_gpus=int(settings.campaign.gpu != "cpu"),
-        scheduling_strategy=strategy,
+        resources=resource, scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
     )  # fmt: skip
 
@@ -226,25 +229,32 @@ def local_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
     ]
 
 
-def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
+def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[Runner]:
     """Return runners on a Ray cluster, each with its share of the cores of its node.
+
+    Args:
+        address: Of the cluster.
+        settings: Of each runner.
+        most: So many runners at most; on CPUs so many.
 
     Raises:
         AdvisorError: Ray is not installed.
-        InvalidInput: Devices or cores were given.
-        GpuUnavailable: There is no such cluster, or it has no GPU free.
+        GpuUnavailable: There is no such cluster, or it has no GPU of the campaign free.
     """
     on_gpus = settings.campaign.gpu != "cpu"
-    if words.cores or (words.devices and on_gpus):
-        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
-    ray = on_ray.connect(words.ray)
-    count = len(devices_in(words.devices or "cpu"))
+    ray, resource = on_ray.connect(address), dict[str, float]()
     if on_gpus:
-        count = int(ray.available_resources().get("GPU", 0))
-    if not count:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        resource = on_ray.gpu_resource(settings.campaign.gpu, nodes)
+        having = [
+            node["Resources"] for node in nodes if resource.keys() <= node["Resources"].keys()
+        ]
+        there = sum(each.get("GPU", 0) for each in having)
+        most = int(min(most, there, ray.available_resources().get("GPU", 0)))
+    if not most:
         raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
     on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
-    for actor in [_actor(settings, "SPREAD") for _ in range(count)]:
+    for actor in [_actor(settings, resource, "SPREAD") for _ in range(most)]:
         node, device, cores = on_ray.result(actor.place.remote(), on_ray.TIMEOUT_S)
         on_node[node].append((actor, device, cores))
     runners: list[Runner] = []
@@ -252,7 +262,8 @@ def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
         shares = _shares(placed[0][2], len(placed), placed[0][1])
         for number, ((actor, device, _), cores) in enumerate(zip(placed, shares, strict=True)):
             name = f"{node[:8]}-{device}" + (f"-{number}" if number and not on_gpus else "")
-            runners.append(ClusterRunner(name, replace(settings, cores=cores), node, actor))
+            own = replace(settings, cores=cores)
+            runners.append(ClusterRunner(name, own, resource, node, actor))
     return runners
 
 

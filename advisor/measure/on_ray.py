@@ -7,10 +7,11 @@ queues: `ray.util.ActorPool` loses the task of an actor that is lost, and cannot
 import logging
 import os
 import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, require_extra
+from advisor.errors import AdvisorError, GpuUnavailable, require_extra, with_article
 from advisor.measure.process import error_line
 
 TIMEOUT_S = 120.0
@@ -39,6 +40,32 @@ def connect(address: str) -> Any:
             f"--ray {address}: {str(error).rstrip('.')}. Is the cluster up?"
         ) from None
     return ray
+
+
+def gpu_resource(
+    key: str, nodes: Sequence[Mapping[str, Any]], *, on_cpu: bool = False
+) -> dict[str, float]:
+    """Return the resource, with its amount, by which Ray places an actor on a GPU model.
+
+    That is ``advisor:KEY`` if a node has it, else Ray's own, which marks nodes: it has 1 on each.
+
+    Args:
+        key: Of the catalogue.
+        nodes: That live, as Ray lists them.
+        on_cpu: Only ``advisor:KEY``, by which a node without GPUs stands for one.
+
+    Raises:
+        GpuUnavailable: No node has either.
+    """
+    own, marks = f"advisor:{key}", f"accelerator_type:{key.partition('-')[0].upper()}"
+    amounts = {own: 1.0} if on_cpu else {own: 1.0, marks: 0.001}
+    for name, amount in amounts.items():
+        if any(name in node["Resources"] for node in nodes):
+            return {name: amount}
+    raise GpuUnavailable(
+        f"no node of the Ray cluster has {own if on_cpu else f'{own} or {marks}'}. Start Ray on a "
+        f"node with {with_article(key)}: `ray start --address HEAD --resources='{{\"{own}\": N}}'`."
+    )
 
 
 def make_actor(kind: type, *args: Any, **options: Any) -> Any:

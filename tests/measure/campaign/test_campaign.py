@@ -201,7 +201,9 @@ def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cl
     process = shared.start("--ray", cluster.address)
     said = ""
     while " ok, " not in said:
-        said += process.stderr.readline()
+        line = process.stderr.readline()
+        assert line, said
+        said += line
     cluster.lose_the_second()
     said += process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, said
