@@ -24,7 +24,8 @@ IMAGE = "IMAGE"  # Kubernetes refuses it: names of images are in lower case
 IMAGE_WANTED = (
     f"image: {IMAGE}: a placeholder. Put your image, with the programs of the jobs, in its place."
 )
-NODE, TRAINING = "node", "training"  # parts of a file: the admin applies one, its user the other
+NODE, TRAINING = "advisor-node", "advisor-training"
+"""Parts of a file: the admin applies the one, its user the other."""
 _PART = "app.kubernetes.io/component"
 _SECRETS = "advisor-secrets"
 _GPU_MEMORY = "gpu-advisor/memory-mib"
@@ -45,12 +46,16 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    # Kubernetes reads 1e-4 as a number and y as a truth value, which PyYAML leaves unquoted.
+    if _OTHERS_READ_AS_NO_TEXT.match(text):
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _block)
+_OTHERS_READ_AS_NO_TEXT = re.compile(r"[-+]?\.?\d|[yYnN]$")
+_Dumper.add_representer(str, _text)
 
 
 def manifest(head: Iterable[str], documents: Iterable[Document]) -> str:

@@ -132,6 +132,17 @@ def test_every_plan_that_a_format_accepts_is_whole_and_valid(gpus, form, host_gp
     assert sorted(numbers(text)) == list(range(1, total + 1))
 
 
+@pytest.mark.parametrize("form", ["kubernetes", "kai", "hami"])
+def test_jobs_that_a_scheduler_may_put_together_fit_together(form):
+    memory_mib = (100_000, 20_000, 90_000, 20_000)
+    plans = [holding(plan, *memory_mib) for plan in on_gpus(*[("naive", JOBS[:2])] * 2)]
+    assert numbers(WHOLE["kubernetes-dra"](plans)) == [1, 2, 3, 4]  # whose claims keep them apart
+    with pytest.raises(InvalidInput, match="which 2 jobs meet on a GPU, and some do not fit"):
+        WHOLE[form](plans)
+    fits = [holding(plan, 70_000, 20_000, 70_000, 20_000) for plan in plans]
+    assert numbers(WHOLE[form](fits)) == [1, 2, 3, 4]
+
+
 def with_wide_job():
     """Two GPUs that both run job 2 first, and then a job or two of their own."""
     plans = [handed("serial[1];mps[2,3]", [WIDE, *JOBS[:2]]), handed("serial", [WIDE, RESNET])]

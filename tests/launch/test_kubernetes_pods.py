@@ -130,6 +130,14 @@ def test_a_job_of_a_script_runs_its_command_in_its_folder_with_its_variables():
     assert container(second)["command"] == [f"./{BERT.name}.sh"]
 
 
+@pytest.mark.parametrize("word", ["1e-4", "1E5", "0o17", "-1e3", ".5", "y", "N", "1g.5gb", "07"])
+def test_words_that_kubernetes_would_read_as_numbers_or_truth_values_are_quoted(word):
+    own = with_script(RESNET, command=("train", word), environment={"VALUE": word})
+    text = EXPORTS["kubernetes"](handed("naive", [own, BERT]))
+    assert text.count(f"'{word}'\n") == 2
+    assert container(objects(text, "Job")[0])["command"] == ["train", word]
+
+
 def test_a_job_requests_its_cores_and_its_measured_host_memory_with_a_margin():
     measured = Job(replace(RESNET.profile, host_memory_mib=8000.0))
     text = EXPORTS["kubernetes"](handed("naive", [measured, BERT]))
