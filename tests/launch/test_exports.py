@@ -76,7 +76,8 @@ def test_shellcheck_has_no_objection_to_any_script(tmp_path):
 @pytest.mark.parametrize("name", [each for each in WRITTEN if not each.endswith(".csv")])
 def test_a_file_that_cuts_up_a_gpu_says_that_no_mig_hardware_ran_it(name):
     text = WRITTEN[name]
-    assert (NOT_RUN in text) == bool(re.search(r"-cgi|MIG_\d|mig-enabled: true|\"mig=", text))
+    cuts = r"-cgi|MIG_\d|mig-enabled: true|\"mig=|: mig\.nvidia\.com|vgpu-mode: mig"
+    assert (NOT_RUN in text) == bool(re.search(cuts, text))
 
 
 @pytest.mark.parametrize("name", of("mig-parted"))
