@@ -245,8 +245,9 @@ _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow"
 
 def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
     """A line with the command that starts the plan of the same question."""
-    from advisor.launch.commands import fleet_launch_plans, why_not_started
+    from advisor.launch.commands import fleet_launch_plans, format_instead, why_not_started
 
+    launches = fleet_launch_plans(plan)
     words, of_plan = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}
     for name in sorted(of_plan):
         value, option = params[name], passed[name]
@@ -255,17 +256,18 @@ def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping
         else:
             words += [option, str(value).removesuffix(".0")]
     exported = of_plan <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
-    if why := why_not_started(fleet_launch_plans(plan)):
+    instead = ["--format", format_instead(launches)]
+    if why := why_not_started(launches):
         if not exported:
             return why
-        words += ["--format", "slurm"]
+        words += instead
     words += [] if exported else ["--commands", "1"]
     line = shlex.join(["advisor", "export" if exported else "recommend", *words])
-    line = _with_start(line, plan.jobs)
+    line = f"Its plan file: {line}" if why and "json" in instead else _with_start(line, plan.jobs)
     if len(line) > _WIDEST_COMMAND:
-        instead = "`export` instead of `recommend`" if exported else "--commands 1"
-        instead += " and --format slurm" if why else ""
-        return f"Its script: your command with {instead}."
+        other = "`export` instead of `recommend`" if exported else "--commands 1"
+        other += f" and {shlex.join(instead)}" if why else ""
+        return f"Its script: your command with {other}."
     return line
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput
-from advisor.launch import shell
+from advisor.launch import ExportFormat, shell
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -165,7 +165,15 @@ def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
         what = f"several GPUs at once, as {wide.name} takes"
     else:
         return None
-    return f"No shell script runs jobs on {what}. Export the plan: advisor export --format slurm."
+    instead = format_instead(plans)
+    return (
+        f"No shell script runs jobs on {what}. Export the plan: advisor export --format {instead}."
+    )
+
+
+def format_instead(plans: Sequence[LaunchPlan]) -> ExportFormat:
+    """Return the format of plans that no shell script applies; Slurm makes no MIG instances."""
+    return "json" if any(plan.on_mig for plan in plans) else "slurm"
 
 
 def fleet_launch_plans(fleet: "FleetForecast", gres: str | None = None) -> tuple[LaunchPlan, ...]:

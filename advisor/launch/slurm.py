@@ -53,7 +53,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     if cut and len(plans) > 1:
         raise InvalidInput(
             f"GPU {cut.number}, {cut.sharing}: Slurm makes no MIG instances. Export the plan as "
-            f"commands, or plan without MIG: --no-root."
+            f"commands or json, or plan without MIG: --no-root."
         )
     own = list(mig_allocations(cut)) if cut else allocations(plans)
     starts = [start for plan in plans for start in plan.starts]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import commands_text_of_all, fleet_launch_plans
+from advisor.launch.commands import commands_text_of_all, fleet_launch_plans, why_not_started
+from advisor.launch.exports import WHOLE
 from advisor.launch.slurm import slurm_text_of_all
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
@@ -90,3 +91,27 @@ def test_no_shell_script_starts_jobs_on_several_models_hosts_or_gpus_at_once(cou
     fleet, _ = on_pools(*counts, jobs=[replace(job, gpus=gpus) for job in JOBS * 2])
     with pytest.raises(InvalidInput, match="--format slurm"):
         commands_text_of_all(fleet_launch_plans(fleet))
+
+
+def test_if_slurm_refuses_a_job_those_submitted_before_are_cancelled(found, tmp_path):
+    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat > /dev/null\n[ ! -e first ] || exit 1\n'
+                                     'touch first; echo "7;cluster"\n')  # fmt: skip
+    (tmp_path / "scancel").write_text('#!/bin/sh\necho "$@" > cancelled\n')
+    for name in ("sbatch", "scancel"):
+        (tmp_path / name).chmod(0o755)
+    text = re.sub(r"^: .*CORES.*$", "", slurm_text_of_all(fleet_launch_plans(found)), flags=re.M)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=environment, check=False)
+    assert (done.returncode, (tmp_path / "cancelled").read_text()) == (1, "7\n")
+
+
+@pytest.mark.parametrize(("profile", "form"), [(None, "slurm"), ("1g.18gb", "json")])
+def test_a_plan_that_no_shell_script_starts_names_a_format_that_expresses_it(profile, form):
+    fleet, _ = on_pools((2, 1, 1), jobs=JOBS * 2)
+    first, *others = fleet_launch_plans(fleet)
+    part = first.stages[0].partitions[0]
+    if profile:
+        part = replace(part, instance=Instance(profile, 0), profile=profile)
+    first = replace(first, stages=(replace(first.stages[0], partitions=(part,)),))
+    assert why_not_started([first, *others]).endswith(f"--format {form}.")
+    assert WHOLE[form]([first, *others])
