@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Any
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
 from advisor.measure import on_ray
@@ -116,6 +116,7 @@ class PlacedPlan:
 
     Attributes:
         saved: The jobs that had not ended when the last actor was lost.
+        launch: The same, ready to be started.
         actor: None: none is made.
         answer: The answer of the actor that the driver waits for.
         started: Whether the actor has started the script.
@@ -124,8 +125,8 @@ class PlacedPlan:
         code: Exit code, once it is over.
     """
 
-    def __init__(self, saved: SavedPlan) -> None:
-        self.saved = saved
+    def __init__(self, saved: SavedPlan, launch: LaunchPlan) -> None:
+        self.saved, self.launch = saved, launch
         self.name = f"host {saved.host}, GPU {saved.device}"
         self.actor: Any = None
         self.answer: Any = None
@@ -209,8 +210,7 @@ class RayRun:
             plan.gpu: on_ray.gpu_resource(plan.gpu, self._nodes, on_cpu=terms.device is not None)
             for plan in plans
         }
-        self._launches = list(map(prepare, plans))  # refuses before anything starts
-        self.plans = [PlacedPlan(plan) for plan in plans]
+        self.plans = [PlacedPlan(plan, prepare(plan)) for plan in plans]
         self._records: list[Run] = []
 
     def __str__(self) -> str:
@@ -274,7 +274,7 @@ class RayRun:
             PlanActor, self._terms, num_cpus=0, num_gpus=int(self._terms.device is None),
             resources=self._resources[plan.saved.gpu],
         )  # fmt: skip
-        plan.answer = plan.actor.start.remote(self._prepare(plan.saved))
+        plan.answer = plan.actor.start.remote(plan.launch)
 
     def _note(self, plan: PlacedPlan) -> None:
         """Note the answer of the actor of `plan`."""
@@ -286,8 +286,10 @@ class RayRun:
             return
         except AdvisorError as error:
             self._drop(plan)
-            self._say(f"{plan.name}: {error}")
-            plan.give_up("not started", error.exit_code)
+            if plan.lost and isinstance(error, GpuUnavailable):  # the lost script still ends there
+                self._lose(plan, error)
+            else:
+                self._refuse(plan, error)
             return
         for line in report.said:
             self._say(f"{plan.name}: {line}")
@@ -315,6 +317,14 @@ class RayRun:
                 numbers = ", ".join(map(str, plan.saved.numbers))
                 again = f"of its jobs, {numbers} will start again"
             self._say(f"{plan.name}: {error}; {again}")
+            try:
+                plan.launch = self._prepare(plan.saved)
+            except AdvisorError as refused:
+                self._refuse(plan, refused)
+
+    def _refuse(self, plan: PlacedPlan, error: AdvisorError) -> None:
+        self._say(f"{plan.name}: {error}")
+        plan.give_up("not started", error.exit_code)
 
     def _drop(self, plan: PlacedPlan) -> None:
         """End the actor, so that Ray can give its GPU to another."""

@@ -153,6 +153,24 @@ def test_actors_that_are_lost_again_and_again_are_given_up_with_a_sentence(monke
     assert "4 times" in said[-2]
 
 
+def test_a_gpu_on_which_a_lost_script_still_ends_is_tried_again(monkeypatch):
+    ray = Ray()
+    answers = iter([on_ray.ActorLost("lost"), GpuUnavailable("in use"), None])
+
+    def result(answer):
+        if (error := next(answers, None)) is not None:
+            raise error
+        return answer()
+
+    monkeypatch.setattr(ray, "result", result)
+    code, said, _ = run_on(ray, [saved("naive", (1, 2))], monkeypatch)
+    assert (code, sum("will start again" in line for line in said)) == (0, 2)
+    refused = Ray()
+    monkeypatch.setattr(refused, "result", lambda _: (_ for _ in ()).throw(GpuUnavailable("busy")))
+    code, said, run = run_on(refused, [saved("naive", (1, 2))], monkeypatch)
+    assert (code, run.plans[0].states) == (GpuUnavailable.exit_code, ("not started",) * 2)
+
+
 def test_ctrl_c_ends_the_jobs_that_run_and_those_that_wait(monkeypatch):
     calls = []
 

@@ -379,14 +379,14 @@ def export(
 
 
 def _write(text: str, file: Path | None, run: str) -> None:
-    """Write `text` to `file`, or to stdout; `run`: the command that prints the file's script."""
+    """Write `text` to `file`, or to stdout; `run`: the command that prints what it would start."""
     from advisor.workload.writing import write_whole
 
     if file is None:
         show_text(text, end="")
         return
     write_whole(file, text)
-    aside(f"{file}: written" + (f"; {run} prints the script" if run else ""))
+    aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))
 
 
 def _export_of_all(
@@ -410,7 +410,9 @@ def _export_of_all(
     workloads = [job.profile.workload for job in jobs]
     secrets = secrets_held(workloads, variables=as_json, text=text)
     warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *refused])
-    _write(text, out, "" if refused or not as_json else f"advisor run {out}")
+    here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
+    run = f"advisor run {out}" + ("" if here else " --ray auto")
+    _write(text, out, "" if refused or not as_json else run)
 
 
 def _plan_to_export(

@@ -175,6 +175,16 @@ def test_the_plans_of_several_gpus_of_a_host_run_at_once_in_one_table(
     assert folders[1].name in last
 
 
+def test_the_file_of_a_plan_for_several_hosts_names_the_command_that_runs_it(advisor, tmp_path):
+    jobs = "".join(
+        f'[[job]]\nprofile = "{name}"\ncommand = ["true"]\nfolder = "."\n' for name in BOTH
+    )
+    (tmp_path / "jobs.toml").write_text(jobs)
+    words = ("--gpus", "2x1", "--format", "json", "--out", tmp_path / "plan.json")
+    said = advisor("export", "--jobs", tmp_path / "jobs.toml", *words)
+    assert (said.code, f"advisor run {tmp_path}/plan.json --ray auto" in said.err) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("change", "words", "named"),
     [
