@@ -174,21 +174,34 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield from ("  esac", "  ;;", "*) usage ;;", "esac")
 
 
+WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
+    "commands": commands_text_of_all,
+    "mig-parted": mig_parted_text,
+    "kubernetes": kubernetes_text,
+    "kubernetes-script": kubernetes_script_text,
+    "kubernetes-dra": kubernetes_dra_text,
+    "kai": kai_text,
+    "hami": hami_text,
+    "slurm": slurm_text_of_all,
+    "submitit": submitit_text,
+    "json": plans_text,
+}
+"""Writers of plans for one GPU or several into one file."""
+
+
+def _on_one_gpu(
+    write: Callable[[Sequence[LaunchPlan]], str],
+) -> Callable[[LaunchPlan], str]:
+    return lambda plan: write([plan])
+
+
 EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
+    **{form: _on_one_gpu(write) for form, write in WHOLE.items()},
     "commands": commands_text,
     "mps": mps_text,
-    "mig-parted": lambda plan: mig_parted_text([plan]),
-    "kubernetes": lambda plan: kubernetes_text([plan]),
-    "kubernetes-script": lambda plan: kubernetes_script_text([plan]),
-    "kubernetes-dra": lambda plan: kubernetes_dra_text([plan]),
-    "kai": lambda plan: kai_text([plan]),
-    "hami": lambda plan: hami_text([plan]),
-    "slurm": lambda plan: slurm_text_of_all([plan]),
-    "submitit": lambda plan: submitit_text([plan]),
     "radt": radt_text,
-    "json": lambda plan: plans_text([plan]),
 }
-"""Writers by format; they raise InvalidInput if the format cannot express a plan."""
+"""Writers of a plan for one GPU; all raise InvalidInput if the format cannot express a plan."""
 
 SUFFIXES: dict[ExportFormat, str] = {
     "commands": "commands.sh",
@@ -205,21 +218,6 @@ SUFFIXES: dict[ExportFormat, str] = {
     "json": "json",
 }
 """Ends of file names by format, after a dot."""
-
-
-WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
-    "commands": commands_text_of_all,
-    "mig-parted": mig_parted_text,
-    "kubernetes": kubernetes_text,
-    "kubernetes-script": kubernetes_script_text,
-    "kubernetes-dra": kubernetes_dra_text,
-    "kai": kai_text,
-    "hami": hami_text,
-    "slurm": slurm_text_of_all,
-    "submitit": submitit_text,
-    "json": plans_text,
-}
-"""Writers of a plan for several GPUs into one file."""
 
 
 def exported(
