@@ -121,6 +121,9 @@ _GresName = Annotated[str | None, Option(
     metavar="NAME", help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or a100-40gb=gpu:a100,"
     "h100-sxm-80gb=gpu:h100; default: the first word of the model, if there are several.",
 )]
+_Only = Annotated[str | None, Option(
+    "--only", metavar="GPU", help="Write the part of the plan on this one of several GPU models.",
+)]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",
 )]
@@ -329,7 +332,7 @@ def export(
     objective: options.Objective = "makespan", root: options.Root = True,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, gres_name: _GresName = None,
+    host_cores: options.HostCores = None, gres_name: _GresName = None, only: _Only = None,
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
@@ -359,8 +362,9 @@ def export(
     terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
     if total > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, members, terms, form, out, gres_name)
+        _export_of_all(advisor, members, terms, form, out, gres_name, only)
         return
+    require(passed, "only", {"gpus": "--gpus of several models"})
     other = None
     if sharing is None:
         conditions = confined(advisor.card, terms.conditions, whole=root)
@@ -391,9 +395,10 @@ def _write(text: str, file: Path | None, run: str) -> None:
 
 def _export_of_all(
     advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", form: ExportFormat,
-    out: Path | None, gres_name: str | None,
+    out: Path | None, gres_name: str | None, only: str | None,
 ) -> None:  # fmt: skip
-    """Write the plan that `recommend --gpus` finds."""
+    """Write the plan that `recommend --gpus` finds, or its part on the GPU model `only`."""
+    from advisor.hardware.gpus import gpu_meant
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE, image_wanted
     from advisor.launch.launch_plan import NOT_RUN
@@ -404,10 +409,16 @@ def _export_of_all(
         raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
     as_json = form == "json"
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms), gres_name)
+    if only is not None:
+        key, models = gpu_meant(only).key, ", ".join(dict.fromkeys(each.gpu.key for each in plans))
+        plans = tuple(plan for plan in plans if plan.gpu.key == key)
+        if not plans:
+            raise InvalidInput(f"--only {only}: the plan uses {models}. Name one of these.")
     text = WHOLE[form](plans)
     warn(image_wanted(text))
-    refused = refused_by_run(jobs) if as_json else ()
-    workloads = [job.profile.workload for job in jobs]
+    started = [start.job for plan in plans for start in plan.starts]
+    refused = refused_by_run(started) if as_json else ()
+    workloads = [job.profile.workload for job in started]
     secrets = secrets_held(workloads, variables=as_json, text=text)
     warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *refused])
     here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1

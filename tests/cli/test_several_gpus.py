@@ -173,3 +173,22 @@ def test_a_job_on_two_gpus_is_submitted_to_slurm(advisor, tmp_path):
     answer = advisor("export", "--jobs", jobs, "--gpus", "2", "--format", "slurm")
     assert len(re.findall(r"^submit .*--gres=gpu:2 .*--nodes=1 ", answer.out, re.M)) == 1
     assert len(re.findall(r"^submit .*--dependency", answer.out, re.M)) == 1
+
+
+def test_only_writes_the_part_of_a_plan_on_one_model_and_the_parts_are_the_plan(advisor, tmp_path):
+    models = ("a100-40gb", "h100-sxm-80gb")
+    words = ("export", *JOBS, "--gpus", "a100-40gb:1,h100-sxm-80gb:1", "--format", "json")
+
+    def numbers(*only):
+        file = tmp_path / "plan.json"
+        answer = advisor(*words, "--out", file, *only)
+        assert answer.code == 0, answer.err
+        plans = json.loads(file.read_text())["plans"]
+        return sorted(job["number"] for plan in plans for job in plan["jobs"])
+
+    parts = [numbers("--only", model) for model in models]
+    assert all(parts)
+    assert sorted(sum(parts, [])) == numbers() == list(range(1, 12))
+    refused = advisor(*words, "--only", "rtx-3090")
+    assert (refused.code, "a100-40gb, h100-sxm-80gb" in refused.err) == (2, True)
+    assert advisor("export", *JOBS, "--only", "a100-40gb").code == 2
