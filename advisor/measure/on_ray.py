@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, require_extra, with_article
+from advisor.hardware.gpus import gpu
 from advisor.measure.process import error_line
 
 TIMEOUT_S = 120.0
@@ -57,15 +58,25 @@ def gpu_resource(
     Raises:
         GpuUnavailable: No node has either.
     """
-    own, marks = f"advisor:{key}", f"accelerator_type:{key.partition('-')[0].upper()}"
-    amounts = {own: 1.0} if on_cpu else {own: 1.0, marks: 0.001}
-    for name, amount in amounts.items():
-        if any(name in node["Resources"] for node in nodes):
-            return {name: amount}
+    own, names = f"advisor:{key}", {name for node in nodes for name in node["Resources"]}
+    if own in names:
+        return {own: 1.0}
+    products = [_words(product) for product in gpu(key).products]
+    for name in sorted(names):
+        kind, _, product = name.partition(":")
+        named = kind == "accelerator_type" and any(_words(product) in each for each in products)
+        if named and not on_cpu:
+            return {name: 0.001}
     raise GpuUnavailable(
-        f"no node of the Ray cluster has {own if on_cpu else f'{own} or {marks}'}. Start Ray on a "
-        f"node with {with_article(key)}: `ray start --address HEAD --resources='{{\"{own}\": N}}'`."
+        f"no node of the Ray cluster has {own}{'' if on_cpu else ' or an accelerator_type of it'}. "
+        f"Start Ray on a node with {with_article(key)}: `ray start --address HEAD "
+        f"--resources='{{\"{own}\": N}}'`."
     )
+
+
+def _words(product: str) -> str:
+    """Words of a product between blanks: Ray joins them, as in ``GeForce-RTX-4090``."""
+    return f" {product.replace('-', ' ').lower()} "
 
 
 def make_actor(kind: type, *args: Any, **options: Any) -> Any:
