@@ -336,9 +336,9 @@ def export(
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
-    On Kubernetes, kubernetes-script is one pod for each GPU, which runs any plan. A pod for each
-    training is kubernetes for NVIDIA's GPU operator, kubernetes-dra for its DRA driver, kai and
-    hami for these schedulers.
+    On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan. A pod for
+    each training is kubernetes for NVIDIA's GPU operator, kubernetes-dra for its DRA driver, kai
+    and hami for these schedulers.
     """
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import refused_by_run

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from advisor.errors import with_article
 from advisor.hardware.gpus import Gpu
 from advisor.launch import shell
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, host_needs
@@ -70,6 +71,8 @@ def head(plans: Sequence[LaunchPlan], format_lines: Iterable[str]) -> Iterator[s
         own = [plan for plan in plans if plan.gpu.key == key]
         sharings = dict.fromkeys(str(plan.sharing) for plan in own)
         yield f"# {', '.join(sharings)} on {len(own)} x {key}."
+        for others in dict.fromkeys(filter(None, (plan.estimated_from for plan in own))):
+            yield f"# Its memory is estimated from {others}, not measured on {with_article(key)}."
     yield "# No cluster has run this file yet."
     if any(plan.on_mig for plan in plans):
         yield f"# {NOT_RUN}"

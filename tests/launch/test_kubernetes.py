@@ -43,6 +43,13 @@ def test_a_file_says_that_no_cluster_ran_it_and_needs_an_image(form, name):
     assert {container(job)["image"] for job in objects(text, "Job")} == {"IMAGE"}
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_says_which_other_gpu_its_memory_is_estimated_from(form):
+    plan = replace(handed("naive"), estimated_from="h100-sxm-80gb")
+    assert "# Its memory is estimated from h100-sxm-80gb, not measured" in EXPORTS[form](plan)
+    assert "estimated" not in EXPORTS[form](handed("naive"))
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_memory_to_reserve_fits_the_gpu_whatever_jobs_meet(name):
     plan = PLANS[name]
