@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Context, Option
 
@@ -30,7 +30,7 @@ from advisor.cli.output import aside, show_answer, show_text, warn
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
-from advisor.simulation import Policy
+from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 from advisor.workload import TraceFormat
 
 if TYPE_CHECKING:
@@ -93,7 +93,17 @@ _QueuedSharing = Annotated[str, Option(
 )]
 _Policy = Annotated[Policy, Option(
     case_sensitive=False,
-    help="Start the next job by this rule; best-fit: the job that adds most.",
+    help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in rounds: "
+    "max-min: equal GPU time; finish-time: the job first that is latest against an equal part of "
+    "the GPUs; least-attained: the job first that had least GPU time.",
+)]
+_Round = Annotated[float, Option(
+    "--round", metavar="SECONDS", parser=options.seconds,
+    help="Decide again after this time which jobs run, under a policy in rounds.",
+)]
+_Preemption = Annotated[float, Option(
+    metavar="SECONDS", parser=options.seconds,
+    help="Time that a job loses when it was stopped and starts again, from its last checkpoint.",
 )]
 _AtOnce = Annotated[int | None, Option(
     metavar="N", min=1, help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
@@ -209,6 +219,7 @@ def simulate(
     until: _Until = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
     plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
     gpu: options.GpuKey = DEFAULT_GPU, gpus: options.Gpus = "1", policy: _Policy = "first-come",
+    round_s: _Round = ROUND_S, preemption: _Preemption = PREEMPTION_S,
     at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
     root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
     protect: options.Protect = None, hurt: options.Hurt = None,
@@ -255,7 +266,7 @@ def simulate(
     advisor = on_checked_host(advisor, len(arrivals), check_host)
     mode = advisor.read_sharing(sharing)
     _check_queue(passed, mode, at_once, policy)
-    fleet = Fleet(advisor.card.key, gpus, policy, price)
+    fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
     if trace_in and mode.mode != "queue":  # which has a number of its own
         at_once = at_once or _AT_ONCE_IN_TRACES
     conditions = confined(
@@ -318,6 +329,10 @@ def _check_queue(
             f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
             f"at once."
         )
+    for name in ("round_s", "preemption") if policy not in get_args(RoundPolicy) else ():
+        if name in passed:
+            others = ", ".join(get_args(RoundPolicy))
+            raise InvalidInput(f"{passed[name]} is for the policies {others}, not for {policy}.")
     if "policy" in passed and orders_jobs(sharing):
         raise InvalidInput(
             f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "

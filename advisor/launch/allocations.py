@@ -13,7 +13,7 @@ from math import ceil, inf, isfinite
 
 from advisor.launch import shell
 from advisor.launch.launch_plan import LaunchPlan, Stage, Start, host_needs
-from advisor.simulation.events import line_s
+from advisor.simulation.turns import line_s
 
 _QUARTER_MIN = 15
 _TIME_FACTOR = 2  # the predicted time is of steps alone, on a host without other load

@@ -50,12 +50,8 @@ from advisor.sharing import (
     Sharing,
 )
 from advisor.sharing.groups import in_turn, instance_sets, simplest
-from advisor.simulation.events import (
-    MIG_MODE_S,
-    PlacedJobs,
-    from_the_start,
-    repartition_s,
-)
+from advisor.simulation.events import PlacedJobs
+from advisor.simulation.turns import MIG_MODE_S, from_the_start, repartition_s
 from advisor.workload.job import Job
 
 

@@ -21,7 +21,9 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
 from advisor.sharing.groups import groups, in_turn, most_at_once
-from advisor.simulation.events import DONE, Indices, repartition_s
+from advisor.simulation.arrays import Indices
+from advisor.simulation.events import DONE
+from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 

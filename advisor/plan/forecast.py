@@ -48,9 +48,11 @@ from advisor.sharing.groups import (
     without_idle_queue,
     without_phases,
 )
-from advisor.simulation.events import History, Pace, PlacedJobs, energy_j, from_the_start
+from advisor.simulation.energy import energy_j
+from advisor.simulation.events import History, Pace, PlacedJobs
 from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
+from advisor.simulation.turns import from_the_start
 from advisor.workload.calibration import (
     Calibration,
     HostCheck,
@@ -217,7 +219,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     makespan_s = around([each.makespan_s for each in histories])
     alone_s = serial_interval_s(mixes)
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
-    joules = energy_j(histories, lambda each: mixes.seated(sharing, each.seats).power_w, [idle_w])
+    joules = energy_j(histories, lambda seats, _: mixes.seated(sharing, seats).power_w, [idle_w])
     return replace(
         result, makespan_interval_s=makespan_s, energy_j=joules,
         speedup_vs_serial=alone_s.p50 / makespan_s.p50, serial_interval_s=alone_s,

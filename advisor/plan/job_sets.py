@@ -19,7 +19,7 @@ from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy, paced_step
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
-from advisor.simulation.events import Bools, Indices, array_stretches
+from advisor.simulation.arrays import Bools, Indices, array_stretches
 from advisor.workload.job import Job
 
 Members = tuple[int, ...]

@@ -15,7 +15,7 @@ from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
 from advisor.sharing.groups import one_by_one, without_phases
-from advisor.simulation.events import set_spans
+from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]

@@ -20,7 +20,7 @@ from advisor.hardware.partition import compute_sets
 from advisor.plan.job_sets import Option, PartitionKind, Sets
 from advisor.prediction.trace import Floats
 from advisor.sharing import Instance
-from advisor.simulation.events import Bools, Indices
+from advisor.simulation.arrays import Bools, Indices
 
 _Parts = tuple[int, ...]
 

@@ -23,7 +23,7 @@ from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing.groups import one_by_one, partitions, running_together, sets_in_turn
-from advisor.simulation.events import set_spans
+from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload

@@ -231,6 +231,7 @@ class SimulatedJobFields(TypedDict):
     arrival_s: float
     start_s: float
     end_s: float
+    unfairness: float
     end_interval_s: IntervalFields
 
 
@@ -259,7 +260,13 @@ class SimulationDocument(StandingFields):
     makespan_interval_s: IntervalFields
     jobs_per_hour: float
     mean_completion_s: float
+    p95_completion_s: float
+    p99_completion_s: float
     mean_wait_s: float
+    mean_unfairness: float
+    worst_unfairness: float
+    utilisation: float
+    preemptions: int
     late: list[int]
     gract: float | None
     peak_memory_mib: float

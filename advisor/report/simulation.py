@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich.console import Group
 from rich.text import Text
@@ -19,7 +19,9 @@ from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.documents import SimulationDocument, UnsharedFields
-from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
+from advisor.simulation import RoundPolicy
+from advisor.simulation.parts import parts
+from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 
 # Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
 _MOST_JOBS, _MOST_GPUS = 24, 16
@@ -166,6 +168,17 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     memory = units.gib_of(simulation.peak_memory_mib)
     yield "total time", units.seconds(simulation.makespan_s)
     yield "mean completion", f"{mean_s} after arrival, {waiting}; {rate}"
+    most, nearly_all = (
+        units.duration(simulation.completion_within_s(share)) for share in (0.95, 0.99)
+    )
+    yield "completion", f"95% of jobs within {most}, 99% within {nearly_all}"
+    mean, worst = simulation.mean_unfairness, simulation.worst_unfairness
+    yield (
+        "fairness",
+        f"{mean:.2f}x the completion with an equal part of the GPUs, worst {worst:.2f}x",
+    )
+    if simulation.policy in get_args(RoundPolicy):
+        yield "preemptions", counted(simulation.preemptions, "stop")
     if any(each.job.deadline_s is not None for each in simulation.jobs):
         late = ", ".join(map(str, simulation.late))
         yield "deadlines", f"late: job {late}" if late else "all kept"
@@ -173,6 +186,7 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     yield "GPU busy", f"{busy} of all time; memory at most {memory} a GPU"
     yield "energy", units.joules(simulation.energy_j)
     hours = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
+    hours += f" ({units.share(simulation.utilisation)})"
     cost_eur = simulation.cost_eur
     yield "GPU-hours", hours if cost_eur is None else f"{hours}; {_around(cost_eur)} EUR"
 
@@ -338,8 +352,12 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": asdict(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
-        "mean_completion_s": simulation.mean_completion_s, "mean_wait_s": simulation.mean_wait_s,
-        "late": list(simulation.late),
+        "mean_completion_s": simulation.mean_completion_s,
+        "p95_completion_s": simulation.completion_within_s(0.95),
+        "p99_completion_s": simulation.completion_within_s(0.99),
+        "mean_wait_s": simulation.mean_wait_s, "mean_unfairness": simulation.mean_unfairness,
+        "worst_unfairness": simulation.worst_unfairness, "utilisation": simulation.utilisation,
+        "preemptions": simulation.preemptions, "late": list(simulation.late),
         "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,
@@ -352,7 +370,7 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
             {
                 "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu,
                 "gpus": list(run.gpus), "place": run.place, "arrival_s": run.arrival_s,
-                "start_s": run.start_s, "end_s": run.end_s.p50,
+                "start_s": run.start_s, "end_s": run.end_s.p50, "unfairness": run.unfairness,
                 "end_interval_s": asdict(run.end_s),
             }
             for run in simulation.jobs
@@ -382,7 +400,7 @@ def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -
     thread for each of its places. Another process shows the `kernels`, replayed, of the jobs of
     `Simulation.first`.
     """
-    places = sorted({(gpu, each.place) for each in simulation.jobs for gpu in each.gpus})
+    places = sorted({(use.gpu, place) for use in simulation.usage for place in use.places})
     names = [_named("process_name", _WAITING, 0, "waiting")]
     names += (
         _named("process_name", gpu + 1, 0, f"GPU {gpu}, {model}")
@@ -410,8 +428,9 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
             of_job.setdefault(number, []).append(use)
     for number, run in enumerate(simulation.jobs):
         numbers = {"job": number, "end_s_p05": run.end_s.p05, "end_s_p95": run.end_s.p95}
-        for gpu in run.gpus:
-            yield _slice(gpu, run, run.job.name, "job", run.start_s, run.end_s.p50) | {
+        spans = _spans(number, of_job[number])
+        for gpu, place, start_s, end_s in spans:
+            yield _slice(gpu, place, run.job.name, "job", start_s, end_s) | {
                 "args": numbers | {"wait_s": run.wait_s}
             }
         if run.wait_s > 0:  # a track for each waiting job, because many wait at once
@@ -420,20 +439,35 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
                     "name": run.job.name, "cat": "waiting", "ph": phase, "id": number,
                     "ts": 1e6 * at_s, "pid": _WAITING, "tid": 0,
                 }  # fmt: skip
-        own = [use for use in of_job[number] if use.gpu == run.gpus[0]]
-        for part in parts(number, run.job, own) if in_detail else ():
+        if not in_detail or len(spans) > len(run.gpus):
+            continue  # a stopped job does a part of its work again
+        own = [use for use in of_job[number] if use.gpu == run.gpu]
+        for part in parts(number, run.job, own):
             name = f"{part.kind} {part.epoch}"
             for gpu in run.gpus:
-                yield _slice(gpu, run, name, part.kind, part.start_s, part.end_s)
+                yield _slice(gpu, run.place, name, part.kind, part.start_s, part.end_s)
 
 
-def _slice(
-    gpu: int, run: SimulatedJob, name: str, category: str, start_s: float, end_s: float
-) -> _Event:
+def _spans(number: int, usage: Sequence[Usage]) -> list[tuple[int, int, float, float]]:
+    """GPU, place, start and end of each time in which a job ran without a stop."""
+    spans: list[tuple[int, int, float, float]] = []
+    last: dict[int, int] = {}  # number of the last span, by GPU
+    for use in usage:
+        place = use.places[use.jobs.index(number)]
+        at = last.get(use.gpu)
+        if at is not None and spans[at][1] == place and spans[at][3] == use.start_s:
+            spans[at] = (*spans[at][:3], use.end_s)
+        else:
+            last[use.gpu] = len(spans)
+            spans.append((use.gpu, place, use.start_s, use.end_s))
+    return spans
+
+
+def _slice(gpu: int, place: int, name: str, category: str, start_s: float, end_s: float) -> _Event:
     length_us = 1e6 * (end_s - start_s)
     return {
         "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
-        "pid": gpu + 1, "tid": run.place + 1,
+        "pid": gpu + 1, "tid": place + 1,
     }  # fmt: skip
 
 

@@ -2,5 +2,16 @@
 
 from typing import Literal
 
-Policy = Literal["first-come", "shortest-first", "best-fit"]
+StartPolicy = Literal["first-come", "shortest-first", "best-fit"]
 """Which job starts next, and where; `advisor.simulation.queues` has a queue for each."""
+
+RoundPolicy = Literal["max-min", "finish-time", "least-attained"]
+"""Which jobs run in each round; `advisor.simulation.policies`."""
+
+Policy = Literal[StartPolicy, RoundPolicy]
+
+ROUND_S = 360.0
+"""Length of a round unless stated."""
+
+PREEMPTION_S = 10.0
+"""Seconds that a stopped job loses unless stated: to start its process, as of a trial."""

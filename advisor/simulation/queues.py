@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from advisor.simulation import Policy
+from advisor.simulation import StartPolicy
 from advisor.simulation.events import JobQueue, JobStart, PlacedJob, PlacedJobs
 
 # Least gain in work done a second, relative to the job alone, with which a job joins others.
@@ -36,6 +36,7 @@ class GpuCapacity:
         offers: For each GPU, the places of each of its layouts; empty: all places, in one layout.
         widths: GPUs of one host that each job takes, alone; empty: one each, shared.
         hosts: The GPUs of each host.
+        most: Most jobs at once on a GPU.
     """
 
     places: tuple[int, ...]
@@ -45,6 +46,11 @@ class GpuCapacity:
     offers: Sequence[Sequence[range]] = ()
     widths: Sequence[int] = ()
     hosts: Sequence[range] = ()
+    most: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        layouts = [places for own in set(map(tuple, self.offers)) for places in own]
+        object.__setattr__(self, "most", max(map(len, layouts), default=len(self.places)))
 
     def options(self, job: int, seats: PlacedJobs, at: int) -> Iterator[tuple[int, PlacedJobs]]:
         """Return each place that `job` can take next to `seats`, and all jobs that run then.
@@ -68,6 +74,23 @@ class GpuCapacity:
     def width(self, job: int) -> int:
         """Return the number of GPUs that `job` takes."""
         return self.widths[job] if self.widths else 1
+
+    def start(self, job: int, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        """Start a job on the GPU with the fewest jobs that holds it; None: there is none."""
+        if self.width(job) > 1:
+            return self.start_on_several(job, gpus)
+        most, counts = self.most, list(map(len, gpus))
+        if (fewest := min(counts)) == most:
+            return None
+        first = counts.index(fewest)
+        if option := next(self.options(job, gpus[first], first), None):
+            return JobStart(job, first, option[0])
+        for at in sorted(range(len(gpus)), key=counts.__getitem__):
+            if counts[at] == most:
+                break
+            if option := next(self.options(job, gpus[at], at), None):
+                return JobStart(job, at, option[0])
+        return None
 
     def start_on_several(self, job: int, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         """Start a job on the host with the fewest free GPUs that suffice; None: there is none."""
@@ -111,8 +134,18 @@ class InOrder:
                 self._refused.clear()
             return start
         counts = list(map(len, gpus))
+        if (fewest := min(counts)) == self.room.most:
+            return None
+        first = counts.index(fewest)
+        if self._refused.get(first) is not gpus[first] and (
+            option := next(self.room.options(job, gpus[first], first), None)
+        ):
+            heappop(self._waiting)
+            self._refused.clear()
+            return JobStart(job, first, option[0])
+        self._refused[first] = gpus[first]
         for at in sorted(range(len(gpus)), key=counts.__getitem__):
-            if counts[at] == len(self.room.places):
+            if counts[at] == self.room.most:
                 break
             if self._refused.get(at) is gpus[at]:
                 continue
@@ -226,7 +259,7 @@ class BestFit:
 
 
 def queue_of(
-    policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
+    policy: StartPolicy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
 ) -> JobQueue:
     """Return an empty queue."""
     match policy:

@@ -1,13 +1,14 @@
 """Simulates jobs that arrive over time at shared GPUs, at both ends of the intervals too."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from heapq import nlargest
-from itertools import count
 from math import fsum, isfinite
 from statistics import fmean
-from typing import Literal, get_args
+from typing import get_args, overload
+
+import numpy as np
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
@@ -16,20 +17,25 @@ from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.groups import check_count, orders_jobs, restricted, sets_in_turn
-from advisor.simulation import Policy
+from advisor.simulation import PREEMPTION_S, ROUND_S, Policy
+from advisor.simulation.energy import EnergySum
 from advisor.simulation.events import (
     History,
+    JobQueue,
     PlacedJob,
+    PlacedJobs,
     Stretch,
+    Stretches,
     Task,
-    energy_j,
-    from_the_start,
     run,
 )
 from advisor.simulation.paces import Paces
+from advisor.simulation.policies import InRounds, fair_ends_s
 from advisor.simulation.queues import queue_of
+from advisor.simulation.turns import from_the_start
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
+from advisor.workload.reading import MOST_WAIT_S, check_number
 
 _HOUR_S = 3600.0
 
@@ -41,6 +47,7 @@ class SimulatedJob:
     Attributes:
         start_s: When it starts if all steps take their median time.
         end_s: When it ends; the errors of all jobs are assumed to be fully correlated.
+        fair_s: When it would end with an equal part of all GPUs for each active job.
     """
 
     job: Job
@@ -49,6 +56,7 @@ class SimulatedJob:
     place: int
     start_s: float
     end_s: Interval
+    fair_s: float
 
     @property
     def gpu(self) -> int:
@@ -59,6 +67,11 @@ class SimulatedJob:
     def completion_s(self) -> float:
         """Seconds from its arrival until its end."""
         return self.end_s.p50 - self.arrival_s
+
+    @property
+    def unfairness(self) -> float:
+        """Its completion over that with an equal part of the GPUs: finish-time fairness, rho."""
+        return self.completion_s / (self.fair_s - self.arrival_s)
 
     @property
     def wait_s(self) -> float:
@@ -72,6 +85,7 @@ class Usage:
     Attributes:
         jobs: Positions of the jobs that run, shape (jobs,).
         speeds: Steps a second of each, shape (jobs,).
+        places: Their places, counted on this GPU, shape (jobs,).
         memory_mib: Memory of their processes together.
         gract: Share of time in which the engine is active, 0..1; None if not measured.
         smact: Mean share of SMs with work, 0..1; None if not measured.
@@ -83,6 +97,7 @@ class Usage:
     end_s: float
     jobs: tuple[int, ...]
     speeds: tuple[float, ...]
+    places: tuple[int, ...]
     memory_mib: float
     gract: float | None
     smact: float | None
@@ -103,6 +118,7 @@ class Simulation:
         at_once: Most jobs at once on a GPU, if fewer than all that fit; None: no fewer.
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
         energy_j: Joules of all GPUs until then, idle power included; None: not measured.
+        preemptions: Times that a running job was stopped, to start again.
         idle_powers_w: Power of each GPU on which nothing runs; None: not measured.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
         estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
@@ -113,13 +129,14 @@ class Simulation:
     policy: Policy
     at_once: int | None
     jobs: tuple[SimulatedJob, ...]
-    usage: tuple[Usage, ...]
+    usage: Sequence[Usage]
     makespan_s: Interval
     energy_j: Interval | None
     idle_powers_w: tuple[float | None, ...]
     price_eur_per_gpu_hour: float | None
     confirmed_on_hardware: bool
     estimated_from: str | None = None
+    preemptions: int = 0
 
     @property
     def gpu(self) -> str:
@@ -162,6 +179,23 @@ class Simulation:
     @property
     def mean_completion_s(self) -> float:
         return fsum(each.completion_s for each in self.jobs) / len(self.jobs)
+
+    def completion_within_s(self, share: float) -> float:
+        """Return the seconds within which this share of jobs ends after arrival."""
+        return float(np.quantile([each.completion_s for each in self.jobs], share))
+
+    @property
+    def mean_unfairness(self) -> float:
+        return fmean(each.unfairness for each in self.jobs)
+
+    @property
+    def worst_unfairness(self) -> float:
+        return max(each.unfairness for each in self.jobs)
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the GPUs' time in which they run a job, 0..1."""
+        return min(1.0, self.occupied_gpu_hours / self.gpu_hours.p50)
 
     @property
     def mean_wait_s(self) -> float:
@@ -206,59 +240,6 @@ class Simulation:
         return max(each.memory_mib for each in self.usage)
 
 
-Kind = Literal["start", "training", "validation", "checkpoint"]
-
-# Shares of an epoch below this are rounding.
-_DUST = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class JobStretch:
-    """A part of one job: its start, or training, validation or a checkpoint of an epoch from 1."""
-
-    kind: Kind
-    epoch: int
-    start_s: float
-    end_s: float
-
-
-def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
-    """Return the parts of `job` in order; all slow down as training does."""
-    paces = [(each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage]
-    at, now_s = 0, paces[0][0]
-    for kind, epoch, steps in _work(job):
-        start_s, left = now_s, steps
-        while True:
-            _, end_s, speed = paces[at]
-            done_s = now_s + left / speed
-            if done_s <= end_s or at == len(paces) - 1:
-                now_s = min(done_s, end_s)
-                break
-            left -= (end_s - now_s) * speed
-            at += 1
-            now_s = paces[at][0]
-        yield JobStretch(kind, epoch, start_s, now_s)
-
-
-def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
-    """Steps of each part; those of a fractional last epoch are scaled."""
-    step_s, (validation_s, checkpoint_s) = job.alone_step_s, job.pauses_s
-    pieces: tuple[tuple[Kind, float], ...] = (
-        ("training", job.profile.workload.steps_per_epoch or 0.0),
-        ("validation", validation_s / step_s),
-        ("checkpoint", checkpoint_s / step_s),
-    )
-    if job.start_s:
-        yield "start", 1, job.start_s / step_s
-    for epoch in count(1):
-        share = min(1.0, job.epochs - (epoch - 1))
-        if share < _DUST:
-            return
-        for kind, steps in pieces:
-            if steps:
-                yield kind, epoch, share * steps
-
-
 # Most GPUs of a simulation, which looks at each of them when a job ends.
 MOST_SIMULATED = 10_000
 
@@ -272,6 +253,8 @@ class Fleet:
         gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
         policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
+        round_s: Seconds after which a policy that stops jobs decides again.
+        preemption_s: Seconds of work alone that a job loses when it was stopped and starts again.
         shared_host: Whether the GPUs that run jobs share the cores of their host equally.
     """
 
@@ -279,6 +262,8 @@ class Fleet:
     gpus: int | str
     policy: Policy
     price_eur_per_gpu_hour: float | None = None
+    round_s: float = ROUND_S
+    preemption_s: float = PREEMPTION_S
     shared_host: bool = False
 
     def __post_init__(self) -> None:
@@ -288,6 +273,8 @@ class Fleet:
         price = self.price_eur_per_gpu_hour
         if price is not None and not (isfinite(price) and price >= 0):
             raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
+        check_number("a round", self.round_s, MOST_WAIT_S, 1)
+        check_number("a preemption", self.preemption_s, MOST_WAIT_S)
 
     @property
     def counts(self) -> tuple[GpuCount, ...]:
@@ -322,45 +309,109 @@ def simulated(
     pairs = zip(tasks, arrivals, strict=True)
     alone_s = [task.work_steps * each.job.alone_step_s for task, each in pairs]
 
-    def history(level: Level) -> History:
-        pace = paces.pace(level)
-        if orders_jobs(sharing):
-            return from_the_start(sharing, [each.work_steps for each in tasks], pace)
-        queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
-        shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
-        return run(tasks, pace, queue, paces.hosts, shared)
-
-    histories = [history(level) for level in LEVELS]
-    middle = histories[LEVELS.index("p50")]
-    ran_on: list[dict[int, int]] = [{} for _ in tasks]
-    for stretch in middle.stretches:
-        for job, place in stretch.seats:
-            ran_on[job][stretch.gpu] = place
-    jobs = tuple(
-        SimulatedJob(
-            job=arrival.job, arrival_s=arrival.arrival_s, gpus=tuple(ran_on[at]),
-            place=paces.place(next(iter(ran_on[at].values()))), start_s=middle.starts_s[at],
-            end_s=around([each.ends_s[at] for each in histories]),
-        )
-        for at, arrival in enumerate(arrivals)
-    )  # fmt: skip
-    places = paces.most_at_once
     idle_w = [
         watts for pool in paces.pools
         for watts in [idle_power_w([job.profile for job in pool.jobs])] * pool.count.gpus
     ]  # fmt: skip
+
+    def power_w(seats: PlacedJobs, busy_gpus: int) -> Interval | None:
+        return paces.of(seats, busy_gpus).power_w
+
+    def at_level(level: Level) -> tuple[History, float | None]:
+        pace, energy = paces.pace(level), EnergySum(level, power_w, len(idle_w))
+        stretches = Stretches(lambda busy: paces.pace(level, busy))
+
+        def record(
+            gpu: int, start_s: float, end_s: float, seats: PlacedJobs, busy_gpus: int
+        ) -> None:
+            energy.add(gpu, start_s, end_s, seats, busy_gpus)
+            if level == "p50":  # the others would take as much memory again
+                stretches.add(gpu, start_s, end_s, seats, busy_gpus)
+
+        if orders_jobs(sharing):
+            history = from_the_start(sharing, [each.work_steps for each in tasks], pace)
+            for each in history.stretches:
+                record(each.gpu, each.start_s, each.end_s, each.seats, each.busy_gpus)
+        else:
+            shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
+            queue = _queue(tasks, alone_s, paces, fleet)
+            history = run(tasks, pace, queue, paces.hosts, shared, record)
+            history = replace(history, stretches=stretches)
+        return history, energy.total_j(idle_w, history.makespan_s)
+
+    histories, joules = zip(*map(at_level, LEVELS), strict=True)
+    middle = histories[LEVELS.index("p50")]
+    known_j, places = all_known(joules), paces.most_at_once
     return Simulation(
-        counts=fleet.counts, policy=fleet.policy, sharing=sharing, jobs=jobs,
-        at_once=places if sharing.mode in ("naive", "mps") and places < len(jobs) else None,
-        usage=tuple(_usage(each, paces) for each in middle.stretches),
+        counts=fleet.counts, policy=fleet.policy, sharing=sharing,
+        jobs=_jobs(arrivals, alone_s, histories, paces, fleet),
+        at_once=places if sharing.mode in ("naive", "mps") and places < len(tasks) else None,
+        usage=_Usages(middle.stretches, paces), preemptions=middle.preemptions,
         makespan_s=around([each.makespan_s for each in histories]),
-        energy_j=energy_j(
-            histories, lambda each: paces.of(each.seats, each.busy_gpus).power_w, idle_w
-        ),
-        idle_powers_w=tuple(idle_w),
+        energy_j=None if known_j is None else around(known_j), idle_powers_w=tuple(idle_w),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed, estimated_from=paces.estimated_from,
     )  # fmt: skip
+
+
+def _queue(tasks: Sequence[Task], alone_s: Sequence[float], paces: Paces, fleet: Fleet) -> JobQueue:
+    """An empty queue of the fleet's policy."""
+    match fleet.policy:
+        case "max-min" | "finish-time" | "least-attained" as policy:
+            return InRounds(policy, paces.room, tasks, alone_s, fleet.round_s, fleet.preemption_s)
+        case policy:
+            return queue_of(policy, paces.room, alone_s, paces.kinds)
+
+
+def _jobs(
+    arrivals: Sequence[Arrival], alone_s: Sequence[float], histories: Sequence[History],
+    paces: Paces, fleet: Fleet,
+) -> tuple[SimulatedJob, ...]:  # fmt: skip
+    middle = histories[LEVELS.index("p50")]
+    first: list[dict[int, int]] = [{} for _ in arrivals]  # GPUs and places
+    for each in middle.stretches:
+        for job, place in each.seats:
+            if each.start_s == middle.starts_s[job]:
+                first[job][each.gpu] = paces.place(place)
+    widths = [each.job.gpus for each in arrivals]
+    arrivals_s = [each.arrival_s for each in arrivals]
+    fair_s = fair_ends_s(arrivals_s, middle.ends_s, alone_s, widths, fleet.total)
+    return tuple(
+        SimulatedJob(
+            job=arrival.job, arrival_s=arrival.arrival_s, gpus=tuple(first[at]),
+            place=next(iter(first[at].values())), start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]), fair_s=float(fair_s[at]),
+        )
+        for at, arrival in enumerate(arrivals)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Usages(Sequence[Usage]):
+    """The use of GPUs in stretches, computed when it is read: with host cores, they are many."""
+
+    stretches: Sequence[Stretch]
+    paces: Paces
+
+    def __len__(self) -> int:
+        return len(self.stretches)
+
+    @overload
+    def __getitem__(self, at: int) -> Usage: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Usage, ...]: ...
+    def __getitem__(self, at: int | slice) -> Usage | tuple[Usage, ...]:
+        if isinstance(at, slice):
+            return tuple(self[one] for one in range(*at.indices(len(self))))
+        stretch = self.stretches[at]
+        answer = self.paces.of(stretch.seats, stretch.busy_gpus)
+        return Usage(
+            gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
+            jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,
+            places=tuple(self.paces.place(seat.place) for seat in stretch.seats),
+            memory_mib=answer.memory_total_mib, gract=answer.gract, smact=answer.smact,
+            power_w=None if answer.power_w is None else answer.power_w.p50,
+        )  # fmt: skip
 
 
 def check_sharing(
@@ -412,13 +463,3 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
                 f"{name} cannot run in any place of {sharing}: {why}. Leave it out, or share in "
                 f"another way."
             )
-
-
-def _usage(stretch: Stretch, paces: Paces) -> Usage:
-    answer = paces.of(stretch.seats, stretch.busy_gpus)
-    return Usage(
-        gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
-        jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,
-        memory_mib=answer.memory_total_mib, gract=answer.gract, smact=answer.smact,
-        power_w=None if answer.power_w is None else answer.power_w.p50,
-    )  # fmt: skip

@@ -17,7 +17,7 @@ from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
-from advisor.simulation.events import repartition_s
+from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn

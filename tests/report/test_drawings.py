@@ -131,14 +131,16 @@ def after(minutes):
 IN_TURN = Simulation(
     counts=(GpuCount(H200.key, 1, 1),), sharing=Serial(), policy="first-come", at_once=None,
     jobs=(
-        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=0, end_s=after(10)),
-        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=600, end_s=after(30)),
+        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=0, end_s=after(10),
+                     fair_s=1),
+        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=600, end_s=after(30),
+                     fair_s=1),
     ),
     usage=(
-        Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), memory_mib=2048,
-              gract=0.5, smact=0.25, power_w=300),
-        Usage(gpu=0, start_s=600, end_s=1800, jobs=(1,), speeds=(1.0,), memory_mib=1024,
-              gract=1.0, smact=None, power_w=500),
+        Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), places=(0,),
+              memory_mib=2048, gract=0.5, smact=0.25, power_w=300),
+        Usage(gpu=0, start_s=600, end_s=1800, jobs=(1,), speeds=(1.0,), places=(0,),
+              memory_mib=1024, gract=1.0, smact=None, power_w=500),
     ),
     makespan_s=after(30), energy_j=None, idle_powers_w=(None,), price_eur_per_gpu_hour=None,
     confirmed_on_hardware=True,
@@ -165,7 +167,13 @@ def test_curves_change_when_the_jobs_that_run_do():
 def lived(gpu, start_min, end_min, **more):
     job = replace(JOB, **more)
     return SimulatedJob(
-        job=job, arrival_s=0, gpus=(gpu,), place=0, start_s=60 * start_min, end_s=after(end_min)
+        job=job,
+        arrival_s=0,
+        gpus=(gpu,),
+        place=0,
+        start_s=60 * start_min,
+        end_s=after(end_min),
+        fair_s=60 * end_min,
     )
 
 

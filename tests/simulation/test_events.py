@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.sharing import Group, Naive, Phases, Queue, Serial
-from advisor.simulation.events import (
-    PlacedJob,
-    Stretch,
-    Task,
-    array_ends_s,
-    array_stretches,
-    from_the_start,
-    run,
-)
+from advisor.simulation.arrays import array_ends_s, array_stretches
+from advisor.simulation.events import PlacedJob, Stretch, Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder, queue_of
+from advisor.simulation.turns import from_the_start
 
 steps = st.floats(1, 1e6)
 speeds = st.floats(0.01, 1e3)
@@ -48,7 +42,7 @@ def first_come(places):
 
 def test_the_rest_speed_up_when_a_job_ends():
     history = together([10, 5], fair([1, 1]))
-    assert history.stretches == (
+    assert tuple(history.stretches) == (
         Stretch(0, 0, 10, (PlacedJob(0, 0), PlacedJob(1, 1)), (0.5, 0.5)),
         Stretch(0, 10, 15, (PlacedJob(0, 0),), (1.0,)),
     )

@@ -1,0 +1,127 @@
+"""The jobs of one sharing of a GPU from the start, group after group, and what the changes take."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
+from itertools import pairwise
+
+from advisor.sharing import Group, Hybrid, Sharing
+from advisor.sharing.groups import groups, sets_in_turn
+from advisor.simulation.events import (
+    History,
+    JobStart,
+    Pace,
+    PlacedJob,
+    PlacedJobs,
+    Stretch,
+    Task,
+    run,
+)
+
+
+def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
+    """Simulate one GPU, whose memory holds all jobs that run at once.
+
+    Each group starts when the one before has ended and the GPU is set up for it; during that pause
+    no job runs.
+    """
+    in_order = groups(sharing, len(work_steps))
+    stretches = _of_group(in_order[0], work_steps, pace, 0.0)
+    for before, group in pairwise(in_order):
+        begins_s = stretches[-1].end_s + repartition_s(before, group)
+        stretches += _of_group(group, work_steps, pace, begins_s)
+    starts_s = {seat.job: each.start_s for each in reversed(stretches) for seat in each.seats}
+    ends_s = {seat.job: each.end_s for each in stretches for seat in each.seats}
+    jobs = range(len(work_steps))
+    return History(
+        tuple(stretches), tuple(starts_s[job] for job in jobs), tuple(ends_s[job] for job in jobs)
+    )
+
+
+def _of_group(
+    group: Group | Hybrid, work_steps: Sequence[float], pace: Pace, begins_s: float
+) -> list[Stretch]:
+    positions = [number - 1 for number in sorted(group.jobs)]
+
+    def of_all(seats: PlacedJobs) -> PlacedJobs:
+        return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
+
+    tasks = [Task(work_steps[job]) for job in positions]
+    queue = _InLine(group.at_once, [positions.index(number - 1) for number in group.jobs])
+    history = run(tasks, lambda seats: pace(of_all(seats)), queue)
+    return [
+        Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
+        for each in history.stretches
+    ]
+
+
+def line_s(seconds: Iterable[float], at_once: int) -> float:
+    """Return when the last of jobs ends that take so long, start in order and run so many at once.
+
+    Each of them takes as long whatever runs with it.
+    """
+    ends_s = [0.0] * at_once
+    for each in seconds:
+        heapreplace(ends_s, ends_s[0] + each)
+    return max(ends_s)
+
+
+def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:
+    """Return how long each of `sets_in_turn` takes, by `slowdowns`, if all jobs take 1 alone."""
+    spans = []
+    for members, at_once in sets_in_turn(sharing, len(slowdowns)):
+        own = [slowdowns[job] for job in members]
+        whole = at_once == len(members)
+        spans.append(len(own) / sum(1 / each for each in own) if whole else line_s(own, at_once))
+    return spans
+
+
+@dataclass(slots=True)
+class _InLine:
+    """Jobs in `order`, at most `places` at once; memory holds all that run at once."""
+
+    places: int
+    order: Sequence[int]
+    _waiting: list[int] = field(default_factory=list)
+
+    def add(self, job: int) -> None:
+        heappush(self._waiting, self.order.index(job))
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        if not self._waiting or len(gpus[0]) == self.places:
+            return None
+        job = self.order[heappop(self._waiting)]
+        return JobStart(job, gpu=0, place=job)
+
+
+# Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11 (FAR's
+# README).
+_MAKE_S, _DESTROY_S = 0.16, 0.11
+# Assumed: MIG mode on or off, without a reset, as Hopper does it.
+MIG_MODE_S = 5.0
+# An MPS daemon up or down: the median of 11 times on an H200 (profiles/REPORT.md, whole jobs).
+_MPS_DAEMON_S = 0.16
+
+
+def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
+    """Compute the seconds without jobs that setting up the GPU takes between two groups.
+
+    Instances and MPS daemons that both groups need stay. Starting jobs is not counted: it takes
+    equally long in every plan.
+    """
+    old, new = Counter(before.instances), Counter(after.instances)
+    seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
+    seconds += MIG_MODE_S * (bool(old) != bool(new))
+    up, down = _daemons(after) - _daemons(before), _daemons(before) - _daemons(after)
+    return seconds + _MPS_DAEMON_S * (up + down).total()
+
+
+def _daemons(group: Group | Hybrid) -> Counter[str]:
+    """The places with an MPS daemon."""
+    return Counter(
+        f"{part.instance} {number}"
+        for memory in group.memories
+        for number, part in enumerate(memory)
+        if part.sharing.under_mps
+    )
