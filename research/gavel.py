@@ -28,7 +28,11 @@ from research.files import csv_rows, rounded
 GPU = "v100-32gb"
 FILE = Path(__file__).with_suffix(".json")
 # Gavel's name of a policy, and ours.
-POLICIES: dict[str, Policy] = {"fifo": "first-come"}
+POLICIES: dict[str, Policy] = {
+    "fifo": "first-come", "max_min_fairness": "max-min", "finish_time_fairness": "finish-time",
+}  # fmt: skip
+# Seconds of a round, and of a job's stop and start again.
+ROUND_S, PREEMPTION_S = 360.0, 0.0
 WORDS = {
     "fifo": "first come", "max_min_fairness": "max-min fairness",
     "finish_time_fairness": "finish-time fairness",
@@ -60,7 +64,10 @@ def compared(folder: Path) -> Iterator[dict[str, Any]]:
     for row in csv_rows(folder / "reference.csv"):
         if row["policy"] not in POLICIES:
             continue
-        fleet = Fleet(GPU, int(row["gpus"]), POLICIES[row["policy"]])
+        fleet = Fleet(
+            GPU, int(row["gpus"]), POLICIES[row["policy"]], round_s=ROUND_S,
+            preemption_s=PREEMPTION_S,
+        )  # fmt: skip
         simulation = advisor.simulate(
             arrivals(folder, int(row["jobs"])), "serial", fleet
         ).simulation
