@@ -152,7 +152,10 @@ class InRounds:
 
         def leave(job: int, at: int, others: Iterable[int]) -> None:
             for one in (at, *others):
-                gpus[one] = tuple([seat for seat in gpus[one] if seat.job != job])
+                own = gpus[one]
+                gpus[one] = (
+                    () if len(own) == 1 else tuple([seat for seat in own if seat.job != job])
+                )
 
         for job in stopped:
             leave(job, running[job], loop.gpus[running[job]].others)
@@ -175,7 +178,8 @@ class InRounds:
                         leave(seat.job, at := running[seat.job], loop.gpus[at].others)
             planned[job] = start
             for at in (start.gpu, *start.others):
-                gpus[at] = tuple(sorted((*gpus[at], PlacedJob(job, start.place))))
+                seat = PlacedJob(job, start.place)
+                gpus[at] = tuple(sorted((*gpus[at], seat))) if gpus[at] else (seat,)
         self._planned = list(planned.values())[::-1]
         return stopped
 

@@ -67,7 +67,8 @@ class GpuCapacity:
                 kind = self.places[place]
                 if place not in taken and kind not in tried:
                     tried.add(kind)
-                    together = tuple(sorted((*seats, PlacedJob(job, place))))
+                    seat = PlacedJob(job, place)
+                    together = tuple(sorted((*seats, seat))) if seats else (seat,)
                     if self.fits(together):
                         yield place, together
 

@@ -113,6 +113,8 @@ WRONG = [
     (f"recommend {BERT} --running {RESNET} --power-cap auto", 2, "watts"),
     (f"validate {BERT} --from runs.jsonl", 2, "--from"),
     (f"simulate {BERT} --kernels", 2, "--trace"),
+    (f"simulate {BERT} --round 60", 2, "--round"),
+    (f"simulate {BERT} --policy max-min --round 0", 2, "round"),
     (f"simulate {BERT} --trace-in a.csv", 2, "--trace-in"), ("run", 2, "PLAN"),
     (f"compare naive mps {BERT} --power-cap 9000", 2, "700 W"),
     # Nothing may join, and nothing leaves so much memory.
