@@ -107,7 +107,7 @@ class Obvious:
             lambda seats: len(seats) == 1 or self._fits([order[seat.job] for seat in seats]),
         )
         tasks = [Task(job.work_steps or 1.0) for job in order]
-        return run(tasks, pace, InOrder(room), self._gpus).makespan_s
+        return run(tasks, pace, InOrder(room), (self._gpus,)).makespan_s
 
 
 def _busy(job: Job) -> float:
