@@ -3,9 +3,9 @@
 Units are Prometheus's: seconds, bytes, watts. Energy follows from power over time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
 from advisor.run import read_about
@@ -16,8 +16,9 @@ from advisor.workload.reading import reason_of
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+_Watched = TypeVar("_Watched", WatchedRun, WatchedJob)
+
 _HERE = "127.0.0.1"
-_BYTES_OF_MIB = 2**20
 
 _OF_RUN: dict[str, tuple[str, Callable[[WatchedRun], float | None]]] = {
     "advisor_run_power_watts": ("Power of the whole GPU now.", lambda run: run.now_w),
@@ -48,7 +49,7 @@ _OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
     ),
     "advisor_run_job_memory_bytes": (
         "Memory of its processes on the GPU.",
-        lambda job: None if job.held_mib is None else job.held_mib * _BYTES_OF_MIB,
+        lambda job: None if job.held_mib is None else job.held_mib * 2**20,
     ),
 }  # fmt: skip
 
@@ -66,27 +67,18 @@ class RunMetrics:
 
     def show(self, runs: Sequence[WatchedRun]) -> None:
         """Note the runs as they are now."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         for run in runs:
             if run.folder.name not in self._gpus:
                 self._gpus[run.folder.name] = read_about(run.folder).device
-        self._families = tuple(self._of(runs))
-
-    def _of(self, runs: Sequence[WatchedRun]) -> "Iterator[Metric]":
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
         of_run = [([run.folder.name, self._gpus[run.folder.name]], run) for run in runs]
-        for name, (words, value_of_run) in _OF_RUN.items():
-            family = GaugeMetricFamily(name, words, labels=("run", "gpu"))
-            for labels, run in of_run:
-                if (value := value_of_run(run)) is not None:
-                    family.add_metric(labels, value)
-            yield family
-        names = ("run", "gpu", "job", "workload")
         of_job = [
             ([*labels, str(job.number), job.workload.name], job)
             for labels, run in of_run
             for job in run.jobs
         ]
+        names = ("run", "gpu", "job", "workload")
         states = GaugeMetricFamily(
             "advisor_run_job_state", "1 for the state of the job.", labels=(*names, "state")
         )
@@ -96,13 +88,24 @@ class RunMetrics:
                 states.add_metric([*labels, state], float(job.state == state))
             if job.done is not None:
                 done.add_metric(labels, job.done)
-        yield from (states, done)
-        for name, (words, value_of_job) in _OF_JOB.items():
-            family = GaugeMetricFamily(name, words, labels=names)
-            for labels, job in of_job:
-                if (value := value_of_job(job)) is not None:
-                    family.add_metric(labels, value)
-            yield family
+        self._families = (
+            *_gauges(_OF_RUN, names[:2], of_run), states, done, *_gauges(_OF_JOB, names, of_job)
+        )  # fmt: skip
+
+
+def _gauges(
+    metrics: Mapping[str, tuple[str, Callable[[_Watched], float | None]]], names: Sequence[str],
+    watched: Sequence[tuple[list[str], _Watched]],
+) -> "Iterator[Metric]":  # fmt: skip
+    """Yield `metrics` of runs or jobs, which have these labels."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    for metric, (words, number) in metrics.items():
+        family = GaugeMetricFamily(metric, words, labels=names)
+        for labels, owner in watched:
+            if (value := number(owner)) is not None:
+                family.add_metric(labels, value)
+        yield family
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -1,9 +1,8 @@
 """``advisor profile --from-history``: writes profiles of jobs that a cluster's monitoring saw."""
 
 import argparse
-import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import time
@@ -21,34 +20,38 @@ from advisor.measure.prometheus import (
     recorded_series,
 )
 from advisor.workload import units
-from advisor.workload.history import RecordedJob, Series, recorded_jobs
+from advisor.workload.history import JOB_LABELS, RecordedJob, Series, recorded_jobs
 from advisor.workload.history_file import epoch_s, read_history
 from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.reading import DAY_S
 from advisor.workload.writing import new_path
 
 # dcgm-exporter reads its counters every 30 s by default.
 _INTERVAL_S = 30.0
-_DAY_S = 86_400.0
 
 
 def run_from_history(argv: Sequence[str]) -> int:
     """Write a profile of each job in the history that `argv` names; return 0, or 1 without any."""
     words = _parser().parse_args(argv)
     history, interval_s, timed = _history(words)
-    chosen = [each for each in history if _is_chosen(each, dict(words.match))]
+    match = dict(words.match).items()
+    chosen = [  # an application's own metric has other labels
+        each for each in history if each.quantity == "step_s" or match <= each.labels.items()
+    ]
     if not chosen:
         raise InvalidInput(
             f"{words.from_history}: no series of a GPU in this range"
             f"{' with these labels' * bool(words.match)}. Check --start, --end and --match, and "
             "that dcgm-exporter is scraped."
         )
-    jobs = recorded_jobs(chosen, _label(words, chosen), interval_s, timed=timed)
+    labels = {name for each in chosen for name, value in each.labels.items() if value}
+    by = words.by
+    if by is None and not _is_address(words.from_history) and not labels & JOB_LABELS.keys():
+        by = "gpu"
+    jobs = recorded_jobs(chosen, by, interval_s, timed=timed)
     written: list[tuple[RecordedJob, MinimalProfile]] = []
     left_out: list[tuple[str, str]] = []
     for job in _with_options(jobs, words):
-        if job.problem is not None:
-            left_out.append((job.name, job.problem))
-            continue
         try:
             written.append((job, _write(job, words)))
         except InvalidInput as error:
@@ -62,13 +65,17 @@ def run_from_history(argv: Sequence[str]) -> int:
     return 0
 
 
+def _is_address(source: str) -> bool:
+    return source.lower().startswith(("http://", "https://"))
+
+
 def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
     """The series, seconds between their samples if known, and whether they have times."""
     source = words.from_history
     if source is None:
         raise InvalidInput("expected a file or an address after --from-history.")
     start_s, end_s = words.start, words.end
-    if not re.match(r"https?://", source, re.IGNORECASE):
+    if not _is_address(source):
         series, timed = read_history(Path(source), words.step_metric)
         if not timed and (start_s or end_s):
             raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
@@ -80,7 +87,7 @@ def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
         return [each for each in within if each.points], words.interval, timed
     check_address(source)
     end_s = time() if end_s is None else end_s
-    start_s = end_s - _DAY_S if start_s is None else start_s
+    start_s = end_s - DAY_S if start_s is None else start_s
     if start_s >= end_s:
         raise InvalidInput("--start is not before --end. Correct one of them.")
     least_s = (end_s - start_s) / (MOST_POINTS - 1)
@@ -94,21 +101,6 @@ def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
         source, start_s, end_s, interval_s, dict(words.match), words.step_metric
     )
     return series, interval_s, True
-
-
-def _is_chosen(series: Series, match: Mapping[str, str]) -> bool:
-    """Whether a series has the labels; those of an application's own metric are others."""
-    labels = series.labels
-    return series.quantity == "step_s" or all(labels.get(k) == v for k, v in match.items())
-
-
-def _label(words: Namespace, history: Sequence[Series]) -> str | None:
-    """The label that names jobs; in a file without jobs, each GPU is one."""
-    labels = {name for each in history for name, value in each.labels.items() if value}
-    from_file = "://" not in words.from_history
-    if words.by is None and from_file and not labels & {"pod", "exported_pod", "hpc_job"}:
-        return "gpu"
-    return str(words.by) if words.by is not None else None
 
 
 def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[RecordedJob]:
@@ -133,6 +125,8 @@ def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[Rec
 
 def _write(job: RecordedJob, words: Namespace) -> MinimalProfile:
     """Write the profile of a job, and return it."""
+    if job.problem is not None:
+        raise InvalidInput(job.problem)
     card = None if job.model is None else gpu_of_product(job.model)
     if card is None and job.model is not None and words.gpu is None:
         card = gpu_meant(job.model)

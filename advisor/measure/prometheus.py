@@ -4,11 +4,11 @@ It needs the standard library alone. A redirect is refused: it may lead to anoth
 get the token.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPResponse
-from math import isfinite
+from http.client import HTTPException
 from time import monotonic
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.workload.history import DCGM_FIELDS, Quantity, Series, in_range
+from advisor.workload.history import DCGM_FIELDS, Series, in_range
 from advisor.workload.reading import MOST_BYTES, parse_json
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
@@ -32,6 +32,11 @@ _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, req: Request, *_: Any, **__: Any) -> None:
         """Follow none, so that the answer is an `HTTPError` with the other address."""
+
+
+def is_metric(name: str) -> bool:
+    """Return whether Prometheus can have a metric, or a label, of that `name`."""
+    return _NAME.fullmatch(name) is not None
 
 
 def check_address(address: str) -> None:
@@ -55,98 +60,80 @@ def check_address(address: str) -> None:
         )
 
 
-def is_metric(name: str) -> bool:
-    """Return whether Prometheus can have a metric, or a label, of that `name`."""
-    return _NAME.fullmatch(name) is not None
-
-
 def recorded_series(
     address: str, start_s: float, end_s: float, interval_s: float,
     where: Mapping[str, str], step_metric: str | None,
 ) -> list[Series]:  # fmt: skip
     """Return the series of GPUs that have the labels `where`, and those of `step_metric`.
 
+    `check_address` has to accept the address.
+
     Raises:
         AdvisorError: The server does not answer, or refuses.
-        InvalidInput: The address is not Prometheus's, or the answer is too large.
+        InvalidInput: The answer is not Prometheus's, or too large.
     """
-    check_address(address)
-    selector = ",".join(f'{name}="{_escaped(value)}"' for name, value in where.items())
-    series: list[Series] = []
-    for metric, (quantity, factor) in DCGM_FIELDS.items():
-        query = metric + (f"{{{selector}}}" if selector else "")
-        series += _range(address, query, (start_s, end_s, interval_s), (quantity, factor))
+    server = urlsplit(address).netloc
+    selector = ",".join(
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in where.items()
+    )
+    queries = {
+        metric + (f"{{{selector}}}" if selector else ""): field
+        for metric, field in DCGM_FIELDS.items()
+    }
     if step_metric is not None:
-        # An application has other labels than the exporter.
-        series += _range(address, step_metric, (start_s, end_s, interval_s), ("step_s", 1.0))
-    return [each for each in series if each.points]
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _series(quantity: Quantity, labels: Any, points: Any, factor: float) -> Series:
-    numbers = ((float(at_s), float(value) * factor) for at_s, value in points)
-    fitting = [
-        (at_s, fit)
-        for at_s, value in numbers
-        if isfinite(value) and (fit := in_range(quantity, value)) is not None
-    ]
-    return Series(quantity, {str(name): str(value) for name, value in labels.items()}, fitting)
-
-
-def _range(
-    address: str, query: str, times_s: tuple[float, float, float], field: tuple[Quantity, float]
-) -> list[Series]:
-    """Return the series that `query` selects, from start to end at an interval."""
-    words = dict(zip(("start", "end", "step"), times_s, strict=True)) | {"query": query}
-    url = f"{address.rstrip('/')}/api/v1/query_range?{urlencode(words)}"
-    where = urlsplit(address).netloc
+        queries[step_metric] = "step_s", 1.0  # an application has other labels than the exporter
     remedy = "Pass the address of Prometheus itself, e.g. http://prometheus:9090."
-    answer = parse_json(_get(url, where), f"the answer of {where}", remedy)
-    try:
-        rows = [(row["metric"], row["values"]) for row in answer["data"]["result"]]
-        return [_series(field[0], labels, points, field[1]) for labels, points in rows]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise InvalidInput(f"{where}: its answer is not Prometheus's. {remedy}") from None
+    history: list[Series] = []
+    for query, (quantity, factor) in queries.items():
+        words = {"query": query, "start": start_s, "end": end_s, "step": interval_s}
+        url = f"{address.rstrip('/')}/api/v1/query_range?{urlencode(words)}"
+        answer = parse_json(_get(url, server), f"the answer of {server}", remedy)
+        try:
+            for row in answer["data"]["result"]:
+                labels = {str(name): str(value) for name, value in row["metric"].items()}
+                points = [
+                    (float(at_s), number)
+                    for at_s, value in row["values"]
+                    if (number := in_range(quantity, float(value) * factor)) is not None
+                ]
+                history += [Series(quantity, labels, points)] if points else []
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidInput(f"{server}: its answer is not Prometheus's. {remedy}") from None
+    return history
 
 
-def _get(url: str, where: str) -> bytes:
+def _get(url: str, server: str) -> bytes:
     request = Request(url, headers={"Accept": "application/json"})
     if token := os.environ.get(TOKEN):
         request.add_header("Authorization", f"Bearer {token}")
+    content, until_s = bytearray(), monotonic() + _WHOLE_S
+    narrow = "Choose a shorter range, a longer --interval, or fewer jobs by --match."
     try:
         with build_opener(_NoRedirects).open(request, timeout=_ANSWER_S) as response:
-            return _body(response, where)
+            while piece := response.read1(_PIECE):
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise InvalidInput(
+                        f"{server}: its answer has more than {MOST_BYTES // 2**20} MiB. {narrow}"
+                    )
+                if monotonic() > until_s:
+                    raise AdvisorError(
+                        f"{server}: its answer takes more than {_WHOLE_S:g} s. {narrow}"
+                    )
     except HTTPError as error:
         with error:
-            raise AdvisorError(f"{where}: {_refusal(error)}") from None
+            raise AdvisorError(f"{server}: {_refusal(error)}") from None
     except TimeoutError:
         raise AdvisorError(
-            f"{where}: no answer in {_ANSWER_S:g} s. Check the address, or choose a shorter range."
+            f"{server}: no answer in {_ANSWER_S:g} s. Check the address, or choose a shorter range."
         ) from None
     except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise AdvisorError(
-            f"{where}: {words}. Check the address, and that Prometheus runs there."
+            f"{server}: {words}. Check the address, and that Prometheus runs there."
         ) from None
-
-
-def _body(response: HTTPResponse, where: str) -> bytes:
-    until_s, pieces, size = monotonic() + _WHOLE_S, list[bytes](), 0
-    while piece := response.read1(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        narrow = "Choose a shorter range, a longer --interval, or fewer jobs by --match."
-        if size > MOST_BYTES:
-            raise InvalidInput(
-                f"{where}: its answer has more than {MOST_BYTES // 2**20} MiB. {narrow}"
-            )
-        if monotonic() > until_s:
-            raise AdvisorError(f"{where}: its answer takes more than {_WHOLE_S:g} s. {narrow}")
-    return b"".join(pieces)
+    return bytes(content)
 
 
 def _refusal(error: HTTPError) -> str:
@@ -156,7 +143,6 @@ def _refusal(error: HTTPError) -> str:
     if 300 <= error.code < 400:
         other = shortened(error.headers.get("Location", "another address").partition("?")[0])
         return f"HTTP {error.code}: it redirects to {other}. Pass the address that answers itself."
-    reason = ""
     try:
         reason = str(parse_json(error.read(_PIECE), "")["error"])
     except (InvalidInput, OSError, HTTPException, KeyError, TypeError):

@@ -51,7 +51,7 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
     content = read_bytes(path)
-    text, sign = _csv_text(content, path)
+    text, sign = csv_text(content, path)
     rows = csv.reader(text, strict=True, delimiter=sign)
 
     @cache
@@ -78,14 +78,14 @@ def names_in_arrivals(path: Path) -> set[str]:
     Raises:
         InvalidInput: The file is malformed.
     """
-    text, sign = _csv_text(read_bytes(path), path)
+    text, sign = csv_text(read_bytes(path), path)
     rows = csv.reader(text, delimiter=sign)
     columns = _columns(next(rows, []))
     return {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
 
 
-def _csv_text(content: bytes, path: Path) -> tuple[StringIO, str]:
-    """The text of a CSV table, and the sign that separates fields: that most in its first line."""
+def csv_text(content: bytes, path: Path) -> tuple[StringIO, str]:
+    """Return the text of a table, and the sign between fields: that most in its first line."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.reading import DAY_S
 
 Quantity = Literal["coarse_busy", "busy", "memory_busy", "memory_mib", "power_w", "step_s"]
 Labels = Mapping[str, str]
@@ -28,12 +29,14 @@ DCGM_FIELDS: Mapping[str, tuple[Quantity, float]] = {
 }
 
 # DCGM writes values near 2^63 where it has none.
-_MOST: Mapping[Quantity, float] = {"memory_mib": 2.0**24, "power_w": 1e4, "step_s": 86_400.0}
+_MOST: Mapping[Quantity, float] = {"memory_mib": 2.0**24, "power_w": 1e4, "step_s": DAY_S}
 _MOST_SHARE = 1.05  # of two clocks read a little apart
 
-# Labels of a job in the order of preference, and those of its namespace. Prometheus renames labels
-# of the exporter that it sets itself: `pod` is then the exporter's own.
-_JOB_LABELS = (("exported_pod", "exported_namespace"), ("pod", "namespace"), ("hpc_job", ""))
+JOB_LABELS = {"exported_pod": "exported_namespace", "pod": "namespace", "hpc_job": ""}
+"""Labels of a job in the order of preference, with those of its namespace.
+
+Prometheus renames labels of the exporter that it sets itself: `pod` is then the exporter's own.
+"""
 _HOSTS = ("Hostname", "instance")
 _EXPORTER = "dcgm-exporter"
 
@@ -58,6 +61,14 @@ class Series:
     quantity: Quantity
     labels: Labels
     points: Sequence[tuple[float, float]]
+
+    @property
+    def gpu(self) -> str:
+        """The GPU, or its MIG instance, among those of all hosts."""
+        labels = self.labels
+        host = next((labels[host] for host in _HOSTS if host in labels), "")
+        gpu = labels.get("UUID") or f"{host}/{labels.get('gpu', '')}"
+        return f"{gpu}/{labels.get('GPU_I_ID', '')}"
 
 
 def in_range(quantity: Quantity, value: float) -> float | None:
@@ -135,10 +146,11 @@ class _Samples:
         self.slices: set[str] = set()
         self.steps_s: list[float] = []
 
-    def add(self, series: Series, gpu: str) -> None:
+    def add(self, series: Series) -> None:
         labels = series.labels
         self.models.update(filter(None, [labels.get("modelName")]))
         self.slices.update(filter(None, [labels.get("GPU_I_PROFILE") or labels.get("GPU_I_ID")]))
+        gpu = series.gpu
         for at_s, value in series.points:
             self.at[gpu, at_s][series.quantity] = value
 
@@ -157,38 +169,36 @@ def recorded_jobs(
     label, space = _label_of_jobs(history, by)
     jobs: dict[_Job, _Samples] = defaultdict(_Samples)
     owners: dict[_Place, set[_Job]] = defaultdict(set)
-    steps: list[Series] = []
-    # Finer utilisation goes over the driver's.
-    for series in sorted(history, key=lambda each: each.quantity != "coarse_busy"):
+    for series in history:
         if series.quantity == "step_s":
-            steps.append(series)
-        elif job := _job_of(series.labels, label, space):
-            gpu = _gpu_of(series.labels)
-            jobs[job].add(series, gpu)
+            continue
+        name = series.labels.get(label, "")
+        if name and not (label == "pod" and _EXPORTER in name):  # its own pod, of an idle GPU
+            job = series.labels.get(space, ""), name
+            jobs[job].add(series)
+            gpu = series.gpu
             for at_s, _ in series.points:
                 owners[gpu, at_s].add(job)
-    for series in steps:
-        for (_, name), samples in jobs.items():
+    for series in history:
+        for (_, name), samples in jobs.items() if series.quantity == "step_s" else ():
             if name in (series.labels.get(label), series.labels.get("pod")):
                 samples.steps_s += [value for _, value in series.points]
     if not jobs:
         raise InvalidInput(_NAMELESS)
-    names = _names(jobs, label)
-    if interval_s is None and timed:
-        interval_s = _interval_s(owners)
+    uses, kind = Counter(name for _, name in jobs), "gpu" if label == "gpu" else ""
+    names = {
+        (space, name): f"{space}.{kind}{name}" if uses[name] > 1 and space else f"{kind}{name}"
+        for space, name in jobs
+    }
+    if interval_s is None and timed:  # the median between two samples of a GPU
+        interval_s = _middle(
+            after - before
+            for (gpu, before), (next_gpu, after) in pairwise(sorted(owners))
+            if gpu == next_gpu
+        )
     return sorted(
         (_recorded(names, job, jobs[job], owners, interval_s) for job in jobs),
         key=lambda each: each.name,
-    )
-
-
-def _interval_s(places: Iterable[_Place]) -> float | None:
-    """The median time between two samples of a GPU."""
-    by_gpu: dict[str, list[float]] = defaultdict(list)
-    for gpu, at_s in places:
-        by_gpu[gpu].append(at_s)
-    return _middle(
-        after - before for times_s in by_gpu.values() for before, after in pairwise(sorted(times_s))
     )
 
 
@@ -206,31 +216,10 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
                 f"no series has the label {by}. They have {', '.join(sorted(present))}."
             )
         return by, next((host for host in _HOSTS if host in present), "") if by == "gpu" else ""
-    for label, space in _JOB_LABELS:
+    for label, space in JOB_LABELS.items():
         if label in present:
             return label, space
     raise InvalidInput(_NAMELESS)
-
-
-def _job_of(labels: Labels, label: str, space: str) -> _Job | None:
-    name = labels.get(label, "")
-    if not name or (label == "pod" and _EXPORTER in name):  # the exporter's own, of an idle GPU
-        return None
-    return labels.get(space, ""), name
-
-
-def _gpu_of(labels: Labels) -> str:
-    parts = [next((labels[host] for host in _HOSTS if host in labels), ""), labels.get("gpu", "")]
-    return "/".join([labels.get("UUID") or "/".join(parts), labels.get("GPU_I_ID", "")])
-
-
-def _names(jobs: Iterable[_Job], label: str) -> dict[_Job, str]:
-    before = "gpu" if label == "gpu" else ""
-    uses = Counter(name for _, name in jobs)
-    return {
-        (space, name): f"{space}.{before}{name}" if uses[name] > 1 and space else f"{before}{name}"
-        for space, name in jobs
-    }
 
 
 def _recorded(

@@ -7,6 +7,7 @@ begin with ``#``.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from math import inf, isfinite
 from pathlib import Path
 
 from advisor.errors import InvalidInput, shortened
+from advisor.workload.arrivals import csv_text
 from advisor.workload.history import DCGM_FIELDS, Labels, Quantity, Series, in_range
 from advisor.workload.reading import read_bytes
 
@@ -29,9 +31,10 @@ _COLUMNS: dict[str, tuple[Quantity, float]] = {
     "sm": ("coarse_busy", 0.01), "mem": ("memory_busy", 0.01), "fb": ("memory_mib", 1.0),
     "pwr": ("power_w", 1.0),
 }  # fmt: skip
-_LABELS = {"index": "gpu", "uuid": "UUID", "gpu_uuid": "UUID", "name": "modelName"}
+_LABELS = {"gpu": "gpu", "index": "gpu", "uuid": "UUID", "gpu_uuid": "UUID", "name": "modelName"}
+_OF_GPU = ("gpu", "UUID", "modelName", "GPU_I_ID")
 _TIMES = ("time", "timestamp", "date")
-_METRIC, _VALUE = ("__name__", "metric"), "value"
+_METRIC, _VALUE = {"__name__", "metric"}, "value"
 
 _SELECTOR = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)?\{(?P<labels>.*)\}", re.DOTALL)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -47,9 +50,12 @@ class _Column:
     """A column of a table: of a quantity with its factor and labels, else of the label `name`."""
 
     name: str
-    quantity: Quantity | None = None
-    factor: float = 1.0
-    labels: Labels | None = None
+    field: tuple[Quantity, float] | None
+    labels: Labels
+
+
+_Cells = tuple[int, list[str], list[str]]
+"""The line of a row, the headings above it, and its cells."""
 
 
 def read_history(path: Path, step_metric: str | None) -> tuple[list[Series], bool]:
@@ -58,28 +64,28 @@ def read_history(path: Path, step_metric: str | None) -> tuple[list[Series], boo
     Raises:
         InvalidInput: The file is not such a table, or a cell cannot be read.
     """
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
+    text, sign = csv_text(read_bytes(path), path)
+    of_dmon = text.getvalue().lstrip().startswith("#")
     points: dict[tuple[Quantity, tuple[tuple[str, str], ...]], dict[float, float]] = {}
-    timed = True
-    rows = _of_dmon(text) if text.lstrip().startswith("#") else _of_csv(text)
-    heading: list[str] = []
-    columns: list[_Column] = []
-    for line, number_of, (names, cells) in rows:
-        if names != heading:
-            heading, columns = names, [_column(name, step_metric) for name in names]
-            _check_columns(columns, path)
-        try:
-            at_s, row = _values(columns, cells, step_metric)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}:{line}: {error}. Correct the file.") from None
-        timed = timed and at_s is not None
-        at_s = float(number_of) if at_s is None else at_s
-        for quantity, labels, value in row:
-            key = quantity, tuple(sorted(labels.items()))
-            points.setdefault(key, {})[at_s] = value
+    samples = Counter[tuple[str | None, ...]]()  # by GPU
+    timed, line = True, 1
+    heading, columns = list[str](), list[_Column]()
+    try:
+        rows = _of_dmon(text) if of_dmon else _of_csv(text, sign)
+        for line, names, cells in rows:  # noqa: B007 - the line is in errors
+            if names != heading:
+                heading, columns = names, _columns(names, step_metric)
+            at_s, labels, values = _values(columns, cells, step_metric)
+            timed = timed and at_s is not None
+            gpu = tuple(map(labels.get, _OF_GPU))
+            for column, number in values:
+                assert column.field is not None
+                key = column.field[0], tuple(sorted({**labels, **column.labels}.items()))
+                points.setdefault(key, {})[samples[gpu] if at_s is None else at_s] = number
+            samples[gpu] += 1
+    except (csv.Error, InvalidInput) as error:
+        reason = str(error).removesuffix(".")
+        raise InvalidInput(f"{path}:{line}: {reason}. Correct the file.") from None
     if not points:
         raise InvalidInput(f"{path}: it has no numbers of a GPU. {_EXPECTED}")
     series = [
@@ -95,44 +101,41 @@ _EXPECTED = (
 )
 
 
-def _of_csv(text: str) -> Iterator[tuple[int, int, tuple[list[str], list[str]]]]:
-    """Each row of a CSV table with its line, its number among those of its GPU, and headings."""
-    skipped = text.startswith("sep=")  # for Excel
-    _, _, rest = text.partition("\n") if skipped else ("", "", text)
-    sign = max(",;\t", key=rest.partition("\n")[0].count)
-    rows = csv.reader(StringIO(rest, newline=""), delimiter=sign, skipinitialspace=True)
-    try:
-        names = [name.strip() for name in next(rows, [])]
-        gpus = [at for at, name in enumerate(names) if name.lower() in (*_LABELS, "gpu")]
-        seen: dict[tuple[str, ...], int] = {}
-        for cells in filter(None, rows):
-            gpu = tuple(cells[at] for at in gpus if at < len(cells))
-            seen[gpu] = seen.get(gpu, -1) + 1
-            yield rows.line_num + skipped, seen[gpu], (names, cells)
-    except csv.Error as error:
-        raise InvalidInput(f"line {rows.line_num}: {error}. Correct the file.") from None
+def _of_csv(text: StringIO, sign: str) -> Iterator[_Cells]:
+    """The rows of a CSV table."""
+    rows = csv.reader(text, delimiter=sign, skipinitialspace=True)
+    names = next(rows, [""])
+    if names[0].startswith("sep="):  # for Excel
+        names = next(rows, [])
+    names = [name.strip() for name in names]
+    for cells in filter(None, rows):
+        yield rows.line_num, names, cells
 
 
-def _of_dmon(text: str) -> Iterator[tuple[int, int, tuple[list[str], list[str]]]]:
-    """The same of the output of ``dcgmi dmon`` and ``nvidia-smi dmon``."""
-    names: list[str] = []
-    seen: dict[str, int] = {}
-    for line, words in enumerate(map(str.split, text.splitlines()), start=1):
+def _of_dmon(text: StringIO) -> Iterator[_Cells]:
+    """The rows that ``dcgmi dmon`` or ``nvidia-smi dmon`` printed."""
+    names = list[str]()
+    for line, words in enumerate(map(str.split, text), start=1):
         if not words or (words[0].lower() in ("id", "c:id") and len(words) == 1):
             continue
         if words[0].startswith("#"):
             header = [word for word in [words[0].lstrip("#"), *words[1:]] if word]
             if {"entity", "gpu"} & {word.lower() for word in header}:  # else the line of units
                 names = header
-            continue
-        if names[:1] and names[0].lower() == "entity":  # "GPU 0", or "GPU-I 3" of a MIG instance
+        elif names[:1] and names[0].lower() == "entity":  # "GPU 0", or "GPU-I 3" on MIG
             label = "gpu" if words[0] == "GPU" else "GPU_I_ID"
-            heading, cells = [label, *names[1:]], words[1:]
+            yield line, [label, *names[1:]], words[1:]
         else:
-            heading, cells = names, words
-        entity = f"{heading[:1]}{cells[:1]}"
-        seen[entity] = seen.get(entity, -1) + 1
-        yield line, seen[entity], (heading, cells)
+            yield line, names, words
+
+
+def _columns(headings: Sequence[str], step_metric: str | None) -> list[_Column]:
+    columns = [_column(heading, step_metric) for heading in headings]
+    names = {column.name.lower() for column in columns}
+    if not any(column.field for column in columns) and not (_VALUE in names and names & _METRIC):
+        got = shortened(",".join(column.name for column in columns) or "nothing")
+        raise InvalidInput(f"no column is a number of a GPU: {got}. {_EXPECTED}")
+    return columns
 
 
 def _column(heading: str, step_metric: str | None) -> _Column:
@@ -144,32 +147,23 @@ def _column(heading: str, step_metric: str | None) -> _Column:
         labels.pop("__name__", None)
     plain = _UNIT_IN_HEADING.sub("", name)
     if step_metric is not None and plain == step_metric:
-        return _Column(plain, "step_s", 1.0, labels)
-    if field := _COLUMNS.get(plain.lower()):
-        return _Column(plain, *field, labels)
-    return _Column(_LABELS.get(plain.lower(), plain))
+        return _Column(plain, ("step_s", 1.0), labels)
+    field = _COLUMNS.get(plain.lower())
+    return _Column(plain if field else _LABELS.get(plain.lower(), plain), field, labels)
 
 
-def _check_columns(columns: Sequence[_Column], path: Path) -> None:
-    names = [column.name.lower() for column in columns]
-    long = _VALUE in names and any(name in names for name in _METRIC)
-    if not long and not any(column.quantity for column in columns):
-        got = shortened(",".join(column.name for column in columns) or "nothing")
-        raise InvalidInput(f"{path}: no column is a number of a GPU: {got}. {_EXPECTED}")
-
-
-_Row = tuple[float | None, list[tuple[Quantity, Labels, float]]]
+_Row = tuple[float | None, dict[str, str], list[tuple[_Column, float]]]
 
 
 def _values(columns: Sequence[_Column], cells: Sequence[str], step_metric: str | None) -> _Row:
-    """The time of a row, and its numbers with their labels."""
+    """The time of a row, its labels, and its numbers."""
     if len(cells) != len(columns):
         raise InvalidInput(f"{len(cells)} fields for {len(columns)} columns")
     labels, times, values = dict[str, str](), list[str](), list[tuple[_Column, str]]()
     metric = value = ""
     for column, cell in zip(columns, map(str.strip, cells), strict=True):
         name = column.name.lower()
-        if column.quantity is not None:
+        if column.field is not None:
             values.append((column, cell))
         elif name in _TIMES:
             times.append(cell)
@@ -179,17 +173,16 @@ def _values(columns: Sequence[_Column], cells: Sequence[str], step_metric: str |
             value = cell
         else:
             labels[column.name] = cell
-    if metric and (column := _column(metric, step_metric)).quantity is not None:
+    if metric and (column := _column(metric, step_metric)).field is not None:
         values.append((column, value))
-    read: list[tuple[Quantity, Labels, float]] = [
-        (column.quantity, {**labels, **(column.labels or {})}, number)
-        for column, cell in values
-        if column.quantity is not None and (number := _number(column, cell)) is not None
+    numbers = [
+        (column, number) for column, cell in values if (number := _number(column, cell)) is not None
     ]
-    return (epoch_s(" ".join(times)) if times else None), read
+    return (epoch_s(" ".join(times)) if times else None), labels, numbers
 
 
 def _number(column: _Column, cell: str) -> float | None:
+    assert column.field is not None
     if cell.strip("[]").lower() in _NONE or cell.startswith("["):  # [Not Supported]
         return None
     match = _CELL.fullmatch(cell)
@@ -199,9 +192,9 @@ def _number(column: _Column, cell: str) -> float | None:
         value = inf
     if match is None or not isfinite(value):
         raise InvalidInput(f"{column.name}: expected a number, got {shortened(cell)}")
-    assert column.quantity is not None
-    factor = 0.01 if match[2] == "%" else column.factor * _FACTORS.get(match[2], 1.0)
-    return in_range(column.quantity, value * factor)
+    quantity, factor = column.field
+    factor = 0.01 if match[2] == "%" else factor * _FACTORS.get(match[2], 1.0)
+    return in_range(quantity, value * factor)
 
 
 def epoch_s(text: str) -> float:
