@@ -1,4 +1,4 @@
-"""What a cluster runs as one job of its own: the jobs that share a GPU, or a job of several GPUs.
+"""Allocations of a cluster: one for the jobs that share a GPU, one for each job of several GPUs.
 
 A GPU is one allocation from its first job to its last: so its jobs stay together, and no other user
 gets it between two groups. A job that takes several GPUs is an allocation by itself. It waits for
@@ -6,7 +6,7 @@ the allocations before it on each of its GPUs, and those after it wait for it. E
 interchangeable: which of them an allocation gets does not matter.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from math import ceil, inf, isfinite
@@ -116,23 +116,24 @@ def allocations(plans: Sequence[LaunchPlan]) -> tuple[Allocation, ...]:
     return tuple(replace(made[each], after=tuple(dict.fromkeys(after[each]))) for each in in_order)
 
 
+def power_caps(plans: Sequence[LaunchPlan]) -> list[str]:
+    """Return a comment for each power cap of `plans`, which nodes have to have on all GPUs."""
+    caps_w = {plan.power_cap_w for plan in plans if plan.power_cap_w is not None}
+    return [f"# As root on each node: nvidia-smi --power-limit={cap:g}" for cap in sorted(caps_w)]
+
+
 def _pieces(plan: LaunchPlan) -> list[list[Stage]]:
-    """The stages of `plan` by allocation."""
+    """The stages of `plan` by allocation; a job of several GPUs becomes a stage of its own."""
     pieces = list[list[Stage]]()
-    for stage in _split(plan):
-        gpus = stage.starts[0].job.gpus
-        if pieces and gpus == pieces[-1][0].starts[0].job.gpus == 1:
-            pieces[-1].append(stage)
-        else:
-            pieces.append([stage])
-    return pieces
-
-
-def _split(plan: LaunchPlan) -> Iterator[Stage]:
-    """The stages of `plan`, in which a job of several GPUs has a stage of its own."""
     for stage in plan.stages:
-        if all(start.job.gpus == 1 for start in stage.starts):
-            yield stage
-            continue
-        (part,) = stage.partitions  # such jobs share nothing: they run one by one
-        yield from (Stage((replace(part, starts=(start,)),)) for start in part.starts)
+        own = [stage]
+        if any(start.job.gpus > 1 for start in stage.starts):
+            (part,) = stage.partitions  # such jobs share nothing: they run one by one
+            own = [Stage((replace(part, starts=(start,)),)) for start in part.starts]
+        for piece in own:
+            gpus = piece.starts[0].job.gpus
+            if pieces and gpus == pieces[-1][0].starts[0].job.gpus == 1:
+                pieces[-1].append(piece)
+            else:
+                pieces.append([piece])
+    return pieces

@@ -1,4 +1,4 @@
-"""What each GPU of a plan runs, and the shell lines that apply it on one host."""
+"""The shell lines that apply plans on the GPUs of one host, and the plans of a fleet's GPUs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,20 +155,16 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
 
 def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
     """Return why no shell script applies the plans of several GPUs; None: one does."""
-    hosts = len({plan.host for plan in plans})
-    wide = next(filter(None, (plan.wide for plan in plans)), None)
     if len({plan.gpu for plan in plans}) > 1:
-        what = "several models of GPU"
-    elif hosts > 1:
-        what = f"{hosts} hosts"
-    elif wide:
-        what = f"several GPUs at once, as {wide.name} takes"
+        places = "several models of GPU"
+    elif (hosts := len({plan.host for plan in plans})) > 1:
+        places = f"{hosts} hosts"
+    elif wide := next(filter(None, (plan.wide for plan in plans)), None):
+        places = f"several GPUs at once, as {wide.name} takes"
     else:
         return None
-    instead = format_instead(plans)
-    return (
-        f"No shell script runs jobs on {what}. Export the plan: advisor export --format {instead}."
-    )
+    remedy = f"Export the plan: advisor export --format {format_instead(plans)}."
+    return f"No shell script runs jobs on {places}. {remedy}"
 
 
 def format_instead(plans: Sequence[LaunchPlan]) -> ExportFormat:
@@ -186,8 +182,10 @@ def fleet_launch_plans(fleet: "FleetForecast", gres: str | None = None) -> tuple
     plans = {on.number: launch_plan(on.members, on.gpu, on.forecast.prediction) for on in fleet.on}
     sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
     places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
-    made = side_by_side(plans, {on.number: on.jobs for on in fleet.on})
     return tuple(
-        replace(plan, host=host, device=device, gres=names.get(plan.gpu.key))
-        for plan, (host, device) in [(plan, places[plan.number]) for plan in made]
-    )
+        replace(
+            plan, host=places[plan.number][0], device=places[plan.number][1],
+            gres=names.get(plan.gpu.key),
+        )
+        for plan in side_by_side(plans, {on.number: on.jobs for on in fleet.on})
+    )  # fmt: skip

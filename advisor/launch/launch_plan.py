@@ -188,11 +188,14 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
             partitions += 1
             starts = tuple(
                 Start(
-                    number=number, job=jobs[number - 1], cores=_cores(jobs[number - 1]),
+                    number=number, job=job,
+                    # For the step and each loader worker; bare numbers lack workers.
+                    cores=job.profile.workload.cores if job.profile.cores else None,
                     limit=limit, memory_cap_mib=caps.get(number), memory_mib=requests[number],
                     step_s=prediction.jobs[number - 1].step_s,
                 )
                 for number, limit in zip_longest(part.jobs, part.sharing.limits)
+                for job in [jobs[number - 1]]
             )  # fmt: skip
             parts.append(LaunchPartition(
                 number=partitions, sharing=part.sharing, instance=part.instance,
@@ -238,11 +241,6 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
                 f"{plan.sharing}: some job, such as {job.job}, runs out of memory with a chance of "
                 f"{prediction.oom_probability:.0%}. Export another plan: `advisor recommend`."
             )
-
-
-def _cores(job: Job) -> int | None:
-    """Cores for the step and each loader worker; None for bare numbers, which lack workers."""
-    return job.profile.workload.cores if job.profile.cores else None
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput, counted
 from advisor.launch import shell
-from advisor.launch.allocations import Allocation, allocations, shared_lines
+from advisor.launch.allocations import Allocation, allocations, power_caps, shared_lines
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.slurm_mig import (
     instances_wanted,
@@ -61,8 +61,10 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
         "#!/usr/bin/env bash", *_nodes(plans, own), *_memory(own),
         *dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan)),
         *_BEGINNING.split("\n"), *(unknown_types(cut) if cut else ()), *shell.secrets(starts),
-        *_unknown_cores(own),
     ]  # fmt: skip
+    for number in sorted({number for each in own for number in each.without_cores}):
+        remedy = f"set it to the host cores of job {number}, which its profile lacks"
+        lines.append(f': "${{CORES_{number}:?{remedy}}}"')
     shared = [] if all(each.alone for each in own) else shared_lines(own)
     scripts = ["\n".join(each.lines) for each in own]
     end = "END"
@@ -88,8 +90,7 @@ def _nodes(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[s
     yield _TESTED
     on_mig = plans[0].on_mig
     yield from instances_wanted(plans[0]) if on_mig else ()
-    for cap_w in sorted({plan.power_cap_w for plan in plans if plan.power_cap_w is not None}):
-        yield f"# As root on each node: nvidia-smi --power-limit={cap_w:g}"
+    yield from power_caps(plans)
     yield "# gres.conf of the nodes:"
     yield "#   AutoDetect=nvml"
     yield "# slurm.conf, with the select/cons_tres plugin:"
@@ -123,27 +124,26 @@ def _memory(own: Sequence[Allocation]) -> Iterator[str]:
         yield f"# Set SBATCH_MEM_PER_NODE: profiles lack host memory: {', '.join(lacking)}."
 
 
-def _unknown_cores(own: Sequence[Allocation]) -> Iterator[str]:
-    """Lines that stop a script until ``CORES_1``, ... have the cores of unprofiled jobs."""
-    for number in sorted({number for each in own for number in each.without_cores}):
-        remedy = f"set it to the host cores of job {number}, which its profile lacks"
-        yield f': "${{CORES_{number}:?{remedy}}}"'
-
-
 def _words(own: Allocation) -> str:
     """Name and options of the job of Slurm that runs `own`.
 
     It asks for the most cores that are used at once, with variables for unknown numbers.
     """
-    times = f"{own.gpus} * " if own.gpus > 1 else ""
-    unknown = [f"{times}CORES_{number}" for number in own.without_cores]
-    cores = f"$(({' + '.join([str(own.cores), *unknown])}))" if unknown else str(own.cores)
-    words = [own.name, f"--gres={own.gres}:{own.gpus}", f"--cpus-per-task={cores}"]
+    cores, words = str(own.cores), [own.name]
+    if own.without_cores:
+        times = f"{own.gpus} * " if own.gpus > 1 else ""
+        unknown = [f"{times}CORES_{number}" for number in own.without_cores]
+        cores = f"$(({' + '.join([cores, *unknown])}))"
     if len(own.starts) == 1:
-        words.insert(1, f"--job-name={shlex.quote(own.starts[0].job.name)}")
-    words += ["--nodes=1"] if own.gpus > 1 else []
-    words += [] if own.minutes is None else [f"--time={own.minutes}"]
-    words += [] if own.memory_gib is None else [f"--mem={own.memory_gib}G"]
-    after = ":".join(f"${{id[{name}]}}" for name in own.after)
-    words += [f'--dependency="afterany:{after}"'] if after else []
+        words.append(f"--job-name={shlex.quote(own.starts[0].job.name)}")
+    words += [f"--gres={own.gres}:{own.gpus}", f"--cpus-per-task={cores}"]
+    if own.gpus > 1:
+        words.append("--nodes=1")
+    if own.minutes is not None:
+        words.append(f"--time={own.minutes}")
+    if own.memory_gib is not None:
+        words.append(f"--mem={own.memory_gib}G")
+    if own.after:
+        after = ":".join(f"${{id[{name}]}}" for name in own.after)
+        words.append(f'--dependency="afterany:{after}"')
     return " ".join(words)

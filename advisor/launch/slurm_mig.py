@@ -35,11 +35,6 @@ def _named(row: MigProfile, memory_gib: int) -> str:
     return f"{row.compute_slices}g.{memory_gib}gb"
 
 
-def _type(gpu: Gpu, profile: str) -> str:
-    """Slurm's name of an instance; a variable if it is not known."""
-    return slurm_type(gpu, profile) or f"${_variable(profile)}"
-
-
 def _variable(profile: str) -> str:
     return "TYPE_" + re.sub(r"\W", "_", profile)
 
@@ -54,12 +49,14 @@ def mig_allocations(plan: LaunchPlan) -> Iterator[Allocation]:
     _check(plan)
     for part in plan.partitions:
         assert part.instance is not None, "a plan of one group of instances has no other partitions"
+        profile = part.instance.profile
+        gres = f"gpu:{slurm_type(plan.gpu, profile) or f'${_variable(profile)}'}"
         together = part.under_mps or len(part.starts) > 1
         for starts in [part.starts] if together else [(start,) for start in part.starts]:
             own = replace(part, starts=starts, instance=None, slices=None, profile=None)
             yield Allocation(
                 name="job_" + "_".join(str(start.number) for start in starts),
-                gres=f"gpu:{_type(plan.gpu, part.instance.profile)}",
+                gres=gres,
                 plan=LaunchPlan(plan.gpu, part.sharing, (Stage((own,)),), None),
             )
 
@@ -120,5 +117,4 @@ def unknown_types(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _profiles(plan: LaunchPlan) -> list[str]:
-    instances = dict.fromkeys(part.instance for part in plan.partitions if part.instance)
-    return list(dict.fromkeys(instance.profile for instance in instances))
+    return list(dict.fromkeys(part.instance.profile for part in plan.partitions if part.instance))

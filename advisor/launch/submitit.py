@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput, counted
 from advisor.launch import shell
-from advisor.launch.allocations import Allocation, allocations, shared_lines
+from advisor.launch.allocations import allocations, power_caps, shared_lines
 from advisor.launch.launch_plan import LaunchPlan
 
 _HEAD = '''\
@@ -90,33 +90,21 @@ def submitit_text(plans: Sequence[LaunchPlan]) -> str:
         on_one_host=len({(plan.host, plan.gpu) for plan in plans}) == 1,
     )  # fmt: skip
     comments = dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
-    caps_w = {plan.power_cap_w for plan in plans if plan.power_cap_w is not None}
-    lines = [
-        head,
-        *(
-            f"# As root on each node: nvidia-smi --power-limit={cap_w:g}"
-            for cap_w in sorted(caps_w)
-        ),
-        *comments,
-        "ALLOCATIONS = [",
-        *(line for each in own for line in _allocation(each)),
-        "]",
-        "SHARED = [  # the functions that scripts call",
-        *([] if all(each.alone for each in own) else _listed(shared_lines(own), "    ")),
-        "]",
-    ]
-    return "\n".join(lines) + _SUBMIT
-
-
-def _allocation(own: Allocation) -> Iterator[str]:
-    """An entry of `ALLOCATIONS`."""
-    gpus, cores = f"{own.gres}:{own.gpus}", None if own.without_cores else own.cores
-    devices = ",".join(map(str, own.devices))
-    yield f'    {{"name": {own.name!r}, "gres": {gpus!r}, "devices": {devices!r},'
-    yield f'     "cpus": {cores}, "minutes": {own.minutes}, "memory_gib": {own.memory_gib},'
-    yield f'     "after": {list(own.after)!r}, "alone": {own.alone}, "script": ['
-    yield from _listed(own.lines, "        ")
-    yield "    ]},"
+    lines = [head, *power_caps(plans), *comments, "ALLOCATIONS = ["]
+    for each in own:
+        gpus, cores = f"{each.gres}:{each.gpus}", None if each.without_cores else each.cores
+        devices = ",".join(map(str, each.devices))
+        lines += [
+            f'    {{"name": {each.name!r}, "gres": {gpus!r}, "devices": {devices!r},',
+            f'     "cpus": {cores}, "minutes": {each.minutes}, "memory_gib": {each.memory_gib},',
+            f'     "after": {list(each.after)!r}, "alone": {each.alone}, "script": [',
+            *_listed(each.lines, "        "),
+            "    ]},",
+        ]
+    lines += ["]", "SHARED = [  # the functions that scripts call"]
+    if not all(each.alone for each in own):
+        lines += _listed(shared_lines(own), "    ")
+    return "\n".join([*lines, "]"]) + _SUBMIT
 
 
 def _listed(lines: Sequence[str], indent: str) -> Iterator[str]:

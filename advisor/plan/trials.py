@@ -1,7 +1,7 @@
 """The trials of a search to run at once on each GPU, how they share it, and the time of all."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from math import ceil, isfinite
@@ -142,7 +142,9 @@ def trials_that_pay(
         return trial_s[row.copies] <= (1 + PAYS) * min(trial_s.values())
 
     fewest = fewer = 0
-    for at_once in _spaced(numbers):
+    for at_once in numbers:
+        if EXACT_JOBS < at_once < min(_GROWTH * fewer, numbers[-1]):
+            continue
         enough(row := table.row(at_once, rows.get(fewer)))
         best_s = min(trial_s.values())
         fewest = next(at for at, each_s in trial_s.items() if each_s <= (1 + PAYS) * best_s)
@@ -164,15 +166,6 @@ def trials_that_pay(
         one_by_one_s=spent_s(rows[1]),
     )  # fmt: skip
     return Trials(copies=copies, steps=steps, start_s=start_s, study=study)
-
-
-def _spaced(numbers: Sequence[int]) -> Iterator[int]:
-    """Yield all up to `EXACT_JOBS`, then some, each larger by half or more, and the last."""
-    before = 0
-    for number in numbers:
-        if number <= EXACT_JOBS or number >= _GROWTH * before or number == numbers[-1]:
-            yield number
-            before = number
 
 
 def _checked_steps(job: Job, steps: float | None, count: int | None, start_s: float) -> float:
@@ -290,18 +283,16 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
         assert study is not None, "the number of trials is known"
         return study.wall_s
 
-    def one_by_one_s(at: int, of_each: int) -> Interval:
-        return wall_s(at, 1).scaled(of_each)
-
     gpus = [pool.gpus for pool in pools]
     totals, all_s = _spread(count, gpus, wall_s, terms.level)
+    one_by_one_s = _spread(count, gpus, lambda at, n: wall_s(at, 1).scaled(n), terms.level)[1]
     return Search(
         on=tuple(on(at, total) for at, total in enumerate(totals) if total), wall_s=all_s,
         idle=tuple(
             (pool.gpu.key, pool.gpus - total)
             for pool, total in zip(pools, totals, strict=True) if total < pool.gpus
         ),
-        one_by_one_s=_spread(count, gpus, one_by_one_s, terms.level)[1],
+        one_by_one_s=one_by_one_s,
     )  # fmt: skip
 
 

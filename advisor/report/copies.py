@@ -15,7 +15,6 @@ from advisor.plan.copies import PAYS, Copies, CopiesRow
 from advisor.plan.reasons import named
 from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
 from advisor.plan.trials import Search, Trials, TrialsOnGpus
-from advisor.prediction.prediction import Interval
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.documents import (
@@ -36,6 +35,8 @@ from advisor.workload.profile import Profile
 
 _FEWEST_ROWS = 4  # one copy, the best number, and the two next to it
 _MEASURED_TOGETHER = 8  # the most jobs that were measured together
+
+_rate = partial(units.with_ends, shown=units.number)
 
 
 def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
@@ -171,13 +172,20 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     if search.idle:
         idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle)
         notes.append(f"Without a trial: {idle}.")
-    notes += [_note_on_start(search), *forecast.basis_notes(search.standing)]
+    trials = search.on[0].trials
+    if trials.start_s:
+        note = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
+        if len(models) == 1:
+            note += ";" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
+            note += f" training alone is {_rate(trials.trained_per_hour(trials.row))} an hour"
+        notes.append(f"{note}.")
+    else:
+        notes.append("Only training steps are counted, not the start of processes and models.")
+    notes += forecast.basis_notes(search.standing)
     answer = forecast.with_estimates_named(search.standing, trials_advice(search))
     if len(models) == 1:
-        trials = search.on[0].trials
-        return _report(
-            trials.copies, answer, partial(_cells_of_trials, trials), notes, details=details
-        )
+        cells = partial(_cells_of_trials, trials)
+        return _report(trials.copies, answer, cells, notes, details=details)
     table = table_of([
         {
             "GPUs": f"{on.busy_gpus} {gpu}", "trials": "" if on.count is None else str(on.count),
@@ -211,24 +219,6 @@ def _cells_of_trials(trials: Trials, row: CopiesRow) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _note_on_start(search: Search) -> str:
-    trials = search.on[0].trials
-    if not trials.start_s:
-        return "Only training steps are counted, not the start of processes and models."
-    text = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
-    if len(search.on) > 1:
-        return f"{text}."
-    where = "" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
-    return (
-        f"{text}{where or ';'} training alone is {_rate(trials.trained_per_hour(trials.row))} an "
-        f"hour."
-    )
-
-
-def _rate(value: Interval) -> str:
-    return units.with_ends(value, units.number)
-
-
 def trials_advice(search: Search) -> str:
     """Return how many trials to run at once, the time of all, and the gain, a line each."""
     first = search.on[0]
@@ -237,7 +227,11 @@ def trials_advice(search: Search) -> str:
     most = max(on.trials.at_once for on in search.on)
     rate = f"{_rate(search.per_hour)} trials of {first.trials.steps:,.0f} steps an hour"
     if len(search.on) > 1:
-        ways = [f"{_at_once(on.trials)} on each of {_gpus(on)}" for on in search.on]
+        ways = [
+            f"{on.trials.at_once} at once under {_marked(on.trials.row)}, on each of {_gpus(on)}"
+            if on.trials.at_once > 1 else f"one after another on each of {_gpus(on)}"
+            for on in search.on
+        ]  # fmt: skip
         lines = [f"Run trials of {name}, a process each, {'; '.join(ways)}."]
     elif most == 1:
         lines = [f"Run trials of {name} one after another on {_gpus(first, 'each of ')}."]
@@ -265,12 +259,6 @@ def trials_advice(search: Search) -> str:
 def _gpus(on: TrialsOnGpus, several: str = "") -> str:
     gpu = on.trials.copies.gpu.key
     return gpu if on.busy_gpus == 1 else f"{several}{on.busy_gpus} {gpu}"
-
-
-def _at_once(trials: Trials) -> str:
-    if trials.at_once == 1:
-        return "one after another"
-    return f"{trials.at_once} at once under {_marked(trials.row)},"
 
 
 def trials_document(search: Search) -> TrialsDocument:
