@@ -66,7 +66,7 @@ class RunMetrics:
         return self._families
 
     def show(self, runs: Sequence[WatchedRun]) -> None:
-        """Note the runs as they are now."""
+        """Collect from the runs as they are now."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for run in runs:
@@ -123,7 +123,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def serving(address: str) -> Iterator[tuple[str, RunMetrics]]:
-    """Serve metrics while the block runs; yield the address to scrape, and what to show runs to.
+    """Serve metrics while the block runs; yield the address to scrape, and the metrics to update.
 
     Raises:
         InvalidInput: The address is not one.

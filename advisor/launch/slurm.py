@@ -58,7 +58,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     own = list(mig_allocations(cut)) if cut else allocations(plans)
     starts = [start for plan in plans for start in plan.starts]
     lines = [
-        "#!/usr/bin/env bash", *_nodes(plans, own), *_memory(own),
+        "#!/usr/bin/env bash", *_head(plans, own),
         *dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan)),
         *_BEGINNING.split("\n"), *(unknown_types(cut) if cut else ()), *shell.secrets(starts),
     ]  # fmt: skip
@@ -73,14 +73,15 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     if shared:
         lines.append("script() {  # prints the one on stdin, with the functions that it calls")
         lines += [f"  cat; cat <<'{end}'", *shared, end, "}"]
-    for each, script in zip(own, scripts, strict=True):
-        into = f"<<'{end}'" if each.alone else f"< <(script <<'{end}'"
-        lines += [f"submit {_words(each)} {into}", script, end, *([] if each.alone else [")"])]
+    for allocation, script in zip(own, scripts, strict=True):
+        into = f"<<'{end}'" if allocation.alone else f"< <(script <<'{end}'"
+        lines += [f"submit {_words(allocation)} {into}", script, end]
+        lines += [] if allocation.alone else [")"]
     return "\n".join([*lines, 'echo "Submitted: ${ids[*]}"', ""])
 
 
-def _nodes(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[str]:
-    """Comments on how to set up the nodes."""
+def _head(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[str]:
+    """Comments on how to set up the nodes, and on what the script asks of them."""
     models = Counter(plan.gpu.key for plan in plans)
     gpus = " and ".join(f"{count} {key}" for key, count in models.items())
     if len(plans) > 1:
@@ -96,24 +97,19 @@ def _nodes(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[s
     yield "# slurm.conf, with the select/cons_tres plugin:"
     yield "#   GresTypes=gpu"
     counts = Counter(each.gres for each in own)
-    for name in ([",".join(f"{name}:{n}" for name, n in counts.items())] if on_mig
-                 else [f"{name}:N" for name in counts]):  # fmt: skip
-        yield f"#   NodeName=NODE Gres={name}"
-    count = "" if on_mig else "N: all GPUs that the node has. "
-    yield f"# {count}Keep what else that line lists: other GPUs of the node are lost without it."
+    keep = "Keep what else that line lists: other GPUs of the node are lost without it."
     if on_mig:
-        yield from types_wanted(plans[0])
+        types = ",".join(f"{name}:{count}" for name, count in counts.items())
+        yield from (f"#   NodeName=NODE Gres={types}", f"# {keep}", *types_wanted(plans[0]))
     else:
+        yield from (f"#   NodeName=NODE Gres={name}:N" for name in counts)
+        yield f"# N: all GPUs that the node has. {keep}"
         yield "# Switch MIG mode off on the node: Slurm would give each job one instance of a GPU."
     if any(plan.gres for plan in plans):
         yield "# If `scontrol show nodes` lists other types, export with --gres-name."
     if any(plan.under_mps for plan in plans):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
     yield from _OPTIONS.split("\n")
-
-
-def _memory(own: Sequence[Allocation]) -> Iterator[str]:
-    """Comments on the host memory that the script asks for, or cannot."""
     if any(each.memory_gib for each in own):
         yield "# --mem is the measured host memory and 25 %."
     lacking = dict.fromkeys(

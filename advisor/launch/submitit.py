@@ -84,21 +84,21 @@ def submitit_text(plans: Sequence[LaunchPlan]) -> str:
             f"commands, or plan without MIG: --no-root."
         )
     own = allocations(plans)
-    starts = {start.number: start for plan in plans for start in plan.starts}
+    numbers = {start.number for plan in plans for start in plan.starts}
     head = _HEAD.format(
-        jobs=counted(len(starts), "job"), gpus=counted(len(plans), "GPU"),
+        jobs=counted(len(numbers), "job"), gpus=counted(len(plans), "GPU"),
         on_one_host=len({(plan.host, plan.gpu) for plan in plans}) == 1,
     )  # fmt: skip
     comments = dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
     lines = [head, *power_caps(plans), *comments, "ALLOCATIONS = ["]
-    for each in own:
-        gpus, cores = f"{each.gres}:{each.gpus}", None if each.without_cores else each.cores
-        devices = ",".join(map(str, each.devices))
+    for job in own:
+        gpus, cores = f"{job.gres}:{job.gpus}", None if job.without_cores else job.cores
+        devices = ",".join(map(str, job.devices))
         lines += [
-            f'    {{"name": {each.name!r}, "gres": {gpus!r}, "devices": {devices!r},',
-            f'     "cpus": {cores}, "minutes": {each.minutes}, "memory_gib": {each.memory_gib},',
-            f'     "after": {list(each.after)!r}, "alone": {each.alone}, "script": [',
-            *_listed(each.lines, "        "),
+            f'    {{"name": {job.name!r}, "gres": {gpus!r}, "devices": {devices!r},',
+            f'     "cpus": {cores}, "minutes": {job.minutes}, "memory_gib": {job.memory_gib},',
+            f'     "after": {list(job.after)!r}, "alone": {job.alone}, "script": [',
+            *_listed(job.lines, "        "),
             "    ]},",
         ]
     lines += ["]", "SHARED = [  # the functions that scripts call"]

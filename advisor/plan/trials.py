@@ -20,6 +20,7 @@ from advisor.workload.reading import DAY_S
 MAX_TRIALS = 100_000
 
 _GROWTH = 1.5  # factor from one number at once to the next beyond those that are all predicted
+_SPREAD_WITHIN = 0.005  # share of the time of all trials to which it is searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +78,6 @@ class Trials:
     steps: float
     start_s: float
     study: Study | None
-
-    @property
-    def standing(self) -> Standing:
-        return self.copies.standing
 
     @property
     def at_once(self) -> int:
@@ -294,9 +291,6 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
         ),
         one_by_one_s=one_by_one_s,
     )  # fmt: skip
-
-
-_SPREAD_WITHIN = 0.005  # share of the time of all trials to which it is searched
 
 
 def _spread(

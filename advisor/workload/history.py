@@ -47,7 +47,7 @@ _NAMELESS = (
 
 # Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
 _LEAST_BUSY = 0.01
-# A job has so many samples of its own at least, in which it was active.
+# A profile needs so many samples in which the job was active and alone.
 LEAST_SAMPLES = 10
 
 
