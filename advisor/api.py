@@ -39,7 +39,7 @@ from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
-from advisor.sharing import Sharing, parse_sharing
+from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.calibration import HostCheck, Present
 from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
@@ -248,8 +248,13 @@ class Advisor:
             )
         return job_set(members, gpus)
 
-    def read_sharing(self, value: str | Sharing) -> Sharing:
-        """Return the sharing that `value` is, or is the notation of on this GPU."""
+    def read_sharing(self, value: str | Sharing, *, over_time: bool = False) -> Sharing:
+        """Return the sharing that `value` is, or is the notation of on this GPU.
+
+        Only `over_time`, ``mig`` is one: in layouts that change when a GPU has no job.
+        """
+        if over_time and isinstance(value, str) and value.strip().lower() == "mig":
+            return Mig(())
         if isinstance(value, str):
             sharing = parse_sharing(value, [profile.name for profile in self.card.mig])
             if sharing.instances:
@@ -454,7 +459,8 @@ class Advisor:
 
         At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
         Phases, and a queue in its own order, need all jobs at the start, and one GPU. On further
-        models of GPU, jobs are estimated unless measured there.
+        models of GPU, jobs are estimated unless measured there. ``"mig"``: a MIG layout that a GPU
+        chooses whenever it has no job.
         """
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
@@ -477,8 +483,9 @@ class Advisor:
                 cache(partial(there.predictor_under, None)),
             )
         answer = over_time(
-            arrivals, self.read_sharing(sharing), predictors, fleet, at_once, conditions, elsewhere
-        )
+            arrivals, self.read_sharing(sharing, over_time=True), predictors, fleet, at_once,
+            conditions, elsewhere,
+        )  # fmt: skip
         unshared = None
         if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
             alone = parse_sharing("serial")

@@ -89,7 +89,8 @@ _PlanFile = Annotated[Path | None, Option(
 )]
 _QueuedSharing = Annotated[str, Option(
     "--sharing", metavar="SHARING", autocompletion=complete_sharing,
-    help="As for `predict`; the next job starts in the first free place.",
+    help="As for `predict`; the next job starts in the first free place. mig: a MIG layout for the "
+    "jobs that wait, chosen whenever a GPU has no job.",
 )]
 _Policy = Annotated[Policy, Option(
     case_sensitive=False,
@@ -264,7 +265,7 @@ def simulate(
     members = protected_jobs([each.job for each in arrivals], protect, hurt)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
     advisor = on_checked_host(advisor, len(arrivals), check_host)
-    mode = advisor.read_sharing(sharing)
+    mode = advisor.read_sharing(sharing, over_time=True)
     _check_queue(passed, mode, at_once, policy)
     fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
     if trace_in and mode.mode != "queue":  # which has a number of its own

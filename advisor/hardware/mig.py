@@ -246,6 +246,35 @@ def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
     return placement_sets(gpu, profiles).maximal
 
 
+def largest_layouts(gpu: Gpu, most: int) -> tuple[tuple[Instance, ...], ...]:
+    """The `layouts` of at most `most` instances, without those of which another has no smaller one.
+
+    The largest instance of each comes first. Layouts of few instances come first, and of equally
+    many the one whose smallest is largest.
+    """
+
+    def size(instance: Instance) -> tuple[int, int]:
+        profile = profile_of(gpu, instance.profile)
+        return profile.memory_slices, profile.compute_slices
+
+    by_sizes: dict[tuple[tuple[int, int], ...], tuple[Instance, ...]] = {}
+    for layout in layouts(gpu):
+        if len(layout) <= most:
+            own = tuple(sorted(layout, key=size, reverse=True))
+            by_sizes.setdefault(tuple(map(size, own)), own)
+
+    def smaller(one: tuple[tuple[int, int], ...], other: tuple[tuple[int, int], ...]) -> bool:
+        return len(one) <= len(other) and all(
+            memory <= more_memory and compute <= more_compute
+            for (memory, compute), (more_memory, more_compute) in zip(one, other, strict=False)
+        )
+
+    kept = [one for one in by_sizes
+            if not any(one != other and smaller(one, other) for other in by_sizes)]  # fmt: skip
+    kept.sort(key=lambda one: (len(one), [(-memory, -compute) for memory, compute in one[::-1]]))
+    return tuple(by_sizes[each] for each in kept)
+
+
 class _PlacedProfile(NamedTuple):
     profile: MigProfile
     start: int

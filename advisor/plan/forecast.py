@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import (
@@ -38,9 +39,10 @@ from advisor.prediction.prediction import (
     time_mean,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
-from advisor.sharing import Arrangement, Queue, Serial, Sharing
+from advisor.sharing import Arrangement, Mig, Queue, Serial, Sharing
 from advisor.sharing.groups import (
     check_count,
+    chooses_layouts,
     groups,
     orders_jobs,
     restricted,
@@ -411,6 +413,8 @@ def over_time(
         - Counter(conditions.instances)
     ):
         raise NothingFits(f"{sharing}: there is no {', '.join(lacking)}. Make it, or pass --root.")
+    if conditions.instances is not None and chooses_layouts(sharing):
+        raise NothingFits(f"{sharing}: root changes layouts. Pass --root, or name the instances.")
     members = [each.job for each in arrivals]
 
     def pool(count: GpuCount) -> SharedGpus:
@@ -428,9 +432,12 @@ def over_time(
             too_slow = TOO_SLOW if slows_protected(jobs, mix, "p50") else None
             return memory_problem(mix, gpu, conditions.memory_margin) or too_slow
 
+        layouts: list[tuple[Sharing, int]] = [(sharing, most)]
+        if chooses_layouts(sharing):
+            layouts = [(Mig(each), most) for each in largest_layouts(gpu, most)]
         return SharedGpus(
             count=count, predict=lambda busy: own(busy).predict, jobs=jobs,
-            layouts=[(sharing, most)], problem=problem,
+            layouts=layouts, problem=problem,
         )  # fmt: skip
 
     paces = Paces([pool(count) for count in fleet.counts])

@@ -267,6 +267,7 @@ class SimulationDocument(StandingFields):
     worst_unfairness: float
     utilisation: float
     preemptions: int
+    layout_changes: int
     late: list[int]
     gract: float | None
     peak_memory_mib: float

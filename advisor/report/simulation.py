@@ -19,6 +19,7 @@ from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.documents import SimulationDocument, UnsharedFields
+from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.parts import parts
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
@@ -179,6 +180,8 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     )
     if simulation.policy in get_args(RoundPolicy):
         yield "preemptions", counted(simulation.preemptions, "stop")
+    if chooses_layouts(simulation.sharing):
+        yield "MIG layouts", f"{counted(simulation.layout_changes, 'change')}, on idle GPUs"
     if any(each.job.deadline_s is not None for each in simulation.jobs):
         late = ", ".join(map(str, simulation.late))
         yield "deadlines", f"late: job {late}" if late else "all kept"
@@ -357,7 +360,8 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "p99_completion_s": simulation.completion_within_s(0.99),
         "mean_wait_s": simulation.mean_wait_s, "mean_unfairness": simulation.mean_unfairness,
         "worst_unfairness": simulation.worst_unfairness, "utilisation": simulation.utilisation,
-        "preemptions": simulation.preemptions, "late": list(simulation.late),
+        "preemptions": simulation.preemptions, "layout_changes": simulation.layout_changes,
+        "late": list(simulation.late),
         "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,

@@ -88,6 +88,11 @@ def orders_jobs(sharing: Sharing) -> bool:
     return isinstance(sharing, Phases)
 
 
+def chooses_layouts(sharing: Sharing) -> bool:
+    """Return whether it is MIG in layouts that a simulation chooses for the jobs that wait."""
+    return isinstance(sharing, Mig) and not sharing.instances
+
+
 def with_a_queue(sharing: Sharing, jobs: int) -> bool:
     """Return whether any of `jobs` jobs wait in a queue."""
     return any(part.at_once is not None for part in partitions(sharing, jobs))
@@ -154,6 +159,8 @@ def places_named(sharing: Sharing) -> int:
     """Return how many jobs run at once if `sharing` fixes it; else 1."""
     if isinstance(sharing, Queue):
         return sharing.at_once
+    if chooses_layouts(sharing):
+        return 1
     return most_at_once(sharing, len(named_jobs(sharing)) or 1)
 
 

@@ -108,7 +108,10 @@ class Mps:
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """Each job alone on a MIG instance of its own, in the jobs' order."""
+    """Each job alone on a MIG instance of its own, in the jobs' order.
+
+    Without instances: in a simulation over time, in layouts chosen when a GPU has no job.
+    """
 
     instances: tuple[Instance, ...]
     mode: ClassVar[Mode] = "mig"
@@ -116,7 +119,7 @@ class Mig:
     keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        return "mig=" + ",".join(map(str, self.instances))
+        return "mig=" + ",".join(map(str, self.instances)) if self.instances else "mig"
 
 
 Concurrent = Naive | Mps

@@ -159,12 +159,14 @@ class History:
         starts_s: When each job first started, shape (jobs,).
         ends_s: When each job ended, shape (jobs,).
         preemptions: How often a job was stopped and started again.
+        layout_changes: How often an idle GPU changed its layout.
     """
 
     stretches: Sequence[Stretch]
     starts_s: tuple[float, ...]
     ends_s: tuple[float, ...]
     preemptions: int = 0
+    layout_changes: int = 0
 
     @property
     def makespan_s(self) -> float:
@@ -182,9 +184,10 @@ class _Host:
 
 @dataclass(slots=True)
 class _Gpu:
-    """State of one GPU, whose jobs run at `speeds` since `since_s`.
+    """State of one GPU, whose jobs run at `speeds` since `since_s`, or from then on.
 
     Attributes:
+        place: Where the last job started; -1: none has.
         others: The other GPUs that its job takes, which have its seats and nothing else.
         left: Steps that each job has left at `since_s`, shape (seats,).
         pause_s: Seconds from `since_s` until the next job ends, if no other starts.
@@ -194,6 +197,7 @@ class _Gpu:
     host: _Host
     others: tuple[int, ...] = ()
     follows: bool = False
+    place: int = -1
     since_s: float = 0.0
     left: list[float] = field(default_factory=list)
     speeds: tuple[float, ...] = ()
@@ -206,15 +210,15 @@ class Loop:
 
     def __init__(
         self, tasks: Sequence[Task], paces: Callable[[int], Pace], hosts: Sequence[int],
-        record: Record,
+        record: Record, change_s: Callable[[int, int], float] | None = None,
     ) -> None:  # fmt: skip
-        self.tasks, self.paces, self.record = tasks, paces, record
+        self.tasks, self.paces, self.record, self.change_s = tasks, paces, record, change_s
         self.hosts = [_Host() for _ in hosts]
         counts = zip(self.hosts, hosts, strict=True)
         self.gpus = [_Gpu(host) for host, count in counts for _ in range(count)]
         self.seats: list[PlacedJobs] = [()] * len(self.gpus)
         self.due_s = [inf] * len(self.gpus)  # when the next job of each GPU ends
-        self.now_s, self.preemptions = 0.0, 0
+        self.now_s, self.preemptions, self.layout_changes = 0.0, 0, 0
         self.stopped: dict[int, float] = {}  # steps that stopped jobs have left
         self.starts_s: dict[int, float] = {}
         self.ends_s: dict[int, float] = {}
@@ -285,12 +289,17 @@ class Loop:
         gpu, seats = self.gpus[at], self.seats[at]
         if gpu.since_s < self.now_s:
             self.advance(at, self.now_s - gpu.since_s)
+        if self.change_s and not seats and gpu.place >= 0:
+            pause_s = self.change_s(gpu.place, place)
+            gpu.since_s += pause_s
+            self.layout_changes += pause_s > 0
+        gpu.place = place
         if (left := self.stopped.pop(job, None)) is not None:
             self.preemptions += 1
             left += lost_steps
         else:
             left = self.tasks[job].work_steps
-            self.starts_s[job] = self.now_s
+            self.starts_s[job] = gpu.since_s
         seat = PlacedJob(job, place)
         if seats:
             row = bisect(seats, seat)
@@ -323,7 +332,7 @@ class Loop:
                 gpu.pause_s = gpu.left[0] / speeds[0]
             else:
                 gpu.pause_s = min(map(truediv, gpu.left, speeds))
-            self.due_s[at] = self.now_s + gpu.pause_s
+            self.due_s[at] = gpu.since_s + gpu.pause_s
 
     def speeds(self, at: int, busy_gpus: int) -> tuple[float, ...]:
         """Steps a second of the jobs on a GPU while so many GPUs of its host run jobs."""
@@ -343,19 +352,22 @@ class Loop:
 def run(
     tasks: Sequence[Task], pace: Pace, queue: JobQueue, hosts: Sequence[int] = (1,),
     on_shared_host: Callable[[int], Pace] | None = None, record: Record | None = None,
+    change_s: Callable[[int, int], float] | None = None,
 ) -> History:  # fmt: skip
     """Simulate `tasks` from second 0 until the last has ended.
 
     `hosts` are the numbers of GPUs of all hosts. `queue` is empty at first. `pace` is called when
     the jobs on a GPU change, and is above 0. `on_shared_host` returns the pace while so many GPUs
     of a host run jobs; None: always `pace`. `record` receives the stretches instead of the history.
+    `change_s` returns the seconds without jobs that an idle GPU takes to change from the layout of
+    one place to that of another; None: no time.
 
     Raises:
         NothingFits: A job waits while every GPU is empty.
     """
     paces = on_shared_host or (lambda _busy: pace)
     stretches = Stretches(paces)
-    loop = Loop(tasks, paces, hosts, record or stretches.add)
+    loop = Loop(tasks, paces, hosts, record or stretches.add, change_s)
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
     rounds = queue if isinstance(queue, PreemptiveQueue) else None
     round_end_s = 0.0 if rounds else inf
@@ -387,4 +399,5 @@ def run(
         tuple(loop.starts_s[job] for job in range(len(tasks))),
         tuple(loop.ends_s[job] for job in range(len(tasks))),
         loop.preemptions,
+        loop.layout_changes,
     )

@@ -8,9 +8,10 @@ from typing import assert_never
 from advisor.hardware.gpus import GpuCount
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Arrangement, Sharing
-from advisor.sharing.groups import named_jobs, restricted, without_starts
+from advisor.sharing.groups import groups, named_jobs, restricted, without_starts
 from advisor.simulation.events import Pace, PlacedJobs
 from advisor.simulation.queues import GpuCapacity
+from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -112,6 +113,18 @@ class Paces:
     def most_at_once(self) -> int:
         """Most jobs at once on a GPU."""
         return max(len(places) for layouts in self._offers for places in layouts)
+
+    def change_s(self, before: int, after: int) -> float:
+        """Return the seconds that an idle GPU takes to change its layout between two places."""
+        old, new = self._layouts[before], self._layouts[after]
+        if old is new:
+            return 0.0
+        (group, *_), (other, *_) = groups(old.sharing, 1), groups(new.sharing, 1)
+        return repartition_s(group, other)
+
+    def layout(self, number: int) -> Sharing:
+        """Return how the GPU of the place with that number is shared."""
+        return self._layouts[number].sharing
 
     def place(self, number: int) -> int:
         """Return the place with that number, counted on its own GPU."""

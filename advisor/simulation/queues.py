@@ -7,12 +7,17 @@
 * ``best-fit``: the job and GPU with the largest predicted gain in work done a second, of equal
   gains the job that came first; a job that would reduce it does not start. A job may wait for long
   while others fit better.
+
+A GPU that offers several layouts chooses one when it has no job, for its part of those that wait:
+the layout that holds most of the next jobs in line, under best-fit the one in which jobs do most
+work. Ties go to the layout that is offered first.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
+from math import ceil
 from typing import NamedTuple
 
 from advisor.simulation import StartPolicy
@@ -52,18 +57,22 @@ class GpuCapacity:
         layouts = [places for own in set(map(tuple, self.offers)) for places in own]
         object.__setattr__(self, "most", max(map(len, layouts), default=len(self.places)))
 
-    def options(self, job: int, seats: PlacedJobs, at: int) -> Iterator[tuple[int, PlacedJobs]]:
+    def options(
+        self, job: int, seats: PlacedJobs, at: int, layout: range | None = None
+    ) -> Iterator[tuple[int, PlacedJobs]]:
         """Return each place that `job` can take next to `seats`, and all jobs that run then.
 
-        They run on the GPU `at`. Jobs on one GPU are in one layout of it.
+        They run on the GPU `at`. Jobs on one GPU are in one layout of it: `layout`, or any.
         """
         layouts = self.offers[at] if self.offers else (range(len(self.places)),)
+        if layout is not None:
+            layouts = (layout,)
         taken = {seat.place for seat in seats}
         tried = set()
-        for layout in layouts:
-            if seats and seats[0].place not in layout:
+        for own in layouts:
+            if seats and seats[0].place not in own:
                 continue
-            for place in layout:
+            for place in own:
                 kind = self.places[place]
                 if place not in taken and kind not in tried:
                     tried.add(kind)
@@ -71,6 +80,37 @@ class GpuCapacity:
                     together = tuple(sorted((*seats, seat))) if seats else (seat,)
                     if self.fits(together):
                         yield place, together
+
+    def chooses_layout(self, at: int, seats: PlacedJobs) -> bool:
+        """Return whether a GPU with these jobs may take one of several layouts."""
+        return not seats and bool(self.offers) and len(self.offers[at]) > 1
+
+    def part_of_idle_gpu(self, waiting: int, gpus: Sequence[PlacedJobs]) -> int:
+        """Return how many of `waiting` jobs an idle GPU gets if others fill their free places."""
+        idle = 0
+        for at, seats in enumerate(gpus):
+            if seats:
+                own = next(each for each in self.offers[at] if seats[0].place in each)
+                waiting -= len(own) - len(seats)
+            else:
+                idle += 1
+        return min(self.most, max(1, ceil(waiting / idle)))
+
+    def layout_for_most(self, line: Sequence[int], at: int) -> range:
+        """Return the layout that holds the most of the first jobs in `line`, none overtaking."""
+        best, most = self.offers[at][0], 0
+        for layout in self.offers[at]:
+            free = list(layout)
+            for job in line:
+                fitting = (place for place in free if self.fits((PlacedJob(job, place),)))
+                if (place := next(fitting, None)) is None:
+                    break
+                free.remove(place)
+            if (held := len(layout) - len(free)) > most:
+                best, most = layout, held
+            if most == len(line):
+                break
+        return best
 
     def width(self, job: int) -> int:
         """Return the number of GPUs that `job` takes."""
@@ -138,24 +178,32 @@ class InOrder:
         if (fewest := min(counts)) == self.room.most:
             return None
         first = counts.index(fewest)
-        if self._refused.get(first) is not gpus[first] and (
-            option := next(self.room.options(job, gpus[first], first), None)
-        ):
-            heappop(self._waiting)
-            self._refused.clear()
-            return JobStart(job, first, option[0])
+        if self._refused.get(first) is not gpus[first] and (start := self._start(job, first, gpus)):
+            return start
         self._refused[first] = gpus[first]
         for at in sorted(range(len(gpus)), key=counts.__getitem__):
             if counts[at] == self.room.most:
                 break
             if self._refused.get(at) is gpus[at]:
                 continue
-            if option := next(self.room.options(job, gpus[at], at), None):
-                heappop(self._waiting)
-                self._refused.clear()
-                return JobStart(job, at, option[0])
+            if start := self._start(job, at, gpus):
+                return start
             self._refused[at] = gpus[at]
         return None
+
+    def _start(self, job: int, at: int, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        """Start the first job in line on a GPU; None: it has no room."""
+        layout = None
+        if self.room.chooses_layout(at, gpus[at]):
+            part = self.room.part_of_idle_gpu(len(self._waiting), gpus)
+            line = [each for *_, each in nsmallest(part, self._waiting)]
+            layout = self.room.layout_for_most(line, at)
+        option = next(self.room.options(job, gpus[at], at, layout), None)
+        if option is None:
+            return None
+        heappop(self._waiting)
+        self._refused.clear()
+        return JobStart(job, at, option[0])
 
 
 class _Gain(NamedTuple):
@@ -185,6 +233,8 @@ class BestFit:
     # By GPU: the jobs that run there, and their mix. By mix: the best start of those that wait.
     _mixes: dict[int, tuple[PlacedJobs, Hashable]] = field(default_factory=dict)
     _best: dict[Hashable, _Gain | None] = field(default_factory=dict)
+    # By the layouts that idle GPUs offer: the one for those that wait now.
+    _chosen: dict[Sequence[range], range] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
         kind = self.kinds[job]
@@ -197,8 +247,9 @@ class BestFit:
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
+        self._chosen.clear()
         offers = ((gain[:2], -len(seats), -at, gain) for at, seats in enumerate(gpus)
-                  if (gain := self._best_next_to(at, seats)))  # fmt: skip
+                  if (gain := self._best_next_to(at, gpus)))  # fmt: skip
         best = max(offers, default=None)
         wide = max(self._gains_of_several(gpus), key=lambda each: each[0], default=None)
         if wide is not None and (best is None or wide[0] > best[0]):
@@ -230,9 +281,13 @@ class BestFit:
                 worth = self.room.worth((PlacedJob(job, start.place),))
                 yield (round(width * worth, _DIGITS), -came), kind, start
 
-    def _best_next_to(self, at: int, seats: PlacedJobs) -> _Gain | None:
+    def _best_next_to(self, at: int, gpus: Sequence[PlacedJobs]) -> _Gain | None:
+        seats, layout = gpus[at], None
         before = self._mixes.get(at)
-        if before is None or before[0] is not seats:
+        if self.room.chooses_layout(at, seats):
+            layout = self._layout_for_work(self.room.offers[at], gpus)
+            before = seats, layout
+        elif before is None or before[0] is not seats:
             layouts = self.room.offers[at] if self.room.offers else None
             self._mixes[at] = before = seats, (layouts, self.room.mix(seats))
         mix = before[1]
@@ -243,17 +298,41 @@ class BestFit:
                 if self.room.width(job) > 1:
                     continue
                 if (mix, kind) not in self._gains:
-                    self._gains[mix, kind] = self._gain(at, seats, job)
+                    self._gains[mix, kind] = self._gain(at, seats, job, layout)
                 if gain := self._gains[mix, kind]:
                     gains.append(_Gain(gain[0], -came, kind, gain[1]))
             self._best[mix] = max(gains, default=None)
         return self._best[mix]
 
-    def _gain(self, at: int, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
+    def _layout_for_work(self, layouts: Sequence[range], gpus: Sequence[PlacedJobs]) -> range:
+        """Return the layout in which the jobs that wait do most work, each counted by itself."""
+        if layouts not in self._chosen:
+            counts = {kind: len(waiting) for kind, waiting in self._waiting.items()}
+            part = self.room.part_of_idle_gpu(sum(counts.values()), gpus)
+
+            def work(layout: range) -> float:
+                left, total = counts.copy(), 0.0
+                for place in layout[:part]:
+                    seats = {kind: (PlacedJob(self._waiting[kind][0][1], place),)
+                             for kind, count in left.items() if count}  # fmt: skip
+                    worths = [(self.room.worth(own), -self._waiting[kind][0][0], kind)
+                              for kind, own in seats.items() if self.room.fits(own)]  # fmt: skip
+                    if worths:
+                        worth, _, kind = max(worths)
+                        total += worth
+                        left[kind] -= 1
+                return round(total, _DIGITS)
+
+            self._chosen[layouts] = max(layouts, key=work)
+        return self._chosen[layouts]
+
+    def _gain(
+        self, at: int, seats: PlacedJobs, job: int, layout: range | None
+    ) -> tuple[float, int] | None:
         before = self.room.worth(seats) if seats else 0.0
         gains = [
             (self.room.worth(together) - before, -self.room.places[place])
-            for place, together in self.room.options(job, seats, at)
+            for place, together in self.room.options(job, seats, at, layout)
         ]
         gain, place_kind = max(gains, default=(0.0, 0))
         return (round(gain, _DIGITS), -place_kind) if gain > _LEAST_GAIN else None

@@ -12,12 +12,19 @@ import numpy as np
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
+from advisor.hardware.mig import refuse_without_mig
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
-from advisor.sharing import Arrangement, Sharing
-from advisor.sharing.groups import check_count, orders_jobs, restricted, sets_in_turn
-from advisor.simulation import PREEMPTION_S, ROUND_S, Policy
+from advisor.sharing import Arrangement, Sharing, parse_sharing
+from advisor.sharing.groups import (
+    check_count,
+    chooses_layouts,
+    orders_jobs,
+    restricted,
+    sets_in_turn,
+)
+from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy, StartPolicy
 from advisor.simulation.energy import EnergySum
 from advisor.simulation.events import (
     History,
@@ -86,6 +93,7 @@ class Usage:
         jobs: Positions of the jobs that run, shape (jobs,).
         speeds: Steps a second of each, shape (jobs,).
         places: Their places, counted on this GPU, shape (jobs,).
+        layout: Its instances, of MIG with a job on each; else None.
         memory_mib: Memory of their processes together.
         gract: Share of time in which the engine is active, 0..1; None if not measured.
         smact: Mean share of SMs with work, 0..1; None if not measured.
@@ -98,6 +106,7 @@ class Usage:
     jobs: tuple[int, ...]
     speeds: tuple[float, ...]
     places: tuple[int, ...]
+    layout: str | None = None
     memory_mib: float
     gract: float | None
     smact: float | None
@@ -119,6 +128,7 @@ class Simulation:
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
         energy_j: Joules of all GPUs until then, idle power included; None: not measured.
         preemptions: Times that a running job was stopped, to start again.
+        layout_changes: Times that an idle GPU changed its MIG layout.
         idle_powers_w: Power of each GPU on which nothing runs; None: not measured.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
         estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
@@ -137,6 +147,7 @@ class Simulation:
     confirmed_on_hardware: bool
     estimated_from: str | None = None
     preemptions: int = 0
+    layout_changes: int = 0
 
     @property
     def gpu(self) -> str:
@@ -168,9 +179,10 @@ class Simulation:
     def first_mix(self) -> tuple[list[Profile], Arrangement]:
         """The jobs of `first`, and how they share."""
         jobs = [self.jobs[number] for number in self.first.jobs]
-        in_order = orders_jobs(self.sharing)
+        in_order, layout = orders_jobs(self.sharing), self.first.layout
         places = self.first.jobs if in_order else [each.place for each in jobs]
-        return [each.job.profile for each in jobs], restricted(self.sharing, places)
+        sharing = parse_sharing(layout) if layout else self.sharing
+        return [each.job.profile for each in jobs], restricted(sharing, places)
 
     @property
     def jobs_per_hour(self) -> float:
@@ -335,18 +347,20 @@ def simulated(
         else:
             shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
             queue = _queue(tasks, alone_s, paces, fleet)
-            history = run(tasks, pace, queue, paces.hosts, shared, record)
+            history = run(tasks, pace, queue, paces.hosts, shared, record, paces.change_s)
             history = replace(history, stretches=stretches)
         return history, energy.total_j(idle_w, history.makespan_s)
 
     histories, joules = zip(*map(at_level, LEVELS), strict=True)
     middle = histories[LEVELS.index("p50")]
     known_j, places = all_known(joules), paces.most_at_once
+    any_number = sharing.mode in ("naive", "mps") or chooses_layouts(sharing)
     return Simulation(
         counts=fleet.counts, policy=fleet.policy, sharing=sharing,
         jobs=_jobs(arrivals, alone_s, histories, paces, fleet),
-        at_once=places if sharing.mode in ("naive", "mps") and places < len(tasks) else None,
+        at_once=places if any_number and places < len(tasks) else None,
         usage=_Usages(middle.stretches, paces), preemptions=middle.preemptions,
+        layout_changes=middle.layout_changes,
         makespan_s=around([each.makespan_s for each in histories]),
         energy_j=None if known_j is None else around(known_j), idle_powers_w=tuple(idle_w),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
@@ -405,10 +419,12 @@ class _Usages(Sequence[Usage]):
             return tuple(self[one] for one in range(*at.indices(len(self))))
         stretch = self.stretches[at]
         answer = self.paces.of(stretch.seats, stretch.busy_gpus)
+        layout = self.paces.layout(stretch.seats[0].place)
         return Usage(
             gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
             jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,
             places=tuple(self.paces.place(seat.place) for seat in stretch.seats),
+            layout=str(layout) if layout.mode == "mig" else None,
             memory_mib=answer.memory_total_mib, gract=answer.gract, smact=answer.smact,
             power_w=None if answer.power_w is None else answer.power_w.p50,
         )  # fmt: skip
@@ -420,9 +436,20 @@ def check_sharing(
     """Check that each of `gpus`, the models of `fleet`, can be shared by `sharing`.
 
     Raises:
-        InvalidInput: Phases are meant for jobs that come later, or for several GPUs.
-        NothingFits: A GPU does not offer these instances.
+        InvalidInput: Phases are meant for jobs that come later, or for several GPUs; or layouts are
+            to be chosen by a policy in rounds.
+        NothingFits: A GPU does not offer these instances, or has no MIG.
     """
+    if chooses_layouts(sharing):
+        for gpu in gpus:
+            refuse_without_mig(gpu)
+        if fleet.policy in get_args(RoundPolicy):
+            raise InvalidInput(
+                f"{sharing}: a GPU changes its layout when it has no job, and {fleet.policy} fills "
+                f"it again at each end of a round. Name the instances, or use --policy "
+                f"{', '.join(get_args(StartPolicy))}."
+            )
+        return
     if in_order := orders_jobs(sharing):
         check_count(sharing, len(arrivals))
     for gpu in gpus:

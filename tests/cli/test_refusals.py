@@ -115,6 +115,8 @@ WRONG = [
     (f"simulate {BERT} --kernels", 2, "--trace"),
     (f"simulate {BERT} --round 60", 2, "--round"),
     (f"simulate {BERT} --policy max-min --round 0", 2, "round"),
+    (f"simulate {BERT} --policy max-min --sharing mig", 2, "best-fit"),
+    (f"predict {BERT} --sharing mig", 2, "7g.141gb"),
     (f"simulate {BERT} --trace-in a.csv", 2, "--trace-in"), ("run", 2, "PLAN"),
     (f"compare naive mps {BERT} --power-cap 9000", 2, "700 W"),
     # Nothing may join, and nothing leaves so much memory.

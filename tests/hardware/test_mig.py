@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, catalogue, gpu
-from advisor.hardware.mig import place, placement_sets
+from advisor.hardware.mig import largest_layouts, layouts, place, placement_sets, profile_of
 from advisor.hardware.partition import compute_profiles, compute_sets, place_compute
 from advisor.sharing import Instance
 from tests.hardware.mig_twin import (
@@ -214,6 +214,33 @@ def can_hold(total, starts, sizes):
 
 def starts_of(key, profile):
     return {each.compute_slices: each.starts for each in compute_profiles(gpu(key), profile)}
+
+
+@pytest.mark.parametrize("key", MIG_GPUS)
+def test_the_largest_layouts_cover_all_others_and_not_each_other(key):
+    card = gpu(key)
+
+    def sizes(layout):
+        profiles = [profile_of(card, each.profile) for each in layout]
+        return [sorted((getattr(each, name) for each in profiles), reverse=True)
+                for name in ("memory_slices", "compute_slices")]  # fmt: skip
+
+    def covers(large, small):
+        return all(
+            len(mine) >= len(others) and all(map(int.__ge__, mine, others))
+            for mine, others in zip(sizes(large), sizes(small), strict=True)
+        )
+
+    for most in (1, 2, 4, 7):
+        largest = largest_layouts(card, most)
+        for layout in layouts(card):
+            if len(layout) <= most:
+                assert any(covers(each, layout) for each in largest)
+        for one, other in product(largest, largest):
+            assert one is other or not covers(one, other)
+        counts = list(map(len, largest))
+        assert counts == sorted(counts)
+        assert counts[-1] <= most
 
 
 @outside
