@@ -51,11 +51,16 @@ class Shared:
     def change_s(self, before, after):
         return 0.0 if self.layout_of[before] == self.layout_of[after] else CHANGE_S
 
-    def history(self, policy):
+    def history(self, policy, limited=False):
+        """Simulate the jobs; `limited`: GPUs that run jobs share the cores of a host."""
         tasks = list(map(Task, self.work, self.arrivals))
+
+        def on_shared_host(busy):
+            return lambda seats: [self.sizes[seat.place] / busy for seat in seats]
+
         return run(
-            tasks, lambda seats: [self.sizes[seat.place] for seat in seats], self.queue(policy),
-            [len(self.room.offers)], change_s=self.change_s,
+            tasks, on_shared_host(1), self.queue(policy), [len(self.room.offers)],
+            on_shared_host if limited else None, change_s=self.change_s,
         )  # fmt: skip
 
 
@@ -101,10 +106,10 @@ def test_one_gpu_does_what_a_plain_loop_does(jobs):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(jobs=jobs_over_time, gpus=st.integers(1, 3))
-def test_a_gpu_changes_its_layout_without_jobs_and_takes_its_time(policy, jobs, gpus):
+@given(jobs=jobs_over_time, gpus=st.integers(1, 3), limited=st.booleans())
+def test_a_gpu_changes_its_layout_without_jobs_and_takes_its_time(policy, jobs, gpus, limited):
     shared = Shared(jobs, gpus=gpus)
-    history = shared.history(policy)
+    history = shared.history(policy, limited)
     changes = 0
     for gpu in range(gpus):
         own = [each for each in history.stretches if each.gpu == gpu]
@@ -115,11 +120,13 @@ def test_a_gpu_changes_its_layout_without_jobs_and_takes_its_time(policy, jobs, 
             changes += old != new
     assert history.layout_changes == changes
     for job, (work, arrival_s, least) in enumerate(jobs):
-        own = [(each, seat) for each in history.stretches for seat in each.seats if seat.job == job]
-        (place,) = {seat.place for _, seat in own}
+        own = [(each, seat, speed) for each in history.stretches
+               for seat, speed in zip(each.seats, each.speeds, strict=True)
+               if seat.job == job]  # fmt: skip
+        (place,) = {seat.place for _, seat, _ in own}
         assert shared.sizes[place] >= least
         assert arrival_s <= history.starts_s[job] == own[0][0].start_s
-        assert sum(each.seconds for each, _ in own) * shared.sizes[place] == pytest.approx(work)
+        assert sum(each.seconds * speed for each, _, speed in own) == pytest.approx(work)
     for each in history.stretches:
         places = [seat.place for seat in each.seats]
         assert len(set(places)) == len(places)
