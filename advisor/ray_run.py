@@ -58,7 +58,7 @@ class Report:
 
     Attributes:
         head: First line about the run.
-        said: What happened since the report before.
+        news: Lines about events since the report before.
         code: Exit code, once the run is over; None: it goes on.
         records: Measured for `fit`, once it is over.
     """
@@ -66,7 +66,7 @@ class Report:
     head: str
     jobs: Mapping[int, str]
     states: Mapping[int, str]
-    said: tuple[str, ...]
+    news: tuple[str, ...]
     code: int | None = None
     records: tuple[Run, ...] = ()
 
@@ -76,7 +76,7 @@ class PlanActor:
 
     def __init__(self, terms: RemoteTerms) -> None:
         self._terms = terms
-        self._said: list[str] = []
+        self._news: list[str] = []
         self._watcher: Watcher | None = None
         self._node = ""
 
@@ -88,8 +88,8 @@ class PlanActor:
         device = self._terms.device or on_ray.assigned_device()
         folder = start(plan, device, self._terms.start)
         terms = self._terms
-        self._watcher = Watcher(folder, None, self._said.append, terms.deadline_s, terms.patience_s)
-        self._said.append(f"{folder.name}: started on node {self._node}, in {folder}")
+        self._watcher = Watcher(folder, None, self._news.append, terms.deadline_s, terms.patience_s)
+        self._news.append(f"{folder.name}: started on node {self._node}, in {folder}")
         return self.look()
 
     def look(self) -> Report:
@@ -99,10 +99,10 @@ class PlanActor:
         over, run = not self._watcher.look(), self._watcher.run
         records = self._watcher.records() if over else ()
         code = self._watcher.exit_code() if over else None
-        said, self._said[:] = tuple(self._said), ()
+        news, self._news[:] = tuple(self._news), ()
         return Report(
             f"{run.head}, on node {self._node}", {job.number: str(job) for job in run.jobs},
-            {job.number: job.state for job in run.jobs}, said, code, records,
+            {job.number: job.state for job in run.jobs}, news, code, records,
         )  # fmt: skip
 
     def end(self) -> None:
@@ -214,7 +214,7 @@ class RayRun:
         self._records: list[Run] = []
 
     def __str__(self) -> str:
-        """Where Ray may place each plan, a line each."""
+        """Return where Ray may place the plans, a line for each."""
         lines = []
         for plan in (placed.saved for placed in self.plans):
             (name,) = self._resources[plan.gpu]
@@ -291,7 +291,7 @@ class RayRun:
             else:
                 self._refuse(plan, error)
             return
-        for line in report.said:
+        for line in report.news:
             self._say(f"{plan.name}: {line}")
         plan.note(report)
         if report.code is None:

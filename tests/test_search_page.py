@@ -73,7 +73,7 @@ def start(program, *words, **more):
 
 
 def completed():
-    """What each trial saw that ended, and when it ran."""
+    """Return the variables of each trial that ended, and when it ran."""
     return [eval(file.read_text()) for file in Path().glob("ended-*")]
 
 

@@ -36,7 +36,7 @@ _OPERATOR: dict[str, Document] = {
     PLUGIN: {"devicePlugin": {"config": {"name": PLUGIN, "default": "default"}}},
     MIG: {"mig": {"strategy": "mixed"}, "migManager": {"config": {"name": MIG}}},
 }
-"""What the GPU operator's ClusterPolicy needs for a ConfigMap, by its name."""
+"""Changes of the GPU operator's ClusterPolicy by which it reads a ConfigMap, by its name."""
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 

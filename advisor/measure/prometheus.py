@@ -21,7 +21,7 @@ from advisor.workload.reading import MOST_BYTES, parse_json
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
 MOST_POINTS = 11_000
-"""Of a series in one answer: Prometheus refuses more."""
+"""Most points of a series in one answer; Prometheus refuses more."""
 
 # Until the server answers, and until the last byte of an answer.
 _ANSWER_S, _WHOLE_S = 30.0, 120.0

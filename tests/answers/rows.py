@@ -143,7 +143,7 @@ def _trials(document):
 
 
 def _copies(document):
-    """Of trials on a GPU, or copies: the answer, then one, two, and those that pay."""
+    """Rows of trials or copies on a GPU: the answer, then one, two, and those worthwhile."""
     whole = {name: document.get(name) for name in ("fit", "pay", "at_once", "mps_clients")}
     shown = {1, 2, document["pay"], document.get("at_once")}
     rows = [each for each in document["rows"] if each["copies"] in shown]
