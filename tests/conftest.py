@@ -28,7 +28,7 @@ os.environ["ADVISOR_CHECK_HOST"] = "0"
 
 # How fast the machine is is no law. `make check-all` asks for the thorough profile, which draws
 # other examples each time; the brief one takes the same, so that it fails for changes alone.
-settings.register_profile("brief", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("brief", deadline=None, max_examples=10, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("brief")
 

@@ -276,6 +276,7 @@ def driver(tmp_path_factory):
 
 
 @NEEDS_RAY
+@pytest.mark.exhaustive
 def test_all_jobs_end_where_a_node_is_lost_and_go_on_from_their_checkpoints(cluster, driver):
     with (driver.folder / "table").open("w") as table:
         process, said = driver.run(cluster.address, stdout=table)

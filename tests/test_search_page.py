@@ -101,6 +101,7 @@ def test_optuna_runs_as_many_trials_at_once_on_each_gpu_as_advised_and_goes_on(f
     assert most_at_once(trials) <= hosts["at_once"] == 2
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_all_trials_of_optuna(folder):
     folder("--count", "2", seconds=600)
     search = start("search.py")
@@ -125,6 +126,7 @@ def test_ray_gives_each_trial_its_part_of_a_gpu(folder):
     assert 1 < most_at_once(completed()) <= hosts["at_once"]
 
 
+@pytest.mark.exhaustive
 def test_hydra_runs_each_trial_with_the_limit_of_the_answer(folder):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     (hosts,) = folder("--count", "6", seconds=0)["hosts"]

@@ -31,12 +31,14 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_every_page_of_docs_is_on_the_site(site):
     docs = ROOT / "docs"
     pages = [path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")]
     assert [page for page in pages if not (site / page).is_file()] == []
 
 
+@pytest.mark.exhaustive
 def test_links_to_notebooks_and_data_lead_to_pages_of_the_site(site):
     page = (site / "accuracy.html").read_text()
     links = re.findall(r'href="([^":#]+)["#]', page)
@@ -45,6 +47,7 @@ def test_links_to_notebooks_and_data_lead_to_pages_of_the_site(site):
     assert [link for link in links if not (site / link).exists()] == []
 
 
+@pytest.mark.exhaustive
 def test_a_page_loads_nothing_from_another_host(site):
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -55,6 +58,7 @@ def test_a_page_loads_nothing_from_another_host(site):
         assert loaded == [], page
 
 
+@pytest.mark.exhaustive
 def test_the_reference_has_every_public_name_of_the_library(site):
     import advisor
 

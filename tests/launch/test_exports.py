@@ -56,6 +56,7 @@ def submitted(text):
             if lines.startswith("#!")]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_shellcheck_has_no_objection_to_any_script(tmp_path):
     plans = side_by_side({0: PLANS["power-cap"], 1: PLANS["limits"]}, {0: [1, 2], 1: [3, 4]})
     texts = WRITTEN | SEVERAL

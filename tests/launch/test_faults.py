@@ -32,8 +32,8 @@ PLANS = {
     "MIG mode on": (handed("naive[1];mig=4g.71gb[2]+3g.71gb[3]", JOBS), "Disabled"),
     "MIG mode off": (handed("mig=4g.71gb[2]+3g.71gb[3];mps[1]", JOBS), "Enabled"),
 }  # fmt: skip
-# All that these change, compute instances and the plan that ends MIG mode change, too.
-ALSO_IN_OTHERS = ("limits", "instances", "MIG mode on")
+# All that these change, compute instances, a power cap and the end of MIG mode change, too.
+ALSO_IN_OTHERS = ("limits", "instances", "MIG mode on", "groups", "an instance", "several GPUs")
 HOWS = ("fails", "worked", "lies", "int", "term")
 STATUS = {"int": 130, "term": 143}
 

@@ -58,6 +58,7 @@ def test_forty_jobs_on_two_kinds_of_gpus_run_as_planned(node, monkeypatch):
             assert {*had[start.number]} <= {*own}
 
 
+@pytest.mark.exhaustive
 def test_a_job_of_two_gpus_waits_for_both_and_the_next_wait_for_it(node, monkeypatch):
     runs_to_the_end(SEVERAL, node, monkeypatch, (5,))  # so many that none would have to wait
     check_ran_as_planned(SEVERAL)

@@ -42,6 +42,7 @@ def test_on_one_host_each_job_runs_once_on_its_gpus_in_the_order_of_the_plan():
     assert (gpus[3], gpus[4], gpus[5]) == ([1], [0, 1], [1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("node")
 def test_a_job_that_fails_is_named_by_its_allocation_and_the_next_runs():
     put_recorders([RESNET.name, VIT.name])
@@ -51,6 +52,7 @@ def test_a_job_that_fails_is_named_by_its_allocation_and_the_next_runs():
     assert {4, 5} <= gpus_of_jobs().keys()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
 def test_slurm_runs_what_submitit_submits(node, monkeypatch):
     put_recorders([RESNET.name, BERT.name, VIT.name])

@@ -90,6 +90,8 @@ SHARED = [  # the functions that scripts call
     '}',
     'stop() {  # at every end of the script',
     "  local status=$?; set +e; trap '' INT HUP TERM",
+    '  # Again and again: a job that only begins has no mark yet.',
+    '  while [ "$(jobs -pr)" ] && end_jobs "$mark-" "${ADVISOR_GRACE_S:-30}"; do sleep 0.1; done',
     '  undo 0 && rm -f "$state" "$state.new" || status=1',
     '  wait; event "over $status"; exit "$status"',
     '}',

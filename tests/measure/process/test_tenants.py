@@ -226,8 +226,8 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
     ("words", "more"),
     [
         (("python", "by_hand.py"), {}),
-        (("python", "functional.py"), WHOLE),
-        (("bash", "run.sh"), {}),
+        pytest.param(("python", "functional.py"), WHOLE, marks=pytest.mark.exhaustive),
+        pytest.param(("bash", "run.sh"), {}, marks=pytest.mark.exhaustive),
     ],
     ids=["without", "of a function", "with"],
 )
@@ -258,12 +258,15 @@ def test_a_program_that_ends_too_early_beside_others_is_to_train_for_longer(home
     ("line", "named"),
     [
         (f"PYTHONPATH=. {sys.executable} accumulated.py", "PYTHONPATH=DIR:$PYTHONPATH"),
-        (f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'", "-uI"),
+        pytest.param(
+            f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'", "-uI",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param(
             f"nohup {sys.executable} accumulated.py > log &", "wait", marks=pytest.mark.exhaustive
         ),
     ],
-)
+)  # fmt: skip
 def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
     with started(scripted(home, "sh", "-c", line)) as ((_,), (ended,)):
         assert isinstance(ended, Ended)
