@@ -417,6 +417,7 @@ def test_the_first_jobs_of_a_queue_become_a_run_to_learn_from(monkeypatch):
     assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
 
 
+@pytest.mark.exhaustive
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
     code = (
         "import time; from advisor.measure.inside.program import StepCounter; "

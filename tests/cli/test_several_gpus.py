@@ -93,6 +93,7 @@ def test_a_job_on_two_gpus_is_on_both_and_no_shell_script_starts_it(advisor, tmp
     assert [run["gpus"] for run in runs] == [[0, 1], [0]]
 
 
+@pytest.mark.exhaustive
 def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
     hasty = (*JOBS, "--gpus", 2, "--effort", 0.01)
     for words in ((*JOBS[:2], "--gpus", 2), (RESNET, BERT, "--gpus", "2"), hasty):
@@ -103,6 +104,7 @@ def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
     assert "--effort 0.04" in text
 
 
+@pytest.mark.exhaustive
 def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor):
     alone_s, two_hosts_s, one_host_s = (
         recommended(advisor, *words, "--host-cores", 1)["plans"][0]["makespan_s"]

@@ -115,6 +115,7 @@ def reported_cost(found):
 
 @given(drawn(most=6), st.integers(1, 3), st.sampled_from(["p50", "p95"]),
        st.sampled_from([each for each in AIMS if each != "throughput"]))  # fmt: skip
+@pytest.mark.exhaustive
 def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
     jobs = made(jobs, aim)
     terms = FleetTerms(objective=aim, gpus=gpus, level=level)

@@ -62,6 +62,7 @@ def kept(folder):
 
 
 @pytest.mark.parametrize("end", [-1, 40, 0])
+@pytest.mark.exhaustive
 def test_a_file_that_is_cut_off_is_written_again(end, compilations, tmp_path):
     assert (compilations(), compilations()) == (1, 1)
     path = kept(tmp_path)

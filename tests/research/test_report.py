@@ -56,6 +56,7 @@ def test_every_document_has_the_committed_figures():
 
 
 @pytest.mark.parametrize("mode", ["naive", pytest.param("mps", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_figures_of_one_family_and_mode_follow_from_the_data(data, mode):
     """A sample of what `make report` does for all of them, from fit to error."""
     family, (profiles, runs) = "resnet", data

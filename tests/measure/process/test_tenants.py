@@ -108,6 +108,7 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_that_waited_with_torch_imported_trains_from_one_moment_to_another(workers_folder):
     setup = setup_of(workload("mlp-toy-bs32"), "cpu", {})
     with closing(Crew("cpu", Path(workers_folder))) as crew:
@@ -238,6 +239,7 @@ def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(
         assert abs(took(tenant, home, 20) - 20) <= 1  # they count after we do
 
 
+@pytest.mark.exhaustive
 def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(home):
     with started(scripted(home, "python", "closures.py", **WHOLE)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
@@ -247,6 +249,7 @@ def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(h
         assert tenant.ask("trace", path=str(trace), round_steps=5, rounds=2)["phases"] == [5, 5]
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_ends_too_early_beside_others_is_to_train_for_longer(home):
     with started(scripted(home, "python", "short.py", "20", "0")) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
@@ -355,6 +358,7 @@ def test_a_launcher_of_ranks_may_start_one_and_no_more(home):
         tenant.ask("run", start_at=time(), stop_at=time() + PATIENCE_S)
 
 
+@pytest.mark.exhaustive
 def test_of_two_threads_that_train_the_first_is_measured_and_the_other_goes_on(home):
     other = home / "steps.txt.other"
     with started(scripted(home, "python", "threads.py")) as ((tenant,), (loaded,)):
@@ -441,6 +445,7 @@ def running(tmp_path, *command, **pattern):
         yield tenant
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_imports_torch_is_asked_while_it_goes_on(tmp_path):
     with running(tmp_path, "python", "-c", f"import torch\n{PRINTS}") as tenant:
         assert tenant.ask("record", PATIENCE_S, path="nowhere", seconds=0.0) == {}

@@ -100,6 +100,7 @@ def test_a_serial_plan_is_recorded_as_a_run_of_each_workload(command):
     assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(command):
     shared = command(mix("pair"))
     process = shared.start("--settle", "1", "--window", "0.3")
@@ -168,6 +169,7 @@ def test_each_job_of_a_group_keeps_its_limit():
     assert of_gpu("serial", (1, 1)) == [((0,), Naive()), ((1,), Naive())]
 
 
+@pytest.mark.exhaustive
 def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, tmp_path):
     folder = scripts.write(tmp_path / "scripts")
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"

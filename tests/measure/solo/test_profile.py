@@ -313,6 +313,7 @@ TAKEN = (
 
 
 @pytest.mark.parametrize("held_mib", [1000.0, pytest.param(80_000.0, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     held_mib, tmp_path, monkeypatch
 ):
