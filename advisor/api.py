@@ -29,7 +29,7 @@ from advisor.plan.forecast import (
     machine,
     over_time,
 )
-from advisor.plan.rules import MOST_SLOWING, UNCONDITIONAL, Conditions
+from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
@@ -359,12 +359,12 @@ class Advisor:
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
     ) -> "Copies":
         """Count the copies of `job` that fit at once, and those that are worthwhile."""
-        from advisor.plan.copies import CopiesTable, copies_that_pay
+        from advisor.plan.copies import CopiesTable, worthwhile_copies
 
         _check_ranking(conditions, level)
         one = self._one_job(job)
         table = CopiesTable(one, self.card, self.predictor, conditions, level)
-        return replace(copies_that_pay(table), standing=self.standing([one]))
+        return replace(worthwhile_copies(table), standing=self.standing([one]))
 
     def trials(self, job: JobLike, terms: "TrialTerms | None" = None) -> "Search":
         """Choose how many trials of a search run at once on each GPU.
@@ -406,7 +406,7 @@ class Advisor:
         return replace(largest, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
-        self, running: "Running", offered: JobsLike, most_slowing: float = MOST_SLOWING,
+        self, running: "Running", offered: JobsLike, max_slowdown: float = MAX_SLOWDOWN,
         conditions: Conditions = UNCONDITIONAL,
     ) -> "Additions":  # fmt: skip
         """Return the `offered` jobs that may join, and slow running ones by that share at most."""
@@ -414,7 +414,7 @@ class Advisor:
 
         check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         waiting = self.jobs(offered)
-        answer = additions(running, waiting, self.card, self.predictor, most_slowing, conditions)
+        answer = additions(running, waiting, self.card, self.predictor, max_slowdown, conditions)
         return replace(answer, standing=self.standing([*running.jobs, *waiting]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:

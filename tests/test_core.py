@@ -21,7 +21,7 @@ ANSWERING = (
     f"recommend {R} {B} --gpu a100-40gb",
     f"recommend {R}:6 {B}:6 {GPU}",
     f"recommend {R} {B}:2 {GPU} --gpus 2",
-    f"recommend {R} {GPU} --running {B} --hurt 2",
+    f"recommend {R} {GPU} --running {B} --max-slowdown 2",
     f"trials {B} {GPU}",
     f"batch {R} {GPU}",
     f"predict {R} {B} {GPU} --sharing mps=40,60",

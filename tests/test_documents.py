@@ -23,7 +23,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\((?!https?:)([^)#]*)#([\w-]+)\)")  # mkdocstrings makes those with dots
 FILE = re.compile(r"`((?:advisor|research|tests|benchmarks|profiles|models|docs)/[\w./-]+)`")
 PLAIN_DOCUMENTS = [*USER_DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted(REFERENCE.glob("*.md"))]
-# Words that are not plain English, or not the field's; `--hurt` is an option.
+# Words that are not plain English, or not the field's.
 BANNED = re.compile(
     r"(?<![-\w])(foretold|told|mates?|beside|besides|anew|mend|meanwhile|alike|tells of|says of|"
     r"at hand|the way of|to come|nobody|whoever|somebody|whether what|err|hurts?|pays?|treats?)\b",

@@ -87,7 +87,7 @@ ANSWERS = [
     ("recommendation", "recommend", *JOBS),
     ("recommendation", "recommend", *JOBS, "--power-cap", "auto"),
     ("recommendation", "recommend", *JOBS, "--gpu", "a100-40gb"),
-    ("additions", "recommend", *JOBS, "--running", BERT, "--hurt", "3"),
+    ("additions", "recommend", *JOBS, "--running", BERT, "--max-slowdown", "3"),
     ("fleet", "recommend", *JOBS, "--gpus", "2"),
     ("fleet", "recommend", f"{BERT}:10", *ON),
     ("copies", "recommend", f"{BERT}:auto", *ON),

@@ -223,7 +223,7 @@ def simulate(
     round_s: _Round = ROUND_S, preemption: _Preemption = PREEMPTION_S,
     at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
     root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
-    protect: options.Protect = None, hurt: options.Hurt = None,
+    protect: options.Protect = None, max_slowdown: options.MaxSlowdown = None,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
     check_host: options.CheckHost = None, host_cores: options.HostCores = None,
@@ -249,7 +249,7 @@ def simulate(
     exclude(passed, "trace_in", ("jobs", "job_file"), why)
     exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
     exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
-    require(passed, "hurt", {"protect": "--protect"})
+    require(passed, "max_slowdown", {"protect": "--protect"})
     planned = read_plan(plan, profiles) if plan else None
     if planned:
         check_gpu_of_plan(gpu if "gpu" in passed or ":" in gpus else None, planned.gpu, str(plan))
@@ -262,7 +262,7 @@ def simulate(
         else (tuple(map(Arrival, planned.jobs if planned
                         else chosen_jobs(advisor, jobs, job_file, total))), ())
     )  # fmt: skip
-    members = protected_jobs([each.job for each in arrivals], protect, hurt)
+    members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
     advisor = on_checked_host(advisor, len(arrivals), check_host)
     mode = advisor.read_sharing(sharing, over_time=True)

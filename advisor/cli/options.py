@@ -216,10 +216,10 @@ MemoryMargin = Annotated[float, Option(
 )]
 Protect = Annotated[list[str] | None, Option(
     "--protect", metavar="NAME",
-    help="Do not let sharing slow this job by more than --hurt; repeatable.",
+    help="Do not let sharing slow this job by more than --max-slowdown; repeatable.",
 )]
-Hurt = Annotated[float | None, Option(
-    "--hurt", metavar="SHARE", parser=share,
+MaxSlowdown = Annotated[float | None, Option(
+    "--max-slowdown", metavar="SHARE", parser=share,
     help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
     "10 %; default: 0.05.",
 )]
@@ -295,18 +295,18 @@ def chosen_jobs(
 
 
 def protected_jobs(
-    jobs: "Sequence[Job]", names: Sequence[str] | None, hurt: float | None
+    jobs: "Sequence[Job]", names: Sequence[str] | None, max_slowdown: float | None
 ) -> "tuple[Job, ...]":
-    """Return `jobs`, of which those called `names` may become longer by the share `hurt` at most.
+    """Return `jobs`, whose steps may become longer by `max_slowdown` at most if `names` has them.
 
     Raises:
         InvalidInput: A name is of none of them, or the share is impossible.
     """
-    from advisor.plan.rules import MOST_SLOWING
+    from advisor.plan.rules import MAX_SLOWDOWN
     from advisor.workload.job import check_protection
 
-    most = MOST_SLOWING if hurt is None else hurt
-    check_protection("--hurt", most)
+    most = MAX_SLOWDOWN if max_slowdown is None else max_slowdown
+    check_protection("--max-slowdown", most)
     for name in names or ():
         if name not in {job.name for job in jobs}:
             names_of_jobs = ", ".join(dict.fromkeys(job.name for job in jobs))

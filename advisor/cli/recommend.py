@@ -85,13 +85,13 @@ _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
 _NOT_OF_COPIES = (
-    "job_file", "running_sharing", "hurt", "device", "gpus", *_OF_MANY, "commands", "top",
+    "job_file", "running_sharing", "max_slowdown", "device", "gpus", *_OF_MANY, "commands", "top",
     "protect", "plot", "csv_file",
 )  # fmt: skip
 # Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
     "running_sharing": _RUNS,
-    "hurt": {**_RUNS, "protect": "--protect"},
+    "max_slowdown": {**_RUNS, "protect": "--protect"},
     "device": {"now": "--now", "commands": "--commands", "as_json": "--json"},
 }
 _APART = (
@@ -103,10 +103,10 @@ _APART = (
     *((runs, ("gpus", *_OF_MANY), "the running jobs share one GPU.") for runs in _RUNS),
     ("plot", ("gpus", *_RUNS), "--plot draws plans for jobs that start together on one GPU."),
     ("csv_file", tuple(_RUNS), "--csv writes plans for jobs that start together."),
-    *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
+    *((runs, ("protect",), "--max-slowdown protects the running jobs already.") for runs in _RUNS),
     *((runs, ("commands",), "commands are for plans whose jobs start together.") for runs in _RUNS),
     *((runs, ("pessimistic",), "jobs join by how much they slow the running jobs. Allow less with "
-       "--hurt.") for runs in _RUNS),
+       "--max-slowdown.") for runs in _RUNS),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
 )  # fmt: skip
@@ -134,7 +134,7 @@ def recommend(
     top: options.Top = 5, details: _Details = False, commands: _Commands = None,
     gpus: options.Gpus = "1", effort: _Effort = 1.0, running: _Running = None,
     running_sharing: _RunningSharing = None, now: _Now = False,
-    device: options.Device = DEFAULT_DEVICE, hurt: options.Hurt = None,
+    device: options.Device = DEFAULT_DEVICE, max_slowdown: options.MaxSlowdown = None,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, host_memory: options.HostMemory = None,
@@ -149,7 +149,7 @@ def recommend(
     """
     from advisor.launch.commands import with_commands
     from advisor.plan.cluster import FleetTerms
-    from advisor.plan.rules import EXACT_JOBS, MOST_SLOWING, Conditions
+    from advisor.plan.rules import EXACT_JOBS, MAX_SLOWDOWN, Conditions
 
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
@@ -169,7 +169,7 @@ def recommend(
             document=partial(copies_document, copies),
         )  # fmt: skip
     else:
-        members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, hurt)
+        members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
         advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
         at_work = (
             _running_jobs(advisor, running, running_sharing, device if now else None)
@@ -184,7 +184,7 @@ def recommend(
             from advisor.report.copies import additions_document, additions_report
 
             joined = advisor.admit(
-                at_work, members, MOST_SLOWING if hurt is None else hurt, conditions
+                at_work, members, MAX_SLOWDOWN if max_slowdown is None else max_slowdown, conditions
             )
             answer = _Answer(
                 standing=joined.standing, report=partial(additions_report, joined, top),

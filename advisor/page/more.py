@@ -17,7 +17,7 @@ from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import Running, held_alone_mib, recognised, running_now, tenants
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.rules import MOST_SLOWING
+from advisor.plan.rules import MAX_SLOWDOWN
 from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
 from advisor.plan.trials import TrialTerms
 from advisor.prediction.find_profile import names_of_batches
@@ -112,8 +112,8 @@ def _additions(question: Question) -> None:
         "They share the GPU by", [*live, "mps", "naive"], key="by", bind="query-params",
         accept_new_options=True, help="Or as in advisor predict: mps=50,50 or mig=3g.71gb@0.",
     )  # fmt: skip
-    slower = right.number_input(
-        "Each may get slower by, %", 0.0, None, 100 * MOST_SLOWING, key="slower", format="%g",
+    max_slowdown = right.number_input(
+        "Max slowdown, %", 0.0, None, 100 * MAX_SLOWDOWN, key="max_slowdown", format="%g",
         bind="query-params",
     )  # fmt: skip
     seen = recognised(live[how], question.jobs) if how in live else (0,)
@@ -133,7 +133,7 @@ def _additions(question: Question) -> None:
         return
     try:
         additions = question.advisor.admit(
-            running, others or question.jobs, slower / 100, question.conditions
+            running, others or question.jobs, max_slowdown / 100, question.conditions
         )
     except NothingFits as error:
         why, _, _ = str(error).partition(". ")  # what follows are options of the command
@@ -142,15 +142,15 @@ def _additions(question: Question) -> None:
         return
     best, short = additions.sets[0], short_names(question.names)
     added = " and ".join(short[job.name] for job in best.jobs)
-    slowed, by = short[best.slowed_job], 100 * max(0.0, best.slowing)
+    slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
     _headline(
-        f"Add {added} under {best.prediction.sharing}: {slowed} slows by {by:.3g} %.",
+        f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
         estimated=not best.prediction.confirmed_on_hardware,
     )
     draw(charts.slowdown_chart(best.prediction, question.names))
     show_table([
         {"add": ", ".join(short[job.name] for job in each.jobs), "work added": each.added,
-         "slows most": short[each.slowed_job], "by, %": 100 * each.slowing,
+         "slowed job": short[each.slowed_job], "slowed by, %": 100 * each.slowed_by,
          "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
          "late": ", ".join(each.late or ()), "share by": str(each.prediction.sharing)}
         for each in additions.sets

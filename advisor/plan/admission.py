@@ -18,7 +18,7 @@ from advisor.hardware.mig import place
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one, without
 from advisor.plan.rules import (
-    MOST_SLOWING,
+    MAX_SLOWDOWN,
     UNCONDITIONAL,
     Conditions,
     broken_rule,
@@ -186,7 +186,7 @@ class Addition:
 
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
-        slowing: Largest share by which the median step of a running job gets longer.
+        slowed_by: Largest share by which the median step of a running job gets longer.
         added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
             any job were done yet; None: a job has a deadline, and the length of a job is not known.
@@ -194,7 +194,7 @@ class Addition:
 
     jobs: tuple[Job, ...]
     prediction: MixPrediction
-    slowing: float
+    slowed_by: float
     slowed_job: str
     added: float
     late: tuple[str, ...] | None = ()
@@ -211,7 +211,7 @@ class Additions:
     gpu: Gpu
     running: Running
     before: MixPrediction
-    most_slowing: float
+    max_slowdown: float
     sets: tuple[Addition, ...]
     left_out: tuple[LeftOut, ...]
     standing: Standing = field(default_factory=Standing)
@@ -219,44 +219,44 @@ class Additions:
 
 def additions(
     running: Running, offered: Sequence[Job], gpu: Gpu, predictor: Predicts,
-    most_slowing: float = MOST_SLOWING, conditions: Conditions = UNCONDITIONAL,
+    max_slowdown: float = MAX_SLOWDOWN, conditions: Conditions = UNCONDITIONAL,
 ) -> Additions:  # fmt: skip
     """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
 
-    `most_slowing` is the share by which a running job's median step may get longer.
+    `max_slowdown` is the share by which a running job's median step may get longer.
 
     Raises:
         InvalidInput: A share is wrong, or one of `offered` is protected.
         NothingFits: `running` does not fit, or none of `offered` may be added.
     """
-    if not (isfinite(most_slowing) and most_slowing >= 0):
+    if not (isfinite(max_slowdown) and max_slowdown >= 0):
         raise InvalidInput(
-            f"--hurt is a share of at least 0, as 0.05 for 5 %, got {most_slowing:g}"
+            f"--max-slowdown is a share of at least 0, as 0.05 for 5 %, got {max_slowdown:g}"
         )
     refuse_protected(offered)
-    joined = _Joined(running, gpu, predictor, most_slowing, conditions)
+    joined = _Joined(running, gpu, predictor, max_slowdown, conditions)
     allowed, left_out = joined.sets(offered)
     if not allowed:
         reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
         full = all(each.why == _NO_ROOM for each in left_out)
-        more = "" if full else "Allow more with --hurt. "
+        more = "" if full else "Allow more with --max-slowdown. "
         remedy = "Or use another GPU."
         if running.free_mib is None:  # else the driver, and not the user, gave the sharing
             remedy = f"If the GPU is not under {running.sharing}, pass --running-sharing. {remedy}"
             with suppress(NothingFits):
                 if running.sharing.mode == "naive":
                     under_mps = replace(running, sharing=Mps())
-                    additions(under_mps, offered, gpu, predictor, most_slowing, conditions)
+                    additions(under_mps, offered, gpu, predictor, max_slowdown, conditions)
                     remedy = _UNDER_MPS.format(
                         " ".join(name if n == 1 else f"{name}:{n}" for name, n
                                  in Counter(job.name for job in (*running.jobs, *offered)).items()),
                         gpu.key,
                     )  # fmt: skip
         raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
-    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
+    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowed_by))
     return Additions(
         gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
-        most_slowing=most_slowing, left_out=tuple(left_out),
+        max_slowdown=max_slowdown, left_out=tuple(left_out),
     )  # fmt: skip
 
 
@@ -264,11 +264,11 @@ class _Joined:
     """Predicts the running jobs together with added ones."""
 
     def __init__(
-        self, running: Running, gpu: Gpu, predictor: Predicts, most_slowing: float,
+        self, running: Running, gpu: Gpu, predictor: Predicts, max_slowdown: float,
         conditions: Conditions,
     ) -> None:  # fmt: skip
         self.running, self.gpu, self._predictor = running, gpu, predictor
-        self._most_slowing, self._conditions = most_slowing, conditions
+        self._max_slowdown, self._conditions = max_slowdown, conditions
         jobs = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, jobs), gpu)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
@@ -322,11 +322,11 @@ class _Joined:
         if free_mib is not None and held_mib > free_mib:
             return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
         pairs = zip(after.jobs, self.before.jobs, strict=False)
-        slowing, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
-        if slowing > self._most_slowing:
+        slowed_by, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
+        if slowed_by > self._max_slowdown:
             return (
-                f"slows {job} by {slowing:.0%} under {after.sharing}, and at most "
-                f"{self._most_slowing:.0%} is allowed"
+                f"slows {job} by {slowed_by:.0%} under {after.sharing}, and at most "
+                f"{self._max_slowdown:.0%} is allowed"
             )
         late: tuple[str, ...] | None = ()
         if any(each.deadline_s is not None for each in jobs):
@@ -334,4 +334,4 @@ class _Joined:
             late = tuple(jobs[at].name for at in sorted(plan.late("p50")))
             late = None if plan.ends_s is None else late
         work = sum(1 / each.slowdown for each in new)
-        return Addition(tuple(jobs[-added:]), after, slowing, job, work, late)
+        return Addition(tuple(jobs[-added:]), after, slowed_by, job, work, late)

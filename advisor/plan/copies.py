@@ -25,7 +25,7 @@ from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.sharing.groups import restricted
 from advisor.workload.job import MAX_JOBS, Job
 
-PAYS = 0.02
+MIN_GAIN = 0.02
 """Share by which more copies must raise the throughput: twice what two runs of the same jobs with
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
@@ -56,7 +56,7 @@ class Copies:
         rows: For increasing numbers of copies from 1 on, as far as more can be worthwhile.
         fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
-        pay: The number of copies that is worthwhile.
+        worthwhile: The number of copies that is worthwhile.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
@@ -65,14 +65,14 @@ class Copies:
     rows: tuple[CopiesRow, ...]
     fit: int
     limited_by: str
-    pay: int
+    worthwhile: int
     mps_clients: int
     standing: Standing = field(default_factory=Standing)
 
     @property
     def at_best(self) -> CopiesRow:
         """The row of the number of copies that is worthwhile."""
-        return next(row for row in self.rows if row.copies == self.pay)
+        return next(row for row in self.rows if row.copies == self.worthwhile)
 
     def gain(self, row: CopiesRow) -> float | None:
         """Return the share by which its throughput exceeds that of one copy less; None: no row."""
@@ -133,11 +133,11 @@ class CopiesTable:
         mix = self.predictor.predict([self.job.profile] * copies, sharing)
         return CopiesRow(copies, mix, throughput(mix, self.level))
 
-    def copies(self, rows: Sequence[CopiesRow], pay: int, fit: int, limited_by: str) -> Copies:
+    def copies(self, rows: Sequence[CopiesRow], best: int, fit: int, limited_by: str) -> Copies:
         """Return the answer of a search."""
         return Copies(
-            gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
-            mps_clients=mps_clients(self.gpu, self.conditions.cuda),
+            gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by,
+            worthwhile=best, mps_clients=mps_clients(self.gpu, self.conditions.cuda),
         )  # fmt: skip
 
     def _problem(self, copies: int) -> str | None:
@@ -156,17 +156,17 @@ class CopiesTable:
         return memory_problem(mix, self.gpu, self.conditions.memory_margin) or mix
 
 
-def copies_that_pay(table: CopiesTable) -> Copies:
+def worthwhile_copies(table: CopiesTable) -> Copies:
     """Count the copies that fit at once, and those worthwhile; errors as of `CopiesTable.most`.
 
     Fewest copies are worthwhile of which neither one more nor `PATIENCE` more do more work.
     """
     fit, limited_by = table.most()
-    rows, pay = [table.row(1)], 1
-    while len(rows) < min(fit, MAX_JOBS, pay + PATIENCE):
+    rows, best = [table.row(1)], 1
+    while len(rows) < min(fit, MAX_JOBS, best + PATIENCE):
         rows.append(table.row(len(rows) + 1, rows[-1]))
-        while max((row.throughput for row in rows[pay : pay + PATIENCE]), default=0.0) > (
-            (1 + PAYS) * rows[pay - 1].throughput
+        while max((row.throughput for row in rows[best : best + PATIENCE]), default=0.0) > (
+            (1 + MIN_GAIN) * rows[best - 1].throughput
         ):
-            pay += 1
-    return table.copies(rows, pay, fit, limited_by)
+            best += 1
+    return table.copies(rows, best, fit, limited_by)

@@ -323,7 +323,7 @@ class GroupPool:
         new = [each for each in dict.fromkeys(queues) if each not in self._estimated]
         self._estimated |= dict.fromkeys(new)
         for mode, way in WAYS.items():
-            # Time slices pay where all jobs start at once, and where MPS is not allowed.
+            # Time-slicing can win where all jobs start at once, and where MPS is not allowed.
             allowed = [
                 each
                 for each in new

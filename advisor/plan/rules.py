@@ -17,10 +17,10 @@ from advisor.sharing import Sharing
 from advisor.sharing.groups import groups, memories, mps_servers, partitions
 from advisor.workload.job import Job
 
-MOST_SLOWING = 0.05
+MAX_SLOWDOWN = 0.05
 """Default of the share by which steps of a protected or running job may take longer."""
 
-TOO_SLOW = "slowing a protected job more than it may be; see --hurt"
+TOO_SLOW = "slowing a protected job more than it may be; see --max-slowdown"
 """Why a way to share is left out that `slows_protected`."""
 
 MAX_OOM_PROBABILITY = 0.05

@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import GpuCount, parse_gpus
 from advisor.plan import MOST_GPUS
 from advisor.plan.cluster import GpuPool
-from advisor.plan.copies import PATIENCE, PAYS, Copies, CopiesRow, CopiesTable
+from advisor.plan.copies import MIN_GAIN, PATIENCE, Copies, CopiesRow, CopiesTable
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
 from advisor.plan.values import Standing
 from advisor.prediction.prediction import LEVELS, Interval, Level
@@ -70,7 +70,7 @@ class Trials:
 
     Attributes:
         copies: The performance of some numbers of trials at once; worthwhile are the fewest within
-            `PAYS` of the most trials an hour; for a search of known length, of its soonest end.
+            `MIN_GAIN` of the most trials an hour; for a search of known length, of its soonest end.
         study: All trials of the GPU; None where their number is not known.
     """
 
@@ -81,7 +81,7 @@ class Trials:
 
     @property
     def at_once(self) -> int:
-        return self.copies.pay
+        return self.copies.worthwhile
 
     @property
     def row(self) -> CopiesRow:
@@ -101,10 +101,10 @@ class Trials:
         return self.trial_s(row).rate(3600 * row.copies)
 
 
-def trials_that_pay(
+def worthwhile_trials(
     table: CopiesTable, steps: float | None = None, count: int | None = None, start_s: float = 0.0
 ) -> Trials:
-    """Choose the fewest trials at once that end within `PAYS` of the most trials an hour.
+    """Choose the fewest trials at once that end within `MIN_GAIN` of the most trials an hour.
 
     `steps` are those of a trial, else of the job; `count` is the number of trials, None: unknown. A
     process takes `start_s` to start; 0: it goes on with the next trial. Of more than `EXACT_JOBS`
@@ -136,7 +136,7 @@ def trials_that_pay(
         """Add `row`; whether no other takes much less time."""
         rows[row.copies] = row
         trial_s[row.copies] = spent_s(row).at(table.level) / (count or row.copies)
-        return trial_s[row.copies] <= (1 + PAYS) * min(trial_s.values())
+        return trial_s[row.copies] <= (1 + MIN_GAIN) * min(trial_s.values())
 
     fewest = fewer = 0
     for at_once in numbers:
@@ -144,9 +144,10 @@ def trials_that_pay(
             continue
         enough(row := table.row(at_once, rows.get(fewer)))
         best_s = min(trial_s.values())
-        fewest = next(at for at, each_s in trial_s.items() if each_s <= (1 + PAYS) * best_s)
+        fewest = next(at for at, each_s in trial_s.items() if each_s <= (1 + MIN_GAIN) * best_s)
         trained_s = row.prediction.jobs[0].paced_s.at(table.level) * steps / at_once
-        may_gain = (trained_s + start_s / numbers[-1]) * (1 + PAYS / 2) < best_s  # by fewer starts
+        by_fewer_starts_s = (trained_s + start_s / numbers[-1]) * (1 + MIN_GAIN / 2)
+        may_gain = by_fewer_starts_s < best_s
         if at_once >= fewest + max(PATIENCE, fewest // 2) and not may_gain:
             break
         fewer = at_once
@@ -154,12 +155,12 @@ def trials_that_pay(
         at for at in numbers if max((n for n in rows if n < fewest), default=0) < at < fewest
     ]
     later = bisect_left(between, True, key=lambda at: enough(table.restricted(rows[fewest], at)))
-    pay = [*between, fewest][later]
-    copies = table.copies([row for _, row in sorted(rows.items())], pay, fit, limited_by)
+    at_best = [*between, fewest][later]
+    copies = table.copies([row for _, row in sorted(rows.items())], at_best, fit, limited_by)
     if count is None:
         return Trials(copies=copies, steps=steps, start_s=start_s, study=None)
     study = Study(
-        trials=count, rounds=ceil(count / pay), wall_s=spent_s(rows[pay]),
+        trials=count, rounds=ceil(count / at_best), wall_s=spent_s(rows[at_best]),
         one_by_one_s=spent_s(rows[1]),
     )  # fmt: skip
     return Trials(copies=copies, steps=steps, start_s=start_s, study=study)
@@ -248,7 +249,7 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     """Choose the number of trials at once on each GPU, and spread them so that all end soonest.
 
     Raises:
-        InvalidInput: As `trials_that_pay`, or the job takes several GPUs.
+        InvalidInput: As `worthwhile_trials`, or the job takes several GPUs.
         NothingFits: Not even one trial fits a GPU.
     """
     job, count = pools[0].jobs[0], terms.count
@@ -263,7 +264,7 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     def trials(at: int, of_each: int | None) -> Trials:
         pool = pools[at]
         table = CopiesTable(pool.jobs[0], pool.gpu, pool.predictor, terms.conditions, terms.level)
-        return trials_that_pay(table, terms.steps, of_each, terms.start_s)
+        return worthwhile_trials(table, terms.steps, of_each, terms.start_s)
 
     def on(at: int, total: int | None) -> TrialsOnGpus:
         pool = pools[at]

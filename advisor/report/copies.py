@@ -11,7 +11,7 @@ from rich.text import Text
 from advisor.errors import counted
 from advisor.hardware.machine import client_variables
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies import PAYS, Copies, CopiesRow
+from advisor.plan.copies import MIN_GAIN, Copies, CopiesRow
 from advisor.plan.reasons import named
 from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
 from advisor.plan.trials import Search, Trials, TrialsOnGpus
@@ -45,13 +45,13 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
     A screen does not hold all lines; with `details` all are shown.
     """
     best, job, gpu = copies.at_best, copies.job.name, copies.gpu.key
-    if copies.pay == 1:
+    if copies.worthwhile == 1:
         second = next(map(copies.gain, copies.rows[1:]), None)
         why = copies.limited_by if second is None else f"is not worthwhile: {second:+.1%} work"
         advice = f"Run {job} alone on {gpu}: a second copy {why}."
     else:
         advice = (
-            f"Run {copies.pay} copies of {job} at once on {gpu}, under {_marked(best)}: "
+            f"Run {copies.worthwhile} copies of {job} at once on {gpu}, under {_marked(best)}: "
             f"{best.throughput:.2f}x the work of one alone. {copies.fit} fit."
         )
 
@@ -79,7 +79,7 @@ def _report(
     Rows next to the worthwhile number are dropped last, and the row of one copy never, because all
     are compared with it.
     """
-    rows, best = copies.rows, copies.pay
+    rows, best = copies.rows, copies.worthwhile
     nearest = sorted(rows[1:], key=lambda row: (abs(row.copies - best), row.copies > best))
 
     def report(others: int) -> RenderableType:
@@ -113,16 +113,17 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
     `gained` is what more would bring; None: the answer has that already.
     """
     yield f"{copies.fit} fit at once. One more: {copies.limited_by}."
-    more = copies.rows[-1].copies - copies.pay
+    more = copies.rows[-1].copies - copies.worthwhile
     if gained is not None and more:
         yield (
-            f"More than {copies.pay} {unit} are not worthwhile: {'one' if more == 1 else more} "
-            f"more would bring less than {PAYS:.0%} more {gained}, which is within the error."
+            f"More than {copies.worthwhile} {unit} are not worthwhile: "
+            f"{'one' if more == 1 else more} more would bring less than {MIN_GAIN:.0%} more "
+            f"{gained}, which is within the error."
         )
     elif gained is not None:
         yield (
-            f"All {copies.fit} that fit are worthwhile." if copies.pay == copies.fit
-            else f"{copies.pay} are worthwhile, perhaps more."
+            f"All {copies.fit} that fit are worthwhile." if copies.worthwhile == copies.fit
+            else f"{copies.worthwhile} are worthwhile, perhaps more."
         )  # fmt: skip
     if copies.mps_clients < copies.fit:
         yield (
@@ -143,7 +144,7 @@ def copies_document(copies: Copies) -> CopiesDocument:
 
 def _fit_document(copies: Copies) -> FitFields:
     return {
-        "fit": copies.fit, "limited_by": copies.limited_by, "pay": copies.pay,
+        "fit": copies.fit, "limited_by": copies.limited_by, "worthwhile": copies.worthwhile,
         "mps_clients": copies.mps_clients,
     }  # fmt: skip
 
@@ -249,9 +250,8 @@ def trials_advice(search: Search) -> str:
             whole += f" instead of {units.seconds(search.one_by_one_s)} {in_turn}"
         study = first.trials.study
         if len(search.on) == 1 and study and most < study.trials:
-            whole += (
-                f", in {counted(study.rounds, 'round')}; more at once end at most {PAYS:.0%} sooner"
-            )
+            whole += f", in {counted(study.rounds, 'round')}; more at once "
+            whole += f"end at most {MIN_GAIN:.0%} sooner"
         lines.append(f"{whole}.")
     return "\n".join([*lines, f"{rate}."])
 
@@ -306,7 +306,7 @@ def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
 def additions_report(additions: Additions, top: int) -> RenderableType:
     """Return the best set of jobs to add, then a table of the best `top` sets."""
     sets, due = additions.sets, _any_due(additions)
-    headings = ("add", "then all share", "work added", "slows most", "memory")
+    headings = ("add", "then all share", "work added", "slowed job", "memory")
     table = plain_table("", *headings, *(["late"] if due else []))
     table.abreast, table.columns[5].no_wrap = 2, True
     for rank, added in enumerate(sets[:top], start=1):
@@ -344,7 +344,7 @@ def _any_due(additions: Additions) -> bool:
 
 
 def _slowing(added: Addition) -> str:
-    return f"{max(0.0, added.slowing):.1%}"
+    return f"{max(0.0, added.slowed_by):.1%}"
 
 
 def _names(jobs: Sequence[Job]) -> str:
@@ -355,7 +355,7 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     """Yield why jobs were left out, and how to read the figures."""
     yield from (f"Left out: {each.sharing}: {each.why}." for each in additions.left_out)
     yield "Work added: the pace of the added jobs together; 1 is that of one of them alone."
-    yield "Slows most: by median steps. Running jobs keep their limits and instances."
+    yield "Slowed job: by median steps. Running jobs keep their limits and instances."
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
     if not additions.sets[0].prediction.confirmed_on_hardware:
@@ -372,12 +372,12 @@ def additions_document(additions: Additions, top: int) -> AdditionsDocument:
             "jobs": [asdict(job) for job in additions.before.jobs],
             "sharing": str(additions.before.sharing), "free_mib": additions.running.free_mib,
         },
-        "most_hurt": additions.most_slowing,
+        "max_slowdown": additions.max_slowdown,
         "plans": [
             {
                 "rank": rank, "added": [job.name for job in added.jobs],
                 "sharing": str(added.prediction.sharing), "work_added": added.added,
-                "hurt": added.slowing, "hurt_job": added.slowed_job,
+                "slowed_by": added.slowed_by, "slowed_job": added.slowed_job,
                 "late": None if added.late is None else list(added.late),
                 "jobs": [asdict(job) for job in added.prediction.jobs],
                 **forecast.memory_document(added.prediction),

@@ -307,7 +307,7 @@ class FitFields(TypedDict):
 
     fit: int
     limited_by: str
-    pay: int
+    worthwhile: int
     mps_clients: int
 
 
@@ -384,8 +384,8 @@ class AdditionFields(MemoryFields):
     added: list[str]
     sharing: str
     work_added: float
-    hurt: float
-    hurt_job: str
+    slowed_by: float
+    slowed_job: str
     late: list[str] | None
     jobs: list[Annotated[dict[str, Any], AsDict(JobPrediction)]]
 
@@ -396,7 +396,7 @@ class AdditionsDocument(StandingFields):
     schema: int
     gpu: str
     running: RunningFields
-    most_hurt: float
+    max_slowdown: float
     plans: list[AdditionFields]
     left_out: list[Annotated[dict[str, Any], AsDict(LeftOut)]]
 

@@ -60,7 +60,7 @@ class MlflowLog:
         """Log what ``advisor recommend --json`` prints."""
         best = document.get("plans", [])[:1]
         jobs = ", ".join(job["job"] for plan in best for job in plan.get("jobs", ()))
-        keys = [key for key in ("objective", "job", "pay", "fit") if key in document]
+        keys = [key for key in ("objective", "job", "worthwhile", "fit") if key in document]
         request = {"gpu": document["gpu"], "jobs": jobs} | {key: document[key] for key in keys}
         self._log("plans", jobs or str(request.get("job", "plans")), request, document)
 

@@ -10,7 +10,8 @@ from itertools import combinations, zip_longest
 SAME = 0.005
 SAME_FOUND = 0.02  # of plans for many jobs or several GPUs
 MOST_PLANS = 6
-_SMALL = {"oom": 0.005, "hurt": 0.002}  # differences that do not count, in the quantity's own unit
+# Differences that do not count, in the quantity's own unit.
+_SMALL = {"oom": 0.005, "slowed_by": 0.002}
 
 
 def to_store(rows):

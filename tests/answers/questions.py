@@ -25,7 +25,7 @@ HERE = (  # asked in this process
     "--memory-margin 0.4",
     "recommend cait_xxs24_224-cifar10-bs128:4 --objective throughput",
     "recommend densenet121-cifar10-bs64 swin_tiny_patch4_window7_224-imagenet-bs32@0.1 "
-    "--protect densenet121-cifar10-bs64 --hurt 0.2",
+    "--protect densenet121-cifar10-bs64 --max-slowdown 0.2",
     "recommend --jobs {deadlines} --objective deadlines",
     "recommend --jobs {deadlines} --objective energy",
     "recommend --jobs {users}",
@@ -62,8 +62,8 @@ HERE = (  # asked in this process
     "trials resnet26-cifar10-bs128 --count 100 --gpus a100-40gb:2x4,h100-sxm-80gb:4 "
     "--host-cores 32",
     "recommend mlp-toy-bs128 gcn-molecules-bs256 --running bert-base-finetune-bs16 "
-    "--running-sharing mps --hurt 0.5",
-    "recommend dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --hurt 2",
+    "--running-sharing mps --max-slowdown 0.5",
+    "recommend dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --max-slowdown 2",
     # Many jobs, several GPUs.
     f"recommend {PAIR}:2 --gpus 2",
     f"recommend {THREE} --gpus 2 --gpu h100-sxm-80gb --objective mean-completion",

@@ -84,7 +84,7 @@ def _added(document):
             | {
                 "added": len(plan["added"]),
                 "work_added": plan["work_added"],
-                "hurt": plan["hurt"],
+                "slowed_by": plan["slowed_by"],
                 "memory_mib": plan["memory_total_mib"],
                 "oom": plan["oom_probability"],
                 "step_s": [job["step_s"]["p50"] for job in plan["jobs"]],
@@ -144,8 +144,8 @@ def _trials(document):
 
 def _copies(document):
     """Rows of trials or copies on a GPU: the answer, then one, two, and those worthwhile."""
-    whole = {name: document.get(name) for name in ("fit", "pay", "at_once", "mps_clients")}
-    shown = {1, 2, document["pay"], document.get("at_once")}
+    whole = {name: document.get(name) for name in ("fit", "worthwhile", "at_once", "mps_clients")}
+    shown = {1, 2, document["worthwhile"], document.get("at_once")}
     rows = [each for each in document["rows"] if each["copies"] in shown]
     return [_known(whole)] + [
         _known(

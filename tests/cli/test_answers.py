@@ -29,7 +29,10 @@ ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
     (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
     (("recommend", f"{RESNET}:auto"), "fit pay limited_by rows mps_clients"),
-    (("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--hurt", 3), "plans running most_hurt"),
+    (
+        ("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
+        "plans running max_slowdown",
+    ),
     (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour study idle"),
     (("batch", "dlrm-29gb", "--on", "whole"), "slices measured_batches"),
     (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
@@ -71,7 +74,8 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
     "words",
     [
         ("recommend", "JOB", "JOB", RESNET), ("recommend", "JOB", RESNET, "--commands", 1),
-        ("recommend", "JOB", "--running", RESNET, "--hurt", 3), ("recommend", "JOB", "--gpus", 2),
+        ("recommend", "JOB", "--running", RESNET, "--max-slowdown", 3),
+        ("recommend", "JOB", "--gpus", 2),
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
         ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
@@ -144,7 +148,8 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", f"{RESNET}:auto"), ("recommend", SMALL, "--running", RESNET, "--hurt", 3),
+    [("recommend", f"{RESNET}:auto"),
+     ("recommend", SMALL, "--running", RESNET, "--max-slowdown", 3),
      ("trials", RESNET), ("batch", "dlrm-29gb"), ("simulate", f"{RESNET}:2")],
 )  # fmt: skip
 @pytest.mark.usefixtures("own")
@@ -261,7 +266,7 @@ def test_a_simulation_allows_what_a_recommendation_does(advisor, tmp_path):
     pairs = (
         ("--jobs", jobs),
         (f"{SMALL}:2", "--memory-margin", 0.96),
-        (f"{RESNET}:2", "--protect", RESNET, "--hurt", 0.01),
+        (f"{RESNET}:2", "--protect", RESNET, "--max-slowdown", 0.01),
     )
     for words in pairs:
         over_time = document_of(advisor, "simulate", *words)["over_time"]
@@ -383,7 +388,8 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", "JOB:2", "--gpus", "2"), ("recommend", SMALL, "--running", "JOB", "--hurt", "3"),
+    [("recommend", "JOB:2", "--gpus", "2"),
+     ("recommend", SMALL, "--running", "JOB", "--max-slowdown", "3"),
      ("recommend", "JOB"), ("recommend", "JOB:auto"), ("predict", "JOB"), ("trials", "JOB"),
      ("compare", "naive", "mps", "JOB:2"), ("simulate", "JOB"), ("batch", "dlrm-29gb")],
 )  # fmt: skip

@@ -89,9 +89,9 @@ WRONG = [
     (f"predict {RESNET}:2 --sharing mig=3g.40gb", 2, "3g.71gb"), ("gpus h200", 2, "h200"),
     # What is asked together and does not go together.
     (f"recommend {BERT} --jobs j.toml", 2, "--jobs"),
-    (f"recommend {BERT} --hurt 0.1", 2, "--running"),
+    (f"recommend {BERT} --max-slowdown 0.1", 2, "--running"),
     (f"recommend {BERT} --now --running-sharing mps", 2, "--now"),
-    (f"recommend {BERT} --running {RESNET} --hurt 20", 2, "--hurt"),
+    (f"recommend {BERT} --running {RESNET} --max-slowdown 20", 2, "--max-slowdown"),
     (f"recommend {BERT} --running {RESNET} --running-sharing serial", 2, "naive"),
     (f"recommend {BERT} --running {RESNET} --objective energy", 2, "--objective"),
     (f"recommend {BERT} --running {RESNET} --gpus 2", 2, "--gpus"),
@@ -120,7 +120,7 @@ WRONG = [
     (f"simulate {BERT} --trace-in a.csv", 2, "--trace-in"), ("run", 2, "PLAN"),
     (f"compare naive mps {BERT} --power-cap 9000", 2, "700 W"),
     # Nothing may join, and nothing leaves so much memory.
-    (f"recommend {RESNET} --running {RESNET} --hurt 0", 3, RESNET),
+    (f"recommend {RESNET} --running {RESNET} --max-slowdown 0", 3, RESNET),
     (f"recommend {BERT} --memory-margin 0.995", 3, "memory"),
     (f"recommend {BERT}:2 --gpus 2 --memory-margin 0.995", 3, "memory"),
     (f"recommend {BERT} --now --device 99", 4, "GPU"),
@@ -199,7 +199,7 @@ def test_now_refuses_what_the_driver_cannot_tell(advisor, on_gpu, there, named):
 
 def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(advisor, on_gpu):
     on_gpu(processes={11: 4_000 * MIB})
-    words = ("recommend", SMALL, "--now", "--running", RESNET, "--hurt", 3, "--json")
+    words = ("recommend", SMALL, "--now", "--running", RESNET, "--max-slowdown", 3, "--json")
     running = json.loads(advisor(*words).out)["running"]
     assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
     on_gpu()

@@ -46,7 +46,7 @@ WORDS = [
     ("predict train.sh", 2, "advisor profile -- bash train.sh"),
     ("predict jobs.yaml", 2, "--jobs jobs.toml"), (f"predict {PAIR} naive", 2, "--sharing naive"),
     (f"predict --jobs {BERT}", 2, "without --jobs"),
-    (f"recommend {SMALL} --running {RESNET},_{BERT} --hurt 400%", 0, SMALL),
+    (f"recommend {SMALL} --running {RESNET},_{BERT} --max-slowdown 400%", 0, SMALL),
     (f"recommend {PAIR} --protect all", 2, RESNET),
     # Numbers and choices.
     (f"simulate {BERT} --price 2_EUR", 0, "EUR"),

@@ -41,19 +41,19 @@ def test_on_two_gpus_each_job_has_a_gpu_and_an_end(more_page):
 
 
 @pytest.mark.parametrize(
-    ("how", "slower", "estimated"),
+    ("how", "max_slowdown", "estimated"),
     [("naive", "400", False), ("mig=3g.71gb@0", "400", True)],
 )
-def test_what_may_join_is_a_table(more_page, how, slower, estimated):
-    ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, slower=slower)
+def test_what_may_join_is_a_table(more_page, how, max_slowdown, estimated):
+    ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, max_slowdown=max_slowdown)
     table = rows_with(more_page, "work added")
-    assert (table["by, %"] <= 400).all()
+    assert (table["slowed by, %"] <= 400).all()
     assert not any("resnet50" in added for added in table["add"])
     assert estimated == ("not confirmed on hardware" in " ".join(words(more_page.caption)))
 
 
 def test_what_slows_a_job_too_much_may_not_join_and_the_reason_is_there(more_page):
-    ask(more_page, "Add a job", by="naive", slower="0")
+    ask(more_page, "Add a job", by="naive", max_slowdown="0")
     assert line(more_page) == "## No other job may join."
     assert any(f"slows {RESNET}" in text for text in words(more_page.markdown))
 
@@ -61,7 +61,7 @@ def test_what_slows_a_job_too_much_may_not_join_and_the_reason_is_there(more_pag
 def test_where_all_jobs_run_one_more_copy_of_each_may_join(more_page):
     running = [f"{number} · {name}" for number, name in enumerate([RESNET, SMALL, BERT], start=1)]
     more_page.query_params["running"] = running
-    ask(more_page, "Add a job", by="mps", slower="900")
+    ask(more_page, "Add a job", by="mps", max_slowdown="900")
     assert {"resnet50", "resnet26", "bert"} & set(rows_with(more_page, "work added")["add"])
 
 
@@ -127,7 +127,7 @@ def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_
 
 @pytest.mark.parametrize("question", ["Trials of a search", "Add a job"])
 def test_a_job_that_leaves_the_table_leaves_the_question_too(more_page, question):
-    ask(more_page, question, slower="900")
+    ask(more_page, question, max_slowdown="900")
     edit(more_page, deleted=[0])
     assert not [*more_page.exception, *more_page.error]
     assert not any("resnet50" in text for text in words(more_page.markdown))

@@ -31,18 +31,19 @@ class OnInstances(StandIn):
         return super().predict(profiles, sharing)
 
 
-def added(running, offered, sharing="naive", hurt=0.05, free_mib=None):
+def added(running, offered, sharing="naive", max_slowdown=0.05, free_mib=None):
     there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
-    return additions(there, offered, H200, OnInstances(), hurt)
+    return additions(there, offered, H200, OnInstances(), max_slowdown)
 
 
 def test_jobs_are_added_until_those_that_run_would_feel_it():
     found = added([HOST_BOUND], [HOST_BOUND] * 6)
     # 7 ms of host work hide 2 ms of the GPU's: three fit into a step, the fourth makes it 8 ms.
     assert max(len(each.jobs) for each in found.sets) == 2
-    assert found.sets[0].slowing == 0
+    assert found.sets[0].slowed_by == 0
     assert (
-        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, hurt=0.15).sets) == 3
+        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, "naive", 0.15).sets)
+        == 3
     )
 
 
@@ -52,26 +53,26 @@ def test_jobs_are_added_until_those_that_run_would_feel_it():
     st.sampled_from(["naive", "mps"]),
     st.sampled_from([0.0, 0.1, 0.5, 3.0]),
 )
-def test_nobody_is_hurt_by_more_than_allowed_and_nobody_is_added_who_was_not_offered(
-    running, offered, sharing, hurt
+def test_no_running_job_slows_by_more_than_allowed_and_only_offered_jobs_are_added(
+    running, offered, sharing, max_slowdown
 ):
     try:
-        found = added(running, offered, sharing, hurt)
+        found = added(running, offered, sharing, max_slowdown)
     except NothingFits:
         return
     for each in found.sets:
-        assert each.slowing <= hurt
+        assert each.slowed_by <= max_slowdown
         assert all(each.jobs.count(job) <= offered.count(job) for job in each.jobs)
         before = [job.step_s.p50 for job in found.before.jobs]
         after = [job.step_s.p50 for job in each.prediction.jobs[: len(running)]]
-        assert all(new <= (1 + hurt) * old for new, old in zip(after, before, strict=True))
+        assert all(new <= (1 + max_slowdown) * old for new, old in zip(after, before, strict=True))
     assert [each.added for each in found.sets] == sorted(
         (each.added for each in found.sets), reverse=True
     )
 
 
 def test_limits_of_those_that_run_are_kept_and_who_joins_may_have_its_own():
-    found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", hurt=0.2)
+    found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", max_slowdown=0.2)
     limits = found.sets[0].prediction.sharing.limits
     assert limits[:2] == (30, 70)
     assert len(limits) == 3
@@ -94,8 +95,8 @@ def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     assert found.sets[0].prediction.sharing.limits[1] < 100
 
 
-def test_on_mig_whoever_joins_takes_what_is_free_and_hurts_nobody():
-    found = added([GPU_BOUND], [HOST_BOUND, HOST_BOUND], "mig=4g.71gb@0", hurt=0.0)
+def test_on_mig_a_job_that_joins_takes_what_is_free_and_slows_no_other():
+    found = added([GPU_BOUND], [HOST_BOUND, HOST_BOUND], "mig=4g.71gb@0", max_slowdown=0.0)
     sharing = found.sets[0].prediction.sharing
     assert sharing.instances[0].profile == "4g.71gb"
     assert len(found.sets[0].jobs) == 2
@@ -112,7 +113,7 @@ def test_memory_that_others_hold_now_is_not_given_out_again():
 def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
     late = replace(HOST_BOUND, deadline_s=1.0)
     slower = Job(replace(HOST_BOUND.profile, gpu_s=0.001))
-    found = added([HOST_BOUND], [late, slower], hurt=1.0)
+    found = added([HOST_BOUND], [late, slower], max_slowdown=1.0)
     assert [each.late for each in found.sets] == [(), (late.name,), (late.name,)]
     assert found.sets[0].jobs == (slower,)
     assert found.sets[0].added < found.sets[1].added

@@ -1,4 +1,4 @@
-"""How many copies of a job, trials or examples in a batch pay and fit."""
+"""The copies of a job, trials or examples in a batch that fit and are worthwhile."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.plan.copies import PATIENCE, PAYS, CopiesTable, copies_that_pay
+from advisor.plan.copies import MIN_GAIN, PATIENCE, CopiesTable, worthwhile_copies
 from advisor.plan.objectives import throughput
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.plan.slices import WHOLE, slices_for_job
@@ -28,16 +28,16 @@ LARGE = Job(synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.001, memor
 
 
 def copies(job, conditions=UNCONDITIONAL):
-    return copies_that_pay(CopiesTable(job, H200, StandIn(), conditions))
+    return worthwhile_copies(CopiesTable(job, H200, StandIn(), conditions))
 
 
 def test_copies_pay_until_the_gpu_is_busy():
     found = copies(HOST_BOUND)
     # Alone 7 ms, of which the GPU works 2 ms; under MPS it does with 1.6 ms: at most 4.4 of them.
-    assert found.pay == 5
+    assert found.worthwhile == 5
     assert [row.copies for row in found.rows] == list(range(1, 8))
-    assert all(found.gain(row) > PAYS for row in found.rows[1:5])
-    assert all(found.gain(row) <= PAYS for row in found.rows[5:])
+    assert all(found.gain(row) > MIN_GAIN for row in found.rows[1:5])
+    assert all(found.gain(row) <= MIN_GAIN for row in found.rows[5:])
 
 
 class Saturating(StandIn):
@@ -57,20 +57,20 @@ class Saturating(StandIn):
 @given(st.lists(st.floats(-0.05, 0.1), min_size=3, max_size=12))
 def test_as_many_pay_as_the_printed_rule_says(gains):
     predictor = Saturating(gains)
-    found = copies_that_pay(CopiesTable(HOST_BOUND, H200, predictor))
+    found = worthwhile_copies(CopiesTable(HOST_BOUND, H200, predictor))
     done = [row.throughput for row in found.rows]
 
-    def more_pay(copies):
-        return max(done[copies : copies + PATIENCE]) > (1 + PAYS) * done[copies - 1]
+    def more_are_worthwhile(copies):
+        return max(done[copies : copies + PATIENCE]) > (1 + MIN_GAIN) * done[copies - 1]
 
-    assert len(done) == found.pay + PATIENCE
-    assert not more_pay(found.pay)
-    assert all(more_pay(fewer) for fewer in range(1, found.pay))
+    assert len(done) == found.worthwhile + PATIENCE
+    assert not more_are_worthwhile(found.worthwhile)
+    assert all(more_are_worthwhile(fewer) for fewer in range(1, found.worthwhile))
 
 
 def test_memory_says_how_many_fit_and_why_no_more_do():
     found = copies(LARGE)
-    assert found.fit == found.pay == len(found.rows) == 3
+    assert found.fit == found.worthwhile == len(found.rows) == 3
     assert "does not fit: the jobs take 160,000 MiB" in found.limited_by
 
 

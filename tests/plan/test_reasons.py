@@ -168,7 +168,7 @@ def test_an_error_that_two_numbers_share_cancels_in_their_ratio(common, one, oth
     assert (back.p05, back.p95) == pytest.approx((1 / there.p95, 1 / there.p05))
 
 
-class Hurting(StandIn):
+class Slowing(StandIn):
     """Sharing costs a third more than it gives."""
 
     def _steps(self, profiles, sharing):
@@ -199,7 +199,7 @@ def advised(jobs, predictor=None, variants=()):
 
 
 def test_dont_share_says_by_how_much():
-    found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
+    found = advised([GPU_BOUND] * 3, Slowing(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
     assert verdict(found).next_behind == pytest.approx(0.2, abs=0.01)
     assert answer(found).startswith("Don't share: ")
@@ -214,7 +214,7 @@ def test_plans_that_the_error_does_not_tell_apart_are_equal():
 
 
 @settings(deadline=None)
-@given(st.floats(min_value=0.0, max_value=0.9), st.sampled_from([StandIn, Hurting, Plain, Apart]))
+@given(st.floats(min_value=0.0, max_value=0.9), st.sampled_from([StandIn, Slowing, Plain, Apart]))
 def test_the_answer_claims_no_difference_that_the_intervals_do_not_support(wide, predictor):
     found = advised([HOST_BOUND, GPU_BOUND], predictor(wide=wide))
     best, *others = found.plans

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
 from advisor.plan.cluster import GpuPool
-from advisor.plan.copies import PAYS, CopiesTable
+from advisor.plan.copies import MIN_GAIN, CopiesTable
 from advisor.plan.forecast import MixCache
-from advisor.plan.trials import TrialTerms, search_trials, trials_that_pay
+from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
 from advisor.workload.job import MAX_JOBS, Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -24,7 +24,7 @@ HOST_BOUND = Job(
 
 
 def trials(steps=1000, count=None, start_s=0.0):
-    return trials_that_pay(CopiesTable(HOST_BOUND, H200, StandIn()), steps, count, start_s)
+    return worthwhile_trials(CopiesTable(HOST_BOUND, H200, StandIn()), steps, count, start_s)
 
 
 def trained_s(at_once):
@@ -48,7 +48,7 @@ def test_no_number_at_once_does_more_trials_an_hour_with_their_start(start_s):
 
     most = max(map(an_hour, range(1, min(answer.copies.fit, MAX_JOBS) + 1)))
     assert an_hour(answer.at_once) >= 0.97 * most
-    assert all(an_hour(fewer) * (1 + PAYS) < most for fewer in range(1, answer.at_once))
+    assert all(an_hour(fewer) * (1 + MIN_GAIN) < most for fewer in range(1, answer.at_once))
     assert answer.per_hour(answer.row).p50 == pytest.approx(an_hour(answer.at_once))
 
 
@@ -81,7 +81,7 @@ def test_no_other_number_at_once_ends_a_study_much_sooner(count):
 def test_trials_shorter_than_their_start_are_not_predicted_at_every_number_at_once():
     predictor = StandIn()
     tiny = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.0001))
-    answer = trials_that_pay(CopiesTable(tiny, H200, predictor), 10, None, 10.0)
+    answer = worthwhile_trials(CopiesTable(tiny, H200, predictor), 10, None, 10.0)
     fit = min(answer.copies.fit, MAX_JOBS)
     assert fit / 1.03 <= answer.at_once <= fit
     assert predictor.asked < 5 * fit
@@ -131,10 +131,10 @@ def test_more_gpus_never_end_a_search_later(count, gpus, times):
     for others in ((), (other,)):
         alone_s = search(pool(few), *others, count=count, start_s=10.0).wall_s.p50
         assert search(pool(more), *others, count=count, start_s=10.0).wall_s.p50 <= (
-            (1 + PAYS) * alone_s
+            (1 + MIN_GAIN) * alone_s
         )
     with_other_s = search(pool(few), other, count=count, start_s=10.0).wall_s.p50
-    assert with_other_s <= (1 + PAYS) * search(pool(few), count=count, start_s=10.0).wall_s.p50
+    assert with_other_s <= (1 + MIN_GAIN) * search(pool(few), count=count, start_s=10.0).wall_s.p50
 
 
 @given(st.integers(1, 24), st.tuples(st.integers(1, 3), st.integers(1, 3)), SLOWER,
@@ -155,7 +155,7 @@ def test_no_other_spread_over_two_models_ends_much_sooner(count, gpus, times, st
     )
     answer = search(*pools, count=count, start_s=start_s)
     assert sum(on.count for on in answer.on) == answer.count == count
-    assert answer.wall_s.p50 <= (1 + PAYS) * soonest_s
+    assert answer.wall_s.p50 <= (1 + MIN_GAIN) * soonest_s
     ends = [on.trials.study.wall_s for on in answer.on]
     assert answer.wall_s.p95 == max(each.p95 for each in ends)
     assert [on.trials.study.trials for on in answer.on] == [

@@ -12,7 +12,7 @@ from rich.console import Console
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.copies import CopiesTable, copies_that_pay
+from advisor.plan.copies import CopiesTable, worthwhile_copies
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
@@ -177,9 +177,9 @@ def test_a_comparison_explains_wide_ranges_once_by_the_reason_that_has_all_other
 
 
 def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
-    found = copies_that_pay(CopiesTable(SMALL, H200, StandIn()))
+    found = worthwhile_copies(CopiesTable(SMALL, H200, StandIn()))
     rows = tuple(replace(found.rows[0], copies=number) for number in range(1, 31))
-    found = replace(found, rows=rows, pay=20)
+    found = replace(found, rows=rows, worthwhile=20)
     few, whole = printed(copies_report(found)), printed(copies_report(found, details=True))
     assert len(few.splitlines()) <= 25
     assert {"1", "19", "20", "21"} <= set(RANKS.findall(few)) < set(RANKS.findall(whole))
