@@ -64,7 +64,7 @@ class Watcher:
             stop(self.run.folder, number, self._say)
         passed_s = monotonic() - self._began_s
         if self._deadline_s is not None and passed_s > self._deadline_s and not self._ended:
-            self._say("ending the jobs at the deadline")
+            self._say("ending the jobs at the time limit")
             self.end()
         return True
 

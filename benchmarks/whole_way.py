@@ -28,23 +28,26 @@ RUN_S = 36.0
 
 # What is profiled: the script's arguments, and options of `profile`.
 DRAWN = {
-    "plain_loop": (["plain_loop.py"], ["--batch", "32"]),
-    "plain_loop_256": (["plain_loop.py", "--batch", "256"], ["--batch", "256"]),
-    "timm_style": (["timm_style.py"], ["--batch", "32"]),
-    "timm_style_128": (["timm_style.py", "-b", "128"], ["--batch", "128"]),
+    "plain_loop": (["plain_loop.py"], ["--batch-size", "32"]),
+    "plain_loop_256": (["plain_loop.py", "--batch", "256"], ["--batch-size", "256"]),
+    "timm_style": (["timm_style.py"], ["--batch-size", "32"]),
+    "timm_style_128": (["timm_style.py", "-b", "128"], ["--batch-size", "128"]),
     "lightning_style": (["lightning_style.py"], []),
     "lightning_module": (["lightning_module.py"], []),
     "trainer": (["trainer.py"], []),
-    "evolution": (["evolution.py"], ["--throughput", r"([0-9.]+) candidates/s", "--batch", "80"]),
+    "evolution": (
+        ["evolution.py"],
+        ["--throughput", r"([0-9.]+) candidates/s", "--batch-size", "80"],
+    ),
 }
 WAITING = {
-    "plain_loop_read": (["plain_loop.py", "--read-loss"], ["--batch", "32"]),
+    "plain_loop_read": (["plain_loop.py", "--read-loss"], ["--batch-size", "32"]),
     "plain_loop_256_read": (
-        ["plain_loop.py", "--batch", "256", "--read-loss"], ["--batch", "256"]
+        ["plain_loop.py", "--batch", "256", "--read-loss"], ["--batch-size", "256"]
     ),
-    "timm_style_read": (["timm_style.py", "--log-interval", "1"], ["--batch", "32"]),
+    "timm_style_read": (["timm_style.py", "--log-interval", "1"], ["--batch-size", "32"]),
     "timm_style_128_read": (
-        ["timm_style.py", "-b", "128", "--log-interval", "1"], ["--batch", "128"]
+        ["timm_style.py", "-b", "128", "--log-interval", "1"], ["--batch-size", "128"]
     ),
     "trainer": DRAWN["trainer"],
 }  # fmt: skip

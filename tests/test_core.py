@@ -40,7 +40,7 @@ ANSWERING = (
     "profile --from-numbers --name own --gpu a100-40gb --batch-size 64 --step-s 0.12 "
     "--memory-mib 5300 --out own",
     "predict own/own.json --gpu a100-40gb",
-    "profile --from-history history.csv --step 0.1 --out own",
+    "profile --from-history history.csv --step-s 0.1 --out own",
     f"profiles {GPU}",
     "gpus",
     f"layouts {GPU}",

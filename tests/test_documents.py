@@ -29,6 +29,12 @@ BANNED = re.compile(
     r"at hand|the way of|to come|nobody|whoever|somebody|whether what|err|hurts?|pays?|treats?)\b",
     re.IGNORECASE,
 )
+HELPED = [
+    [], *([name] for name in COMMANDS),
+    ["profile", "--from-numbers"], ["profile", "--from-history"],
+]  # fmt: skip
+# Options whose value is a folder or a file, one or several GPUs, or a number of watts or `auto`.
+SEVERAL_KINDS = {"--out", "--device", "--power-cap"}
 LONGEST = 30  # words of a sentence; most have at most 25
 INVERTED = re.compile(r"\W*(?:What|Where|Of|Whether|Scored|Had) ")
 PYTHON_TYPE = re.compile(r"<(?:str|int|float|path|list\[.*?\]|\w+ range)>|\bTEXT\b|\bINTEGER\b")
@@ -95,15 +101,7 @@ def help_of(words, capfd):
     return HELPS[key]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        *([name] for name in COMMANDS),
-        ["profile", "--from-numbers"],
-        ["profile", "--from-history"],
-    ],
-)
+@pytest.mark.parametrize("words", HELPED)
 def test_help_has_no_banned_word_no_python_type_and_options_in_lower_case(words, capfd):
     text = help_of(words, capfd)
     assert BANNED.findall(text) == []
@@ -111,6 +109,16 @@ def test_help_has_no_banned_word_no_python_type_and_options_in_lower_case(words,
     options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", text)
     assert "--help" in options
     assert [option for option in options if option != option.lower()] == []
+
+
+def test_an_option_has_one_kind_of_value_in_all_commands(capfd):
+    kinds: dict[str, set[str]] = {}
+    for words in HELPED:
+        for option, kind in re.findall(r"^ +(--[a-z-]+)(?: +(\S+))?", help_of(words, capfd), re.M):
+            value = kind.removeprefix("[JOB=]")
+            kinds.setdefault(option, set()).add(value if value.isupper() else "")
+    assert {"--slices", "--timeline", "--max-slowdown"} <= kinds.keys()
+    assert {option for option, values in kinds.items() if len(values) > 1} <= SEVERAL_KINDS
 
 
 def run(words, capfd):

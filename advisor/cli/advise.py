@@ -66,13 +66,13 @@ _TraceFormat = Annotated[TraceFormat, Option(
     help="Read --trace-in as our CSV, or as the trace of Microsoft Philly, SenseTime Helios or "
     "Alibaba PAI, for whose jobs profiles stand in.",
 )]
-_From = Annotated[str | None, Option(
-    "--from", metavar="DATE|TIME",
+_Start = Annotated[str | None, Option(
+    "--start", metavar="TIME",
     help="Leave out jobs of a public trace before this date, as 2017-10-07, or this time after its "
     "first job, as 60d.",
 )]
-_Until = Annotated[str | None, Option(
-    metavar="DATE|TIME", help="Leave out jobs of a public trace from then on.",
+_End = Annotated[str | None, Option(
+    metavar="TIME", help="Leave out jobs of a public trace from then on.",
 )]
 _Keep = Annotated[float, Option(
     metavar="SHARE", parser=options.share,
@@ -112,11 +112,11 @@ _AtOnce = Annotated[int | None, Option(
 _Price = Annotated[float | None, Option(
     metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price.",
 )]
-_Trace = Annotated[Path | None, Option(
-    metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev to this file.",
+_Timeline = Annotated[Path | None, Option(
+    metavar="FILE", parser=to_write, help="Write a timeline for ui.perfetto.dev to this file.",
 )]
 _Kernels = Annotated[bool, Option(
-    help="Add the first replayed kernels of the mix to the trace.",
+    help="Add the first replayed kernels of the mix to the timeline.",
 )]
 _ExportedSharing = Annotated[str | None, Option(
     "--sharing", metavar="SHARING", autocompletion=complete_sharing,
@@ -216,12 +216,13 @@ def compare(
 
 def simulate(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    trace_in: _TraceIn = None, trace_format: _TraceFormat = "csv", from_: _From = None,
-    until: _Until = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
+    trace_in: _TraceIn = None, trace_format: _TraceFormat = "csv", start: _Start = None,
+    end: _End = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
     plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
     gpu: options.GpuKey = DEFAULT_GPU, gpus: options.Gpus = "1", policy: _Policy = "first-come",
     round_s: _Round = ROUND_S, preemption: _Preemption = PREEMPTION_S,
-    at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
+    at_once: _AtOnce = None, price: _Price = None, timeline: _Timeline = None,
+    kernels: _Kernels = False,
     root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
     protect: options.Protect = None, max_slowdown: options.MaxSlowdown = None,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
@@ -243,7 +244,7 @@ def simulate(
 
     passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
-    require(passed, "kernels", {"trace": "--trace FILE"})
+    require(passed, "kernels", {"timeline": "--timeline FILE"})
     _check_trace(passed, trace_in, trace_format)
     why = "name jobs in one way only."
     exclude(passed, "trace_in", ("jobs", "job_file"), why)
@@ -257,7 +258,7 @@ def simulate(
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     arrivals, notes = (
-        _arrivals(advisor, trace_in, trace_format, (from_, until, keep), stand_ins, gpus)
+        _arrivals(advisor, trace_in, trace_format, (start, end, keep), stand_ins, gpus)
         if trace_in
         else (tuple(map(Arrival, planned.jobs if planned
                         else chosen_jobs(advisor, jobs, job_file, total))), ())
@@ -276,9 +277,9 @@ def simulate(
     simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
     simulated = replace(simulated, notes=notes)
     warn(() if notes else simulated.standing.doubts)  # measuring stand-ins again is no use
-    if trace:
+    if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
-        write_whole(trace, trace_text(simulated.simulation, replayed))
+        write_whole(timeline, trace_text(simulated.simulation, replayed))
     show_answer(simulated, as_json, simulation_report, simulation_document)
 
 
@@ -289,7 +290,7 @@ def _check_trace(passed: Mapping[str, str], path: Path | None, form: TraceFormat
     require(passed, "trace_format", {"trace_in": "--trace-in PATH"})
     if form != "csv":
         return
-    for name in ("from_", "until", "keep", "stand_ins"):
+    for name in ("start", "end", "keep", "stand_ins"):
         if name in passed:
             raise InvalidInput(
                 f"{passed[name]} is for public traces. Add --trace-format philly, helios or pai."

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
+from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, to_write
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
 from advisor.hardware import DEFAULT_GPU
@@ -33,9 +33,6 @@ _Details = Annotated[bool, Option(
 _InUse = Annotated[list[str] | None, Option(
     "--with", metavar="PROFILE[@START]",
     help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
-)]
-_Names = Annotated[str | None, Option(
-    metavar="NAMES", help="Use only these MIG profiles, e.g. 1g.18gb,2g.35gb; default: all.",
 )]
 _Branch = Annotated[str | None, Option(
     metavar="BRANCH",
@@ -113,7 +110,7 @@ def profiles(
 
 
 def layouts(
-    gpu: GpuKey = DEFAULT_GPU, in_use: _InUse = None, profiles: _Names = None,
+    gpu: GpuKey = DEFAULT_GPU, in_use: _InUse = None, slices: Slices = None,
     driver: _Branch = None, every: _All = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """List and draw the MIG layouts of a GPU."""
@@ -134,8 +131,8 @@ def layouts(
     else:
         branch = driver_branch(driver)
     chosen = profiles_offered(card, branch)
-    if profiles is not None:
-        chosen = profiles_named(card, profiles.split(","), branch)
+    if slices is not None:
+        chosen = profiles_named(card, slices.split(","), branch)
     used = [instance_named(card, name) for words in in_use or () for name in words.split(",")]
     sets = placement_sets(card, chosen, used, branch)
     if as_json:

@@ -47,7 +47,7 @@ _Undo = Annotated[bool, Option(
     "--undo", help="First undo what killed scripts and measurements left.",
 )]
 _RunsFile = Annotated[Path | None, Option(
-    "--from", metavar="FILE", help="Compare the runs in this file; run none.",
+    "--runs", metavar="FILE", help="Compare the runs in this file; run none.",
 )]
 _Ray = Annotated[str | None, Option(
     metavar="ADDRESS",
@@ -72,7 +72,7 @@ _Predictions = Annotated[Path | None, Option(
     metavar="FILE",
     help="Score the predictions in this file, one run a line; default: advisor's own.",
 )]
-_Export = Annotated[Path | None, Option(
+_PredictionsOut = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write the predictions to this file, one run a line.",
 )]
 # fmt: on
@@ -199,7 +199,7 @@ def validate(
         "jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "calibration",
         "check_host",
     )  # fmt: skip
-    exclude(passed, "runs", of_running, "--from compares existing runs and chooses none.")
+    exclude(passed, "runs", of_running, "--runs compares existing runs and chooses none.")
     exclude(passed, "dry_run", ("as_json", "out", "ray"), "a dry run only prints processes.")
     exclude(passed, "ray", ("device", "check_host"), "the plans run on the nodes of the cluster.")
     log = mlflow_log(mlflow)
@@ -302,7 +302,7 @@ def _fit_with_progress(measured: "Sequence[MeasuredGpu]", *, search: bool) -> "M
 
 def evaluate(
     context: Context, gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
-    predictions: _Predictions = None, export: _Export = None, as_json: options.AsJson = False,
+    predictions: _Predictions = None, out: _PredictionsOut = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Score predictions for model families left out of the fit."""
     from advisor.hardware.gpus import gpu as find_gpu
@@ -314,19 +314,19 @@ def evaluate(
 
     if not predictions:
         require_extra("`advisor evaluate`", "fit", "sklearn")
-    why = "--export writes advisor's own predictions."
-    exclude(passed_options(context), "export", ("predictions",), why)
+    why = "--out writes advisor's own predictions."
+    exclude(passed_options(context), "out", ("predictions",), why)
     card = find_gpu(gpu)
     measured, shipped = _read_measured(card, profiles)
     if predictions:
         evaluation = score_entries(predictions, measured.profiles, shipped, card)
     else:
-        runs = shipped if export else measured.runs
+        runs = shipped if out else measured.runs
         with progress() as advance:
             evaluation = evaluate_model(
                 measured.profiles, runs, card, len(allowed_cores()),
                 tell=lambda done, total: advance(done, total, "families predicted without them"),
             )  # fmt: skip
-    if export:
-        write_whole(export, entries_text(evaluation))
+    if out:
+        write_whole(out, entries_text(evaluation))
     show_answer(evaluation, as_json, evaluation_table, evaluation_document)

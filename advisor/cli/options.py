@@ -226,6 +226,10 @@ MaxSlowdown = Annotated[float | None, Option(
 Objective = Annotated[ObjectiveName, Option(
     "--objective", case_sensitive=False, help="Rank plans by this.",
 )]
+Slices = Annotated[str | None, Option(
+    "--slices", metavar="NAMES", help="Use only these MIG profiles, as 1g.18gb,2g.35gb; default: "
+    "all.",
+)]
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
 Device = Annotated[str, Option(
     "--device", metavar="INDEX|UUID", help="Use this GPU of the machine.",

@@ -404,9 +404,6 @@ _Names = Annotated[list[str], Argument(
     help="A job's name without its batch size, or the names or files of its profiles, one for each "
     "batch size.",
 )]
-_Slices = Annotated[str | None, Option(
-    metavar="SLICES", help="Use only these MIG profiles, or whole; default: all of the GPU.",
-)]
 _Job = Annotated[str, Argument(
     metavar="JOB", autocompletion=complete_job,
     help="The job of one trial: a profile's name or file, or a measured train.py.",
@@ -429,19 +426,19 @@ _TrialDetails = Annotated[bool, Option(
 
 
 def batch(
-    names: _Names, on: _Slices = None, gpu: options.GpuKey = DEFAULT_GPU,
+    names: _Names, slices: options.Slices = None, gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Print the largest batch that fits each slice of a GPU.
 
-    The JOB needs profiles at two batch sizes or more.
+    The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
     """
     from advisor.report.copies import slice_batches_document, slice_batches_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    batches = advisor.batches(names, on=on.split(",") if on else [])
+    batches = advisor.batches(names, on=slices.split(",") if slices else [])
     warn(batches.standing.doubts)
     show_answer(batches, as_json, slice_batches_report, slice_batches_document)
 

@@ -61,7 +61,7 @@ _Cores = Annotated[str | None, Option(
 _ReplaceInstances = Annotated[bool, Option(
     "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
 )]
-_Deadline = Annotated[float | None, Option(
+_TimeLimit = Annotated[float | None, Option(
     metavar="SECONDS", parser=options.seconds,
     help="End the run after this time; default: never.",
 )]
@@ -88,8 +88,9 @@ _JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job
 def run(
     context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
     rank: _Rank = 1, device: _Devices = None, ray: _Ray = None, steps: _Steps = None,
-    cores: _Cores = None, replace_instances: _ReplaceInstances = False, deadline: _Deadline = None,
-    grace: _Grace = 30.0, patience: _Patience = None, profiles: options.Profiles = None,
+    cores: _Cores = None, replace_instances: _ReplaceInstances = False,
+    time_limit: _TimeLimit = None, grace: _Grace = 30.0, patience: _Patience = None,
+    profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
     check_host: options.CheckHost = True, host_cores: options.HostCores = None,
     mlflow: options.Mlflow = None, metrics: _Metrics = None, as_json: _ListJson = False,
@@ -116,7 +117,7 @@ def run(
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
     if not (plan.endswith(".json") or Path(plan).is_file()):
-        _watch([Watcher(find_run(plan), None, aside, deadline, patience)], log, served)
+        _watch([Watcher(find_run(plan), None, aside, time_limit, patience)], log, served)
 
     @cache
     def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
@@ -135,7 +136,7 @@ def run(
     if ray is not None:
         from advisor.ray_run import RemoteTerms
 
-        remote = RemoteTerms(terms, device, deadline, patience)
+        remote = RemoteTerms(terms, device, time_limit, patience)
         _run_on_ray(ray, planned, prepared, remote, log, apply=apply)
         return
     devices = devices_for(planned, device)
@@ -150,7 +151,7 @@ def run(
         return
     paced = map(PacedPlan, planned, advisors)
     pairs = zip(start_all(launches, devices, terms, aside), paced, strict=True)
-    _watch([Watcher(*pair, aside, deadline, patience) for pair in pairs], log, served)
+    _watch([Watcher(*pair, aside, time_limit, patience) for pair in pairs], log, served)
 
 
 _NOT_STARTED = "no job was started. Add --apply to start."

@@ -79,7 +79,7 @@ def split_cores(
     if size == 0:
         raise InvalidInput(
             f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
-            f"cores are allowed. Allow more with --cores, or take fewer --devices."
+            f"cores are allowed. Allow more with --cores, or take fewer of --device."
         )
     return tuple(
         tuple(sorted(core for threads in cores[first : first + size] for core in threads))

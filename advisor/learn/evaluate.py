@@ -384,7 +384,7 @@ def score_entries(
             shown = ", ".join(listed[:5]) + (" and others" if len(listed) > 5 else "")
             raise InvalidInput(
                 f"{path}: {complaint}: {shown} ({len(listed)} in all). "
-                "`advisor evaluate --export FILE` writes a file with exactly the expected runs."
+                "`advisor evaluate --out FILE` writes a file with exactly the expected runs."
             )
 
     def compared(run: Run) -> RunComparison:

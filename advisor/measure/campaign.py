@@ -287,7 +287,7 @@ def run_campaign(argv: Sequence[str]) -> int:
         unprofiled = [workload for workload in listed if workload.name not in ledger.profiles]
     # Seconds of a profile, of a run and of each of its tenants, on an H200 with sixteen cores.
     seconds = 25 * len(unprofiled) + sum(4 + len(run.workloads) for run in runs)
-    devices = 1 if words.ray else len(devices_in(words.devices or DEFAULT_DEVICE))
+    devices = 1 if words.ray else len(devices_in(words.device or DEFAULT_DEVICE))
     todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
     say(f"{todo}: about {seconds / 60 / devices:.0f} min on {counted(devices, 'device')}")
     answer = {
@@ -317,9 +317,9 @@ def _runners(words: Namespace, settings: RunnerSettings, tasks: int) -> list[Run
     if words.ray is None:
         return local_runners(words, settings)
     on_cpu = settings.campaign.gpu == "cpu"
-    if words.cores or (words.devices and not on_cpu):
-        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
-    most = len(devices_in(words.devices or "cpu")) if on_cpu else tasks
+    if words.cores or (words.device and not on_cpu):
+        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --device and --cores")
+    most = len(devices_in(words.device or "cpu")) if on_cpu else tasks
     return cluster_runners(words.ray, settings, most)
 
 
@@ -345,7 +345,7 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     add("--profiles", type=Path, metavar="DIR", help="Read profiles from this folder, and write "
         "missing ones to it; default: your own, which every command reads.")  # fmt: skip
     add(
-        "--devices",
+        "--device",
         metavar="LIST",
         help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or "
         "cpu,cpu to try it out with two runners; default: 0; with --ray, all that are free.",

@@ -61,7 +61,7 @@ def serve(argv: Sequence[str]) -> int:
             if device.key != campaign.gpu:
                 raise InvalidInput(
                     f"the plan is for {campaign.gpu}, and device {settings.device} is {device.key} "
-                    f"({device.name}). Choose other --devices, or correct the plan's gpu."
+                    f"({device.name}). Choose another --device, or correct the plan's gpu."
                 )
             with bench_on(device, settings.cores, settings.command) as bench:
                 idle_w = idle_power_w(device)
@@ -219,7 +219,7 @@ def stop_all(runners: Sequence[Runner]) -> None:
 def local_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
     """Return runners for the devices of this host, each with its device and its share of cores."""
     default = "cpu" if settings.campaign.gpu == "cpu" else DEFAULT_DEVICE
-    devices = devices_in(words.devices or default)
+    devices = devices_in(words.device or default)
     shares = _shares(allowed_cores(words.cores), len(devices), devices[0])
     return [
         LocalRunner(

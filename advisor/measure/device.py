@@ -90,12 +90,12 @@ def devices_in(text: str) -> tuple[str, ...]:
         else:
             devices.append(part)
     if "" in devices or not devices:
-        raise InvalidInput(f"--devices {text!r}: write devices as 0-7, 0,2 or cpu")
+        raise InvalidInput(f"--device {text!r}: write devices as 0-7, 0,2 or cpu")
     if "cpu" in devices:
         if set(devices) != {"cpu"}:
-            raise InvalidInput(f"--devices {text}: either GPUs or cpu, not both")
+            raise InvalidInput(f"--device {text}: either GPUs or cpu, not both")
     elif len(set(devices)) < len(devices):
-        raise InvalidInput(f"--devices {text}: a GPU is listed twice")
+        raise InvalidInput(f"--device {text}: a GPU is listed twice")
     return tuple(devices)
 
 

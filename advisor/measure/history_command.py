@@ -109,13 +109,13 @@ def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[Rec
         if len(jobs) != 1:
             raise InvalidInput(f"--name is for one job, and there are {len(jobs)}. Use --match.")
         jobs = [replace(jobs[0], name=words.name)]
-    steps_s = dict(words.step)
+    steps_s = dict(words.step_s)
     if None in steps_s and len(jobs) != 1:
-        raise InvalidInput(f"there are {counted(len(jobs), 'job')}. Write --step JOB=SECONDS.")
+        raise InvalidInput(f"there are {counted(len(jobs), 'job')}. Write --step-s JOB=SECONDS.")
     names = {job.name for job in jobs}
     if others := {name for name in steps_s if name is not None} - names:
         raise InvalidInput(
-            f"--step names {', '.join(sorted(others))}, and the jobs are "
+            f"--step-s names {', '.join(sorted(others))}, and the jobs are "
             f"{', '.join(sorted(names)[:9])}. Correct the name."
         )
     for job in jobs:
@@ -167,7 +167,7 @@ def _table(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[st
     if any(numbers.step_s is None for _, numbers in written):
         yield (
             "A history has no step times, so nominal ones stand for them: read slowdowns and times "
-            "of whole jobs. --step and --step-metric set steps."
+            "of whole jobs. --step-s and --step-metric set steps."
         )
 
 
@@ -227,8 +227,8 @@ def _parser() -> Parser:
         "[default: exported_pod, pod or hpc_job]")  # fmt: skip
     add("--match", type=_pair, action="append", default=[], metavar="LABEL=VALUE", help="Use "
         "series with this label only, e.g. namespace=ml; repeatable.")  # fmt: skip
-    add("--step", type=_step, action="append", default=[], metavar="[JOB=]SECONDS", help="Set the "
-        "step of a job; repeatable.")  # fmt: skip
+    add("--step-s", type=_step, action="append", default=[], metavar="[JOB=]SECONDS", help="Set "
+        "the step of a job; repeatable.")  # fmt: skip
     add("--step-metric", type=_metric, metavar="NAME", help="Read steps, in seconds, from this "
         "metric of your jobs.")  # fmt: skip
     add("--gpu", metavar="GPU", help="Leave out jobs on other GPU models; needed if the history "

@@ -143,7 +143,7 @@ class PrintedPace:
             return
         remedy = f"It fits {_CALLED[near]}: use {_OPTIONS[near]}."
         if off[near] > 0.7:  # no other unit fits either
-            remedy = "Choose a pattern that finds the pace of a step, and check --batch."
+            remedy = "Choose a pattern that finds the pace of a step, and check --batch-size."
         raise InvalidInput(
             f"{_OPTIONS[last.unit]} finds {last.value:g}, so a step would take "
             f"{1e3 * claimed_s:,.3g} ms, and such a figure comes every {1e3 * often_s:,.3g} ms. "

@@ -306,7 +306,9 @@ def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
 def _training_text(workload: Workload) -> str:
     """A script's batch and epoch, with the options for those that it does not show."""
     examples = (
-        f"{workload.batch:,} examples" if workload.batch > 1 else "no loader's batch: --batch N"
+        f"{workload.batch:,} examples"
+        if workload.batch > 1
+        else "no loader's batch: --batch-size N"
     )
     steps = workload.steps_per_epoch
     epoch = "of unknown length: --steps-per-epoch N" if steps is None else f"{steps:,} steps"

@@ -64,7 +64,8 @@ _OF_SCRIPTS = (
     "name", "folder", "env", "measure_env", "steps_per_epoch", "throughput", "seconds_per_step"
 )  # fmt: skip
 _OF_TIMM = (
-    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
+    "resolution", "classes", "batch_size", "precision", "execution", "loader_workers",
+    "examples_per_epoch",
 )  # fmt: skip
 
 
@@ -92,10 +93,10 @@ def _own_workloads(words: Namespace, command: Sequence[str]) -> list[Workload]:
                 "name a workload, or a model with --timm. `advisor workloads` lists them."
             )
         return []
-    if lacking := [name for name in ("resolution", "classes", "batch") if name not in of_timm]:
-        raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")
-    examples = of_timm.pop("examples", None)
-    return [timm_workload(words.timm, examples_per_epoch=examples, **of_timm)]
+    if lacking := [name for name in ("resolution", "classes", "batch_size") if name not in of_timm]:
+        needed = " and ".join(f"--{name.replace('_', '-')}" for name in lacking)
+        raise InvalidInput(f"--timm {words.timm} also needs {needed}.")
+    return [timm_workload(words.timm, batch=of_timm.pop("batch_size"), **of_timm)]
 
 
 def _script_workload(words: Namespace, command: Sequence[str]) -> Workload:
@@ -113,7 +114,7 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> Workload:
         if not is_name(name):
             named = program or shlex.join(command)
             raise InvalidInput(f"{named[:80]!r} does not name a profile. Add --name NAME.")
-    batch = 1 if words.batch is None else words.batch
+    batch = 1 if words.batch_size is None else words.batch_size
     steps = words.steps_per_epoch
     job = Workload(
         name=name, source="script", model=name, family=name, batch=batch, script=script,
@@ -206,7 +207,7 @@ def _profile_parser() -> Parser:
     add("--timm", metavar="NAME", help="Measure the model of this name, e.g. resnet18.")
     add("--resolution", type=int, metavar="PIXELS", help="Set the side of an image.")
     add("--classes", type=int, metavar="N", help="Set the outputs of the classifier.")
-    add("--batch", type=int, metavar="N", help="Set the images of a step; also of a script; "
+    add("--batch-size", type=int, metavar="N", help="Set the images of a step; also of a script; "
         "default: that of its loader.")  # fmt: skip
     add("--precision", choices=get_args(Precision), metavar="PRECISION", help="Set the precision: "
         f"{', '.join(get_args(Precision))}.  [default: default]")  # fmt: skip
@@ -214,7 +215,8 @@ def _profile_parser() -> Parser:
         f"{', '.join(get_args(Execution))}.  [default: eager]")  # fmt: skip
     add("--loader-workers", type=int, metavar="N", help="Set the processes of the data loader; "
         "also of a script; default: 0, or those of the script's loader.")  # fmt: skip
-    add("--examples", type=int, metavar="N", help="Set the images of an epoch, for epoch times.")
+    add("--examples-per-epoch", type=int, metavar="N", help="Set the images of an epoch, for "
+        "epoch times.")  # fmt: skip
     return parser
 
 

@@ -65,7 +65,7 @@ class PlannedRun:
     def __post_init__(self) -> None:
         with located(f"run {self.id!r}"):
             if not self.id:
-                raise InvalidInput("a plan needs an id, for --resume and for repeats")
+                raise InvalidInput("a plan needs an id, for --skip-existing and for repeats")
             for field, purpose in _BELONGS_TO.items():
                 if (self.purpose == purpose) != (getattr(self, field) is not None):
                     raise InvalidInput(
@@ -205,9 +205,9 @@ def is_advice(document: Any) -> bool:
 def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """The plans of `document` in the form of a plan file, with the purpose of validation.
 
-    A run's id consists of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
-    in phases, in a queue and under a power cap are left out: MIG instances and caps are not set
-    here, and a run has one sharing.
+    A run's id consists of its jobs and its rank, so that ``--skip-existing`` recognises it. Plans
+    on MIG, in phases, in a queue and under a power cap are left out: MIG instances and caps are
+    not set here, and a run has one sharing.
     """
     try:
         listed = [

@@ -275,10 +275,10 @@ def run_list(argv: Sequence[str]) -> int:
     planned = [run for plan in plans for run in single_runs(plan)]
     done = {run.id for run in read_runs(words.out)} if words.out.exists() else set()
     todo = [plan for plan in planned if plan.id not in done]
-    if len(todo) < len(planned) and not words.resume:
+    if len(todo) < len(planned) and not words.skip_existing:
         raise InvalidInput(
-            f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
-            f"do only the others, or choose another --out."
+            f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add "
+            f"--skip-existing to do only the others, or choose another --out."
         )
     command = command_line("runs", argv)
     with bench_on(device, allowed_cores(words.cores), command) as bench:
@@ -287,7 +287,7 @@ def run_list(argv: Sequence[str]) -> int:
             run_began = monotonic()
             if words.deadline is not None and run_began - began + run_s > words.deadline:
                 left = counted(len(todo) - number + 1, "run")
-                say(f"{left} left at the deadline; --resume does them")
+                say(f"{left} left at the deadline; --skip-existing does them")
                 break
             run = measure(plan, bench, timing)
             append_run(words.out, run)
@@ -328,6 +328,6 @@ def _parser() -> Parser:
         "long in a window.  [default: %(default)g]")  # fmt: skip
     add("--windows", type=int, default=3, metavar="N", help="Measure N windows of a run.  "
         "[default: %(default)d]")  # fmt: skip
-    add("--resume", action="store_true", help="Skip the runs that the file has.")
+    add("--skip-existing", action="store_true", help="Skip the runs that the file has.")
     add("--deadline", type=above_0, metavar="SECONDS", help="Start no run that would end later.")
     return parser

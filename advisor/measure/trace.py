@@ -175,7 +175,7 @@ def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> T
         raise AdvisorError(
             f"a step of it is no part that repeats on the GPU: it was busy for "
             f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Give "
-            f"the examples of a whole round by --batch"
+            f"the examples of a whole round by --batch-size"
         )
     return median_step(steps)
 

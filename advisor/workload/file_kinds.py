@@ -33,7 +33,7 @@ _USE: dict[FileKind, str] = {
     "an answer of `--json`": "Name its JOBs instead: `advisor profiles` lists them.",
     "a calibration": "Pass it as --calibration {}.",
     "a fitted model": "Pass its folder as --models DIR.",
-    "a list of runs": "Use `advisor validate --from {}`.",
+    "a list of runs": "Use `advisor validate --runs {}`.",
     "a job file": "Pass it as --jobs {}.",
     "a campaign": "Use `advisor campaign {}`.",
     "numbers of nvidia-smi": "Make numbers over time a profile: `advisor profile --from-history "

@@ -119,7 +119,7 @@ class RecordedJob:
         assert self.memory_mib is not None
         if self.step_s is None and self.active_s is None:
             raise InvalidInput(
-                "samples have no times, so its duration is not known. Pass --interval or --step"
+                "samples have no times, so its duration is not known. Pass --interval or --step-s"
             )
         return MinimalProfile(
             schema=1, workload=self.name, gpu=gpu, batch_size=1, step_s=self.step_s,

@@ -198,7 +198,7 @@ class Workload:
         if self.source == "duration":
             raise InvalidInput(
                 f"{self.name}: its profile has no step time with which its run can be compared. "
-                f"Add it by --step-s or --step, or start the job yourself, e.g. by `advisor export`"
+                f"Add it by --step-s, or start the job yourself, e.g. by `advisor export`"
             )
 
     @property

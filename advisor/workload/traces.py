@@ -85,14 +85,14 @@ class Part:
             InvalidInput: There is none.
         """
         first_s, last_s = _ends([each.submitted_s for each in jobs])
-        start_s = first_s if self.start is None else _moment("--from", self.start, first_s)
-        until_s = last_s + 1 if self.until is None else _moment("--until", self.until, first_s)
+        start_s = first_s if self.start is None else _moment("--start", self.start, first_s)
+        until_s = last_s + 1 if self.until is None else _moment("--end", self.until, first_s)
         window = [each for each in jobs if start_s <= each.submitted_s < until_s]
         chosen = [each for each in window if self.share == 1 or each.draw("job") < self.share]
         if not chosen:
             raise InvalidInput(
                 f"the chosen part of the trace has no job: {counted(len(window), 'job')} arrive "
-                f"from --from to --until. Its jobs arrive within {(last_s - first_s) / 86400:.4g} "
+                f"from --start to --end. Its jobs arrive within {(last_s - first_s) / 86400:.4g} "
                 f"days from {_date(first_s)} on. Choose another window, or a larger --keep."
             )
         return chosen

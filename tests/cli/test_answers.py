@@ -34,7 +34,7 @@ ANSWERS = [
         "plans running max_slowdown",
     ),
     (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour study idle"),
-    (("batch", "dlrm-29gb", "--on", "whole"), "slices measured_batches"),
+    (("batch", "dlrm-29gb", "--slices", "whole"), "slices measured_batches"),
     (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
     (("compare", "naive", "mps", RESNET, BERT), "plans best text serial compared_by"),
     (("simulate", RESNET, BERT), "jobs over_time makespan_s energy_j policy"),
@@ -164,7 +164,7 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     trace, out = tmp_path / "arrivals.csv", tmp_path / "t.json"
     trace.write_text("\n".join(["arrival_s,job,epochs", *lines]) + "\n")
     words = ("simulate", "--trace-in", trace, "--gpus", 2, "--policy", "best-fit", "--at-once", 1)
-    found = document_of(advisor, *words, "--trace", out)
+    found = document_of(advisor, *words, "--timeline", out)
     assert [job["arrival_s"] for job in found["jobs"]] == [0, 30, 60, 90, 120, 150]
     assert all(job["start_s"] >= job["arrival_s"] for job in found["jobs"])
     assert max(len(each["jobs"]) for each in found["over_time"]) == 1
@@ -239,7 +239,7 @@ def test_a_public_trace_is_simulated_with_profiles_that_stand_in(advisor, helios
 
 
 def test_a_window_of_a_public_trace_starts_at_its_first_job(advisor, helios):
-    part = ("--from", "2020-05-01 10:02:00", "--until", "6min", "--stand-ins", RESNET)
+    part = ("--start", "2020-05-01 10:02:00", "--end", "6min", "--stand-ins", RESNET)
     jobs = document_of(advisor, *helios, *part)["jobs"]
     assert [job["arrival_s"] for job in jobs] == [0, 60, 120, 180]
 
@@ -327,7 +327,7 @@ def test_an_export_and_a_validation_from_another_gpu_say_so(advisor, tmp_path, b
 def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_path):
     run = synthetic.run([PROFILES[RESNET]] * 2, "naive", 2.0)
     append_run(tmp_path / "runs.jsonl", replace(run, gpu="l40s-48gb"))
-    words = ("validate", "--from", tmp_path / "runs.jsonl", "--out", tmp_path)
+    words = ("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path)
     found = json.loads(advisor(*words, "--gpu", "l40s-48gb", "--json").out)
     assert (found["estimated_from"], found["estimated_profiles"]) == (GPU, {RESNET: GPU})
 

@@ -18,7 +18,7 @@ from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
     [
         ("predict",), ("predict", "--jobs"), ("simulate", "--trace-in"), ("simulate", "--plan"),
         ("recommend", BERT, "--calibration"), ("evaluate", "--predictions"),
-        ("validate", "--from"), ("compare", "naive"),
+        ("validate", "--runs"), ("compare", "naive"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["device", "FIFO"])
@@ -33,8 +33,8 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words,
 @pytest.mark.parametrize(
     "words",
     [
-        ("export", BERT, "--sharing", "naive", "--out"), ("fit", "--out"), ("evaluate", "--export"),
-        ("init", "jobs", "--out"), ("simulate", BERT, "--trace"), ("validate", BERT, "--out"),
+        ("export", BERT, "--sharing", "naive", "--out"), ("fit", "--out"), ("evaluate", "--out"),
+        ("init", "jobs", "--out"), ("simulate", BERT, "--timeline"), ("validate", BERT, "--out"),
         ("recommend", RESNET, BERT, "--csv"),
     ],
 )  # fmt: skip

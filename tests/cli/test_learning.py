@@ -87,7 +87,7 @@ def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tm
     dry = advisor("validate", *PAIR, "--top", 1, "--dry-run")
     assert (dry.code, "$ " in dry.out) == (0, True)
     append_run(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
-    said = advisor("validate", "--from", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
+    said = advisor("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
     assert (said.code, "outside" in said.err) == (5, True)
 
 
@@ -97,7 +97,7 @@ def test_runs_of_a_removed_mode_are_skipped_and_counted_on_stderr(advisor, tmp_p
     for sharing, count in (("mps/priority=0,1", 12), ("mps", 1)):
         for number in range(count):
             append_run(file, synthetic.run(JOBS, sharing, run_id=f"{sharing}-{number}"))
-    said = advisor("validate", "--from", file, "--out", tmp_path / "kept")
+    said = advisor("validate", "--runs", file, "--out", tmp_path / "kept")
     assert said.err.count("warning: skipped 12 runs with MPS priorities in") == 1
     assert len(read_runs(tmp_path / "kept" / GPU / "runs" / "validation.jsonl")) == 1
 

@@ -111,8 +111,8 @@ WRONG = [
     (f"recommend {BERT}:2 --commands 3 --top 2", 2, "--top 2"),
     (f"recommend {BERT} --commands 1 --device=$(id)", 2, "--device"),
     (f"recommend {BERT} --running {RESNET} --power-cap auto", 2, "watts"),
-    (f"validate {BERT} --from runs.jsonl", 2, "--from"),
-    (f"simulate {BERT} --kernels", 2, "--trace"),
+    (f"validate {BERT} --runs runs.jsonl", 2, "--runs"),
+    (f"simulate {BERT} --kernels", 2, "--timeline"),
     (f"simulate {BERT} --round 60", 2, "--round"),
     (f"simulate {BERT} --policy max-min --round 0", 2, "round"),
     (f"simulate {BERT} --policy max-min --sharing mig", 2, "best-fit"),
@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_true_is_named_with_its_field(advisor, tmp_path, n
     (path := tmp_path / name).write_text(text)
     words = {
         "p.json": ("recommend", path), "j.toml": ("recommend", "--jobs", path),
-        "t.csv": ("simulate", "--trace-in", path), "r.jsonl": ("validate", "--from", path),
+        "t.csv": ("simulate", "--trace-in", path), "r.jsonl": ("validate", "--runs", path),
         "sharing.json": ("recommend", BERT, "--models", tmp_path),
     }[name]  # fmt: skip
     said = advisor(*words, *(("--gpu", "h200-141gb") if "A100" not in text else ()))

@@ -28,7 +28,8 @@ WORDS = [
     (f"predict {PAIR} --gpu l4-24gb --sharing=mig", 2, "serial, naive"),
     (f"predict {BERT}:3 --gpu {GPU} --sharing=mps=43", 2, "mps=43,43,43"),
     (f"predict {BERT}:2 --gpu {GPU} --sharing=mig=1g.18gb", 2, "mig=1g.18gb,1g.18gb"),
-    (f"layouts --gpu {GPU} --with 3g,_4g", 0, "3g.71gb"), (f"batch {BERT} --on 1g", 2, "1g.18gb"),
+    (f"layouts --gpu {GPU} --with 3g,_4g", 0, "3g.71gb"),
+    (f"batch {BERT} --slices 1g", 2, "1g.18gb"),
     # GPUs.
     (f"predict {BERT} --gpu 3090", 0, "rtx-3090-24gb"),
     (f"predict {BERT} --gpu L40s", 0, "l40s-48gb"),
@@ -60,7 +61,7 @@ WORDS = [
     (f"recommend {BERT} --top all", 2, "whole number"),
     (f"trials {RESNET} --start-up 10s", 0, "10 s"),
     ("doctor --fast", 2, "advisor doctor -h"),
-    (f"trials {RESNET} --start-up soon", 2, "15min"), ("run plan.json --deadline soon", 2, "2h"),
+    (f"trials {RESNET} --start-up soon", 2, "15min"), ("run plan.json --time-limit soon", 2, "2h"),
 ]  # fmt: skip
 
 
@@ -143,7 +144,7 @@ PLACES = {
     ("recommend",): "solo.json", ("recommend", "--jobs"): "jobs.toml",
     ("simulate", "--trace-in"): "table.csv", ("simulate", "--plan"): "plan.json",
     ("recommend", BERT, "--calibration"): "host.json", ("run",): "plan.json",
-    ("validate", "--from"): None,
+    ("validate", "--runs"): None,
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Campaign(Started):
     def __init__(self, folder, plan):
         self.out, self.profiles = Path(folder) / "out", Path(folder) / "profiles"
         files = ("--out", self.out, "--profiles", self.profiles)
-        self.words = (written(Path(folder), plan), *files, "--devices", "cpu,cpu")
+        self.words = (written(Path(folder), plan), *files, "--device", "cpu,cpu")
         super().__init__(folder, "-m", "advisor", "campaign", *self.words)
 
     def runs(self):
@@ -148,7 +148,7 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
 
 @pytest.mark.parametrize(
     "words",
-    [("--devices", "cpu,0"), ("--devices", "0,0"), ("--devices", "0,"), ("--deadline", "-1"),
+    [("--device", "cpu,0"), ("--device", "0,0"), ("--device", "0,"), ("--deadline", "-1"),
      ("--cores", "x"), ("--ray", "auto", "--cores", "0")],
 )  # fmt: skip
 def test_words_that_make_no_sense_are_wrong_use(tmp_path, words, capsys):

@@ -53,7 +53,7 @@ def test_a_pace_is_a_rate_or_the_time_of_a_step(line, every_s, batch, patterns, 
         ("{},0.302,9.1\n", 0.3, {"throughput": ",([0-9.]+),"}, TIME),
         ("{},20,9.1\n", 0.02, {"throughput": ",([0-9.]+),"}, "(?P<ms>...)"),
         ("{},40,9.1\n", 0.025, {"seconds_per_step": ",([0-9.]+),"}, RATE),
-        ("{},4,9.1\n", 0.02, {"throughput": ",([0-9.]+),"}, "--batch"),
+        ("{},4,9.1\n", 0.02, {"throughput": ",([0-9.]+),"}, "--batch-size"),
     ],
 )  # fmt: skip
 def test_a_figure_that_contradicts_its_text_or_its_times_is_refused(line, every_s, patterns, fits):

@@ -85,8 +85,8 @@ def test_mixes_and_whole_jobs_run_and_are_recorded(command, capsys):
     shared.assert_nothing_is_left()
     words = (shared.plans, "--out", shared.out, "--device", "cpu", *SHORT)
     code, said = refused(run_list, words, capsys)
-    assert (code, "--resume" in said) == (2, True)
-    assert refused(run_list, (*words, "--resume"), capsys) == (0, "")
+    assert (code, "--skip-existing" in said) == (2, True)
+    assert refused(run_list, (*words, "--skip-existing"), capsys) == (0, "")
     assert len(read_runs(shared.out)) == 2
 
 

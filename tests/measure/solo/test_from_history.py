@@ -170,7 +170,7 @@ def test_a_pod_on_two_gpus_has_the_numbers_of_one_of_them(tmp_path, capsys):
 def test_steps_are_passed_or_come_from_a_metric_of_the_jobs(tmp_path):
     steps = [({"__name__": "step_seconds", "pod": "b"}, {0: 0.2, 30: 0.3, 60: 0.25})]
     with serving(of_gpu("a") + of_gpu("b", gpu="1") + steps) as (address, _):
-        words = ("--step", "a=120ms", "--step-metric", "step_seconds")
+        words = ("--step-s", "a=120ms", "--step-metric", "step_seconds")
         write(address, tmp_path, *ALL, *words)
     written = profiles(tmp_path)
     assert (written["a"].step_s, written["b"].step_s) == (0.12, 0.25)
@@ -245,7 +245,7 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
         (["http://x", "--start", "1h", "--end", "2h"], "--start"),
         (["http://x", "--start", "9d", "--interval", "1"], "--interval"),
         (["http://x", "--start", "soon"], "2h"), (["http://x", "--match", "ml"], "LABEL=VALUE"),
-        (["http://x", "--step", "a=fast"], "seconds"), (["http://x", "--by", "a b"], "a b"),
+        (["http://x", "--step-s", "a=fast"], "seconds"), (["http://x", "--by", "a b"], "a b"),
         (["http://x", "--step-metric", "up{}"], "up{}"), (["nowhere.csv"], "nowhere.csv"),
     ],
 )  # fmt: skip
@@ -335,7 +335,7 @@ def test_files_of_each_tool_hold_the_same_job(text, name, duration_s, words, tmp
         (SMI, (), "no numbers"), (smi() + "2026/05/01 12:01:00, 0\n", (), "history.csv:22"),
         (smi(busy="fast"), (), "'fast'"), (smi().replace("2026/05", "soon"), (), "history.csv:2"),
         (dcgmi(), ("--start", "1h"), "--start"), (smi(), ("--by", "pod"), "pod"),
-        (smi(), ("--step", "other=1"), "gpu0"), (smi() + '"', (), "history.csv"),
+        (smi(), ("--step-s", "other=1"), "gpu0"), (smi() + '"', (), "history.csv"),
         (smi(), ("--start", "2027-01-01"), "--start"),
         (grafana_long() + grafana_long().split("\n", 1)[1].replace(",a,0,", ",b,1,"),
          ("--name", "x"), "--name"),
@@ -352,7 +352,7 @@ def test_a_file_that_is_no_history_is_refused_in_a_sentence(text, words, remedy,
 def test_cells_without_a_value_are_left_out(tmp_path):
     file = tmp_path / "history.csv"
     file.write_text(smi() + smi(15, "[N/A]", "[Not Supported]").split("\n", 1)[1])
-    assert write(file, tmp_path, "--step", "0.1") == 0
+    assert write(file, tmp_path, "--step-s", "0.1") == 0
     written = profiles(tmp_path)["gpu0"]
     assert (written.busy_share, written.step_s) == (pytest.approx(0.83), 0.1)
 
@@ -363,7 +363,7 @@ def test_without_times_a_file_needs_the_interval_or_the_step(tmp_path, capsys):
     with pytest.raises(Exception, match="see above"):
         write(file, tmp_path, "--gpu", "a100-40gb")
     assert "--interval" in capsys.readouterr().err
-    assert write(file, tmp_path, "--gpu", "a100-40gb", "--step", "gpu0=0.1") == 0
+    assert write(file, tmp_path, "--gpu", "a100-40gb", "--step-s", "gpu0=0.1") == 0
 
 
 SAMPLES = st.lists(

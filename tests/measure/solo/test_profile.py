@@ -93,11 +93,11 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ((), "name a workload"), (("mlp-toy-bs2", "--batch", "4"), "--batch"),
+        ((), "name a workload"), (("mlp-toy-bs2", "--batch-size", "4"), "--batch-size"),
         (("--timm", "resnet18"), "--resolution"), (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
         (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "0"), "above"),
         (("mlp-toy-bs2", "--deadline", "soon"), "15min"),
-        (("x", "--batch", "many"), "whole number"),
+        (("x", "--batch-size", "many"), "whole number"),
         (("mlp-toy-bs2", "--cores", "4096"), "4096"), (("--name", "a"), "command after --"),
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
@@ -108,7 +108,7 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
         (("--seconds-per-step", "[0-9", "--", "./a"), "one group"),
         (("--name", "a b", "--", "python"), "a b"), (("--", "python", "trän 1.py"), "--name NAME"),
         (("--", "python", "-c", "import train"), "--name NAME"),
-        (("--batch", "0", "--", "./a"), "batch"), (("--throughput", "(", "--", "python"), "("),
+        (("--batch-size", "0", "--", "./a"), "batch"), (("--throughput", "(", "--", "python"), "("),
         (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
     ],
 )  # fmt: skip
@@ -228,7 +228,7 @@ def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
 @pytest.mark.exhaustive
 def test_what_is_not_pytorch_is_measured_by_what_it_prints(command, tmp_path):
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
-    words = ("--device", "cpu", "--out", str(tmp_path), "--batch", "4",
+    words = ("--device", "cpu", "--out", str(tmp_path), "--batch-size", "4",
              "--throughput", "rate ([0-9]+)", "--name")  # fmt: skip
     assert command.finish(*words, "rate", "--", "python", "-c", printer)[0] == 0
     assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
