@@ -11,7 +11,7 @@ A message has what failed, where, and how to fix it. Library code raises; `main`
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from importlib.util import find_spec
 from typing import Literal
@@ -20,8 +20,6 @@ _MOST_QUOTED = 60
 
 # Near names: how many at most, how similar at least, and how much less than the first.
 _MOST_NEAR, _LEAST_ALIKE, _LESS_ALIKE = 4, 0.4, 0.08
-# How similar the one name that can be meant is at least, and how much more than the next.
-_SURELY_ALIKE, _CLEARLY_LESS = 0.75, 0.03
 
 
 class AdvisorError(Exception):
@@ -44,36 +42,26 @@ class UnknownName(InvalidInput):
     Args:
         kind: Kind of the thing, e.g. ``"GPU"``.
         name: The wrong name.
-        known: All right names.
+        known: All right names; the near ones are proposed.
         remedy: Remedy if none of the near names is meant.
-        synonyms: Right names by words that people use for them.
-
-    Attributes:
-        problem: What is wrong, without a remedy.
-        meant: The name that alone can be meant; None: none, or one of several.
     """
 
-    def __init__(
-        self, kind: str, name: str, known: Iterable[str], remedy: str,
-        synonyms: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
-        word, names = name.lower(), sorted(known)
-        near = [each for each in names if each == (synonyms or {}).get(word)]
-        near = near or [each for each in names if word and each.startswith(word)][:_MOST_NEAR]
-        if not near:
-            near = get_close_matches(word, names, _MOST_NEAR, _LEAST_ALIKE)
-            ratios = [SequenceMatcher(None, each, word).ratio() for each in near]
-            near = [each for each, ratio in zip(near, ratios, strict=True)
-                    if ratio >= ratios[0] - _LESS_ALIKE]  # fmt: skip
-            sure = len(near) > 0 and ratios[0] >= max([_SURELY_ALIKE, *(
-                ratio + _CLEARLY_LESS for ratio in ratios[1:]
-            )])  # fmt: skip
-        else:
-            sure = len(near) == 1
-        self.name, self.problem = name, f"no {kind} is called {name!r}"
-        self.meant = near[0] if sure else None
-        hint = f" Near: {', '.join(near)}." if near else ""
-        super().__init__(f"{self.problem}.{hint} {remedy}")
+    def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str) -> None:
+        near = ", ".join(near_names(name, known))
+        hint = f" Did you mean {near}?" if near else ""
+        super().__init__(f"{kind} {name!r} not found.{hint} {remedy}")
+
+
+def near_names(word: str, choices: Iterable[str]) -> list[str]:
+    """Return those of `choices` that `word` begins; else those about as near as the nearest."""
+    word, names = word.lower(), sorted(choices)
+    if beginning := [each for each in names if word and each.startswith(word)]:
+        return beginning[:_MOST_NEAR]
+    near = get_close_matches(word, names, _MOST_NEAR, _LEAST_ALIKE)
+    ratios = [SequenceMatcher(None, each, word).ratio() for each in near]
+    return [
+        each for each, ratio in zip(near, ratios, strict=True) if ratio >= ratios[0] - _LESS_ALIKE
+    ]
 
 
 Extra = Literal["page", "fit", "profile", "ray", "mlflow", "metrics", "browser"]

@@ -59,8 +59,8 @@ def test_no_heading_and_no_number_of_a_table_vanishes_at_any_width(columns):
 )  # fmt: skip
 def test_an_unknown_name_is_answered_with_those_about_as_near_as_the_nearest(typed, near):
     message = str(UnknownName("profile", typed, KNOWN, "Name another."))
-    _, mark, listed = message.partition("Near: ")
-    assert (listed.partition(".")[0].split(", ") if mark else None) == near
+    _, mark, listed = message.partition("Did you mean ")
+    assert (listed.partition("?")[0].split(", ") if mark else None) == near
 
 
 @pytest.mark.parametrize(

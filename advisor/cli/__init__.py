@@ -5,10 +5,11 @@ Heavy modules are imported inside the commands that need them, so that help is i
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,11 +27,10 @@ from advisor.cli.measure import (
     runs,
     validate,
 )
-from advisor.cli.output import forget_stdout, ready, show_text, warn
+from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.recommend import batch, recommend, trials
-from advisor.cli.refusals import check_words, fail, usage_error
 from advisor.cli.run import run, stop
-from advisor.errors import AdvisorError, AdvisorWarning
+from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or an invalid file; 3 no plan fits; 4 no GPU, no "
@@ -143,20 +143,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if passed[:1] == ["profile"]:  # typer drops one `--`, and the words of a script follow another
         rest = rest[:1] + rest
     try:
-        check_words(passed)
         code = _app(passed + rest, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
-        fail(error, words, debug=debug)
+        _fail(error, debug=debug)
     except OSError as error:
         # Errors of files are converted where they happen; one that names no file is of stdout.
         if error.filename is not None:
             raise
         forget_stdout()
         lost = f"stdout: {error.strerror}. The answer is lost. Redirect it to another place."
-        fail(AdvisorError(lost), words, debug=debug)
+        _fail(AdvisorError(lost), debug=debug)
     except Exception as error:
-        fail(usage_error(error, ours), words, debug=debug)
+        _fail(_wrong_use(error), debug=debug)
     sys.exit(code)
+
+
+def _wrong_use(error: Exception) -> InvalidInput:
+    """Return typer's message about the words, with the command for help; raise another error."""
+    if (message := getattr(error, "format_message", None)) is None:
+        raise error
+    context = getattr(error, "ctx", None)
+    text = message().replace("Value error, ", "").rstrip(".")
+    see = f"See `{context.command_path if context is not None else 'advisor'} -h`."
+    return InvalidInput(f"{text}{'' if text.endswith('?') else '.'} {see}")
+
+
+def _fail(error: AdvisorError, *, debug: bool) -> NoReturn:
+    if debug:
+        aside(traceback.format_exc(), keep="\n")
+    # Steps outside their intervals are listed, one a line.
+    aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
+    sys.exit(error.exit_code)
 
 
 _show_others = warnings.showwarning

@@ -27,7 +27,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, show_answer, show_text, warn
-from advisor.errors import InvalidInput, UnknownName
+from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
@@ -180,14 +180,9 @@ def compare(
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
     from advisor.report.comparison import comparison_csv, comparison_document, comparison_report
-    from advisor.sharing.notation import MODES
     from advisor.workload.writing import write_whole
 
     named, jobs = options.plans_and_jobs(words)
-    for job in jobs if len(named) < 2 else ():
-        misspelt = UnknownName("sharing", job.partition("=")[0], MODES, "")
-        if misspelt.meant is not None:
-            raise misspelt
     if len(named) < 2:
         meant = [part for word in named for part in ([word] if "=" in word else word.split(","))]
         raise InvalidInput(

@@ -77,8 +77,8 @@ def profiles_named(
     names = [full_profile(name.strip().lower(), [*profiles]) for name in names]
     for name in names:
         if name not in profiles:
-            remedy = f"It has {', '.join(profiles)}."
-            raise UnknownName(f"MIG profile of {gpu.key}", name, profiles, remedy)
+            remedy = f"{gpu.key} has {', '.join(profiles)}."
+            raise UnknownName("MIG profile", name, profiles, remedy)
         if reason := forbidden([profiles[name]], driver_branch):
             raise NothingFits(f"{gpu.key}: {reason}.")
     return tuple(profiles[name] for name in dict.fromkeys(names))

@@ -64,11 +64,6 @@ def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
         InvalidInput: `text` has none of the forms in this package's docstring.
     """
     words = _SPACE.sub(_sign, _TIME_SLICING.sub("naive", text.strip().lower()))
-    if "/priority" in words:
-        raise InvalidInput(
-            f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
-        )
-
     try:
         return _parse(_SHORT.sub(lambda match: full_profile(match[0], offered), words))
     except _NoSharingError:

@@ -386,11 +386,6 @@ def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if isinstance(document["job"], dict):
         raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
     tables = document["job"] if isinstance(document["job"], list) else []
-    if any(isinstance(table, dict) and "batches" in table for table in tables):
-        raise InvalidInput(
-            f"{where}: batches is no longer there: a job has one batch size. `advisor batch JOB` "
-            f"prints the largest batch of each MIG slice: write that profile's name."
-        )
     for number, table in enumerate(tables, start=1):
         for field, read in _IN_WORDS.items() if isinstance(table, dict) else ():
             if isinstance(table.get(field), str):

@@ -66,7 +66,7 @@ def test_no_estimate_is_made_from_an_estimate(folder):
 
 def test_a_workload_that_was_measured_nowhere_is_refused(folder):
     for here in (A100, H200):
-        with pytest.raises(UnknownName, match=rf"Near: .*{RESNET}.* {here.key}:"):
+        with pytest.raises(UnknownName, match=rf"Did you mean .*{RESNET}.* {here.key}:"):
             find_profile(RESNET.replace("bs", "bs9"), here, folder)
 
 

@@ -166,22 +166,11 @@ def test_phases_are_groups_of_jobs_in_order():
         "fast/2", "mps=50,50/2", "mps=50,50,50/2[1,2,3]", "mps/2[]", "mps/2[1,1,2]", "mps/2[0,1,2]",
         "mps/2[1,2,3];", "mps/2;naive[1]", "mps/3[2,5]", "serial/2[1,2,3]",
         "mig=3g.71gb[1,2]/mps/2", "mps/2/3", "mps/1[1,2];naive[3]", "mps/3[2,1,3]",
+        "mps/priority=0,1", "mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0",
     ],
 )  # fmt: skip
 def test_what_names_no_sharing_is_refused(text):
     with pytest.raises(InvalidInput):
-        parse_sharing(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "mps/priority=0,1", "MPS=50,100/Priority=1,0", "mps/priority=0,1[1,2];naive[3]",
-        "mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0",
-    ],
-)  # fmt: skip
-def test_client_priorities_are_refused_with_limits_instead(text):
-    with pytest.raises(InvalidInput, match="MPS limits"):
         parse_sharing(text)
 
 

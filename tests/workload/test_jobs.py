@@ -173,7 +173,6 @@ def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("batches = [4]", "advisor batch"),
         ("copy = 2", "copy"), ("copies = 0", "copies"), ("copies = 1000000", "copies"),
         ("copies = 1.5", "copies"), ("epochs = 0", "epochs"), ("epochs = nan", "epochs"),
         ("validation_s = -1", "validation_s"), ("start_s = -1", "start_s"),
