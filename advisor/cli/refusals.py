@@ -101,9 +101,9 @@ _CHOICE = re.compile(r"Invalid value for '?(?P<of>.+?)'?: '(?P<word>.*)' is not 
 _MEANT = {
     "time": "makespan", "total-time": "makespan", "speed": "makespan", "latency": "mean-completion",
     "jct": "mean-completion", "power": "energy", "joules": "energy", "fair": "throughput",
-    "bash": "commands", "sh": "commands", "script": "commands", "kubernetes": "mig-parted",
-    "k8s": "mig-parted", "sbatch": "slurm", "fifo": "first-come", "fcfs": "first-come",
-    "sjf": "shortest-first",
+    **dict.fromkeys(("bash", "sh", "shell", "script"), "commands"),
+    **dict.fromkeys(("k8s", "kube", "kubectl"), "kubernetes"), "dra": "kubernetes-dra",
+    "sbatch": "slurm", "fifo": "first-come", "fcfs": "first-come", "sjf": "shortest-first",
 }  # fmt: skip
 
 

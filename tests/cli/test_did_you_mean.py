@@ -21,6 +21,8 @@ MEANT = [
     (f"recommend {BERT} --objective mean", f"recommend {BERT} --objective mean-completion"),
     (f"simulate {BERT}:3 --policy fifo", f"simulate {BERT}:3 --policy first-come"),
     (f"export {BERT} --format bash", f"export {BERT} --format commands"),
+    (f"export {BERT} --no-root --format k8s", f"export {BERT} --no-root --format kubernetes"),
+    (f"export {BERT} --no-root --format=DRA", f"export {BERT} --no-root --format=kubernetes-dra"),
     # Jobs and GPUs.
     ("recommend bert-base-finetun-bs16:2", f"recommend {BERT}:2"),
     ("recommend bert-base-finetun-bs16@3", f"recommend {BERT}@3"),
