@@ -48,8 +48,8 @@ from advisor.sharing.groups import groups, left_of, restricted, running_together
 from advisor.watched_job import around_first
 from advisor.watched_run import Remaining, WatchedRun
 from advisor.workload.job import Job
+from advisor.workload.plan_document import StepRange
 from advisor.workload.profile import Profile
-from advisor.workload.spec import StepRange
 
 # Weight of "the host is as predicted" among the jobs' squared shares. On the same pairs MPS and
 # limits are 8.8 / 9.4 % off with 2; but then 31 plans are called better, of which 17 were.

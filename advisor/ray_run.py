@@ -7,7 +7,7 @@ again on the next GPU of that kind that Ray has free, as a plan of the rest.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
@@ -17,7 +17,6 @@ from advisor.launch.plan_file import SavedPlan
 from advisor.measure import on_ray
 from advisor.measure.process import sweep
 from advisor.run import Say, StartTerms, start
-from advisor.sharing.groups import without_ended
 from advisor.watch import LOOK_S, Watcher, keep
 from advisor.watched_run import Shown
 from advisor.workload.run import Run
@@ -158,11 +157,7 @@ class PlacedPlan:
         if not left:
             self.code = 0
             return
-        self.saved = replace(
-            saved, sharing=without_ended(saved.sharing, len(saved.jobs), left), other=None,
-            jobs=tuple(saved.jobs[at] for at in left),
-            numbers=tuple(saved.numbers[at] for at in left),
-        )  # fmt: skip
+        self.saved = saved.restricted_to(left)
         self._wait()
 
     def give_up(self, state: str, code: int) -> None:

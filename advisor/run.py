@@ -28,6 +28,7 @@ from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import (
     SavedPlan,
+    gang_left_out,
     plans_text,
     refuse_unfit,
     script_text,
@@ -104,10 +105,12 @@ def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...
         InvalidInput: They are for several hosts, or there are more or fewer devices.
     """
     if hosts := {plan.host for plan in plans} - {plans[0].host}:
+        models = ", ".join(dict.fromkeys(plan.gpu for plan in plans))
         raise InvalidInput(
             f"the plan is for {len(hosts) + 1} hosts, and `advisor run` starts jobs on this one. "
             f"Use a Ray cluster: `advisor run PLAN --ray auto`. Or write a script for Slurm: "
-            f"`advisor export --format slurm`."
+            f"`advisor export --format slurm`. Or write the part of the plan on one model of "
+            f"{models}: `advisor export --format json --only MODEL`."
         )
     if words is None:
         return tuple(str(plan.device) for plan in plans)
@@ -121,18 +124,27 @@ def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...
     return devices
 
 
-def refuse_gangs(plans: Sequence[SavedPlan]) -> None:
-    """Check that no job takes several GPUs at once.
+def without_gangs(plans: Sequence[SavedPlan], say: Say) -> tuple[SavedPlan, ...]:
+    """Return `plans` without the jobs that take several GPUs at once, each of which `say` names.
 
     Raises:
-        InvalidInput: One does.
+        InvalidInput: No other job is left.
     """
     counts = Counter(number for plan in plans for number in plan.numbers)
-    if wide := [number for number, count in counts.items() if count > 1]:
-        raise InvalidInput(
-            f"job {wide[0]} takes {counts[wide[0]]} GPUs at once, which `advisor run` does not "
-            f"start. Write a script for Slurm: `advisor export --format slurm`."
-        )
+    left_out, kept = dict[int, str](), list[SavedPlan]()
+    for plan in plans:
+        alone = [at for at, number in enumerate(plan.numbers) if counts[number] == 1]
+        for number, job in zip(plan.numbers, plan.jobs, strict=True):
+            if counts[number] > 1:
+                why = gang_left_out(job.name, counts[number], plan.gpu)
+                left_out[number] = f"left out: job {number}, {why}"
+        if alone:
+            kept.append(plan if len(alone) == len(plan.jobs) else plan.restricted_to(alone))
+    if not kept:
+        raise InvalidInput(" ".join(left_out.values()))
+    for line in left_out.values():
+        say(line)
+    return tuple(kept)
 
 
 def rehearse(plan: LaunchPlan, device: str, terms: StartTerms) -> str:

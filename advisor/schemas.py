@@ -20,9 +20,9 @@ def _types() -> dict[str, Any]:
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
     from advisor.workload.minimal_profile import MinimalProfile
+    from advisor.workload.plan_document import PlanDocument
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
-    from advisor.workload.spec import PlanDocument
 
     return {
         "profile": Profile, "numbers": MinimalProfile, "jobs": JobFile, "campaign": Campaign,

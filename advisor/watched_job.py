@@ -21,8 +21,9 @@ from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, tail
 from advisor.measure.script import ReportedProgress, read_progress
+from advisor.workload.plan_document import DocumentedJob, StepRange, planned_steps
 from advisor.workload.profile import Window
-from advisor.workload.spec import DocumentedJob, StepRange, Workload, planned_steps
+from advisor.workload.spec import Workload
 
 
 @dataclass(slots=True)

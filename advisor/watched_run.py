@@ -16,11 +16,11 @@ from advisor.measure.process import processes_of
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.watched_job import SETTLE_S, Events, WatchedJob, around_first, clock, events_in
+from advisor.workload.plan_document import PlanDocument, StepRange
 from advisor.workload.profile import Window
 from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run, Tenant
-from advisor.workload.spec import PlanDocument, StepRange
 
 Expected = Callable[[frozenset[int], Mapping[int, float]], Mapping[int, StepRange]]
 """Steps to expect of jobs, by number, while only these run, from their first second of steady steps
@@ -79,7 +79,7 @@ class WatchedRun:
         document = parse_record(PlanDocument, read_bytes(path), str(path), remedy)
         (self._plan,) = document.plans
         self.jobs = [
-            WatchedJob(folder, number, planned, document.workloads[planned.job], most_steps)
+            WatchedJob(folder, number, planned, document.workload_of(planned), most_steps)
             for number, planned in zip(self._plan.numbers, self._plan.jobs, strict=True)
         ]
         self._by_number = {job.number: job for job in self.jobs}

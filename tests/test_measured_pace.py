@@ -14,7 +14,7 @@ from advisor.sharing import parse_sharing
 from advisor.watched_job import SETTLE_S, Events
 from advisor.watched_run import WatchedRun
 from advisor.workload.job import Job
-from advisor.workload.spec import OtherPlan
+from advisor.workload.plan_document import OtherPlan
 from tests import shelf, synthetic
 from tests.run_machine import QUICK, Watcher, prepared, started
 

@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.run_metrics import parse_address, serving
 from advisor.watched_job import STATES
 from advisor.watched_run import Remaining
-from advisor.workload.spec import StepRange
+from advisor.workload.plan_document import StepRange
 from tests.run_machine import QUICK, Watcher, prepared, started
 from tests.waiting import PATIENCE_S
 

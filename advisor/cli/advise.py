@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
     from advisor.workload.job import Arrival, Job
-    from advisor.workload.spec import OtherPlan
+    from advisor.workload.plan_document import OtherPlan
 
 # fmt: off
 _Sharing = Annotated[str, Option(
@@ -414,7 +414,7 @@ def _export_of_all(
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE, image_wanted
     from advisor.launch.launch_plan import NOT_RUN
-    from advisor.launch.plan_file import refused_by_run
+    from advisor.launch.plan_file import left_out_by_run, refused_by_run
     from advisor.workload.spec import secrets_held
 
     if form not in WHOLE:
@@ -429,13 +429,15 @@ def _export_of_all(
     text = WHOLE[form](plans)
     warn(image_wanted(text))
     started = [start.job for plan in plans for start in plan.starts]
-    refused = refused_by_run(started) if as_json else ()
+    left_out = left_out_by_run(started) if as_json else ()
+    refused = refused_by_run(job for job in started if job.gpus == 1) if as_json else ()
     workloads = [job.profile.workload for job in started]
     secrets = secrets_held(workloads, variables=as_json, text=text)
-    warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *refused])
+    warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *left_out, *refused])
     here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
     run = f"advisor run {out}" + ("" if here else " --ray auto")
-    _write(text, out, "" if refused or not as_json else run)
+    runs = as_json and not refused and any(job.gpus == 1 for job in started)
+    _write(text, out, run if runs else "")
 
 
 def _plan_to_export(

@@ -4,7 +4,6 @@ The streams may be closed, full, or unable to encode some characters.
 """
 
 import codecs
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from advisor.errors import clean
+from advisor.workload.writing import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -109,7 +109,7 @@ def show_text(text: str, end: str = _LINE) -> None:
 
 
 def show_json(document: Mapping[str, Any]) -> None:
-    _write(json.dumps(document, indent=1, allow_nan=False) + _LINE)
+    _write(json_text(document))
 
 
 def warn(lines: Iterable[object]) -> None:

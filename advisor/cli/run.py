@@ -103,7 +103,7 @@ def run(
     """
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.measured_pace import PacedPlan
-    from advisor.run import StartTerms, devices_for, find_run, refuse_gangs, rehearse, start_all
+    from advisor.run import StartTerms, devices_for, find_run, rehearse, start_all, without_gangs
     from advisor.watch import Watcher
 
     if list_runs:
@@ -127,8 +127,7 @@ def run(
         advisor = advisor or advisor_of(saved.gpu, saved.power_cap_w)
         return prepare(saved, advisor.card, advisor.predict(saved.jobs, saved.sharing).prediction)
 
-    planned = saved_plans(Path(plan), rank, profiles)
-    refuse_gangs(planned)
+    planned = without_gangs(saved_plans(Path(plan), rank, profiles), aside)
     terms = StartTerms(
         cores=cores, steps=steps, replace_instances=replace_instances, grace_s=grace,
         tied=ray is not None,

@@ -30,7 +30,7 @@ from advisor.launch.slurm import slurm_text_of_all
 from advisor.launch.submitit import submitit_text
 from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
-from advisor.workload.spec import OtherPlan
+from advisor.workload.plan_document import OtherPlan
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",

@@ -1,7 +1,8 @@
 """Plans as JSON files, and as scripts with a command for every job, which `advisor run` starts.
 
-The keys of a file are those of ``advisor recommend --json`` that ``advisor runs`` needs; each job
-has its name, its amount of work, and its constraints.
+The keys of a file are those of ``advisor recommend --json`` that ``advisor run`` needs: each job
+has its name, its amount of work, its constraints, and its profile. So `run` needs no file of a
+profile, which may have been moved, changed or removed.
 """
 
 import json
@@ -21,24 +22,26 @@ from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
-from advisor.sharing.groups import check_count
+from advisor.sharing.groups import check_count, without_ended
 from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Job
-from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.reading import located, parse_json, present_folder, read_bytes
-from advisor.workload.records import check_record, parse_record
-from advisor.workload.spec import (
+from advisor.workload.plan_document import (
     DocumentedJob,
     DocumentedPlan,
     OtherPlan,
     PlanDocument,
-    Script,
     StepRange,
-    is_secret,
-    masked_words,
+    check_profile,
+    embedded,
     planned_steps,
+    profile_positions,
     workloads_by_name,
 )
+from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.reading import located, parse_json, present_folder, read_bytes
+from advisor.workload.records import check_record, parse_record
+from advisor.workload.spec import Script, is_secret, masked_words
+from advisor.workload.writing import json_text
 
 _SHARED_FIELDS = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
@@ -69,28 +72,36 @@ class SavedPlan:
     host: int = 0
     device: int = 0
 
+    def restricted_to(self, positions: Sequence[int]) -> "SavedPlan":
+        """Return the plan of the jobs at these `positions`, the others of which are not started."""
+        return replace(
+            self, sharing=without_ended(self.sharing, len(self.jobs), positions), other=None,
+            jobs=tuple(self.jobs[at] for at in positions),
+            numbers=tuple(self.numbers[at] for at in positions),
+        )  # fmt: skip
+
 
 def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
     """Return the plan of one GPU, or of several, as JSON.
 
     Limits and memory caps of jobs are for other readers; predicted steps are for a watcher.
     """
+    jobs = [start.job for plan in plans for start in plan.starts]
+    profiles = profile_positions(jobs)
     document = PlanDocument(
         schema=1,
         gpu=plans[0].gpu.key,
         objective=None,
-        workloads=workloads_by_name(
-            start.job.profile.workload for plan in plans for start in plan.starts
-        ),
-        plans=tuple(
-            replace(each, gpu=None) if each.gpu == plans[0].gpu.key else each
-            for each in (_documented(plan, with_steps=with_steps) for plan in plans)
-        ),
+        workloads=workloads_by_name(job.profile.workload for job in jobs),
+        plans=tuple(_documented(plan, plans[0], profiles, with_steps) for plan in plans),
+        profiles=embedded(profiles),
     )
-    return json.dumps(asdict(document), indent=1, allow_nan=False) + "\n"
+    return json_text(asdict(document))
 
 
-def _documented(plan: LaunchPlan, *, with_steps: bool) -> DocumentedPlan:
+def _documented(
+    plan: LaunchPlan, first: LaunchPlan, profiles: Mapping[Profile, int], with_steps: bool
+) -> DocumentedPlan:
     return DocumentedPlan(
         rank=1,
         sharing=str(plan.sharing),
@@ -98,21 +109,25 @@ def _documented(plan: LaunchPlan, *, with_steps: bool) -> DocumentedPlan:
         note=NOT_RUN if plan.on_mig else None,
         estimated_from=plan.estimated_from,
         other=plan.other,
-        gpu=plan.gpu.key,
+        gpu=None if plan.gpu.key == first.gpu.key else plan.gpu.key,
         host=plan.host,
         device=plan.device,
         jobs=tuple(
-            DocumentedJob(
-                job=start.job.name,
-                mps_limit_percent=start.limit,
-                memory_cap_mib=start.memory_cap_mib,
+            replace(
+                _documented_job(start),
+                profile=profiles[start.job.profile],
                 step_s=step_range(start.step_s) if with_steps else None,
-                number=start.number,
-                **job_fields(start.job),
             )
             for start in plan.starts
         ),
     )
+
+
+def _documented_job(start: Start) -> DocumentedJob:
+    return DocumentedJob(
+        job=start.job.name, mps_limit_percent=start.limit, memory_cap_mib=start.memory_cap_mib,
+        number=start.number, **job_fields(start.job),
+    )  # fmt: skip
 
 
 def step_range(step_s: Interval) -> StepRange:
@@ -161,9 +176,9 @@ def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) 
     load = profile_finder(gpu(key), profiles)
     if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
         raise InvalidInput(f"workloads lacks {lacking[0]!r}. {_REMEDY}")
-    jobs = tuple(_planned_job(_profile(planned.job, load), planned) for planned in plan.jobs)
+    jobs = tuple(_planned_job(planned, document.profiles, load) for planned in plan.jobs)
     for job, planned in zip(jobs, plan.jobs, strict=True):
-        workload = document.workloads[planned.job]
+        workload = document.workload_of(planned)
         if job.profile.workload != replace(workload, examples_per_epoch=planned.examples_per_epoch):
             raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
     sharing = parse_sharing(plan.sharing)
@@ -174,13 +189,14 @@ def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) 
     )  # fmt: skip
 
 
-def _profile(name: str, load: FindsProfiles) -> Profile:
+def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfiles) -> Profile:
+    if job.profile is not None:
+        return profiles[job.profile]
     try:
-        return load(name)
+        return load(job.job)
     except UnknownName as error:
         raise InvalidInput(
-            f"{error} If the plan was made from a file of its profile, name the file's folder: "
-            "--profiles DIR."
+            f"{error} An earlier version wrote the plan, without profiles. {_REMEDY}"
         ) from None
 
 
@@ -227,8 +243,9 @@ def _shared_fields(job: Job | DocumentedJob) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _SHARED_FIELDS}
 
 
-def _planned_job(profile: Profile, planned: DocumentedJob) -> Job:
-    """The planned job of `profile`; its script and its epoch are as in the file."""
+def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: FindsProfiles) -> Job:
+    """The planned job; its profile is one of `profiles`, its script and epoch are its own."""
+    profile = _profile(planned, profiles, load)
     workload = replace(
         profile.workload, examples_per_epoch=planned.examples_per_epoch, script=planned.script
     )
@@ -282,11 +299,11 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
         raise InvalidInput(f"no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
     (plan,) = plans
     load = profile_finder(gpu(str(document["gpu"])), profiles)
-    epochs: Sequence[Any] = document.get("epochs") or [1.0] * len(plan["jobs"])
-    jobs = tuple(
-        _advised_job(job, float(count), load)
-        for job, count in zip(plan["jobs"], epochs, strict=True)
-    )
+    embedded = [
+        check_record(Profile, each, f"profile {at}", _SAVED_PLAN_REMEDY)
+        for at, each in enumerate(document.get("profiles", ()))
+    ]
+    jobs = tuple(_advised_job(job, embedded, load) for job in plan["jobs"])
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))
     others = [
@@ -325,12 +342,26 @@ def plan_of_rank(advised: Recommendation, rank: int) -> tuple[MixPrediction, Oth
     return chosen.prediction, first_other(chosen.sharing, others)
 
 
+def gang_left_out(name: str, gpus: int, model: str) -> str:
+    """Return why `advisor run` does not start the job `name` on so many GPUs of a `model`."""
+    return (
+        f"{name} takes {gpus} GPUs at once, and `advisor run` starts jobs of one GPU only. Write a "
+        f"script for Slurm that starts it: `advisor export --format slurm --only {model}`."
+    )
+
+
+def left_out_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return the reason for each of `jobs` that `advisor run` leaves out of a plan."""
+    return tuple(dict.fromkeys(
+        f"`advisor run` will leave a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
+        for job in jobs if job.gpus > 1
+    ))  # fmt: skip
+
+
 def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
     """Return the reasons for which `advisor run` would refuse a plan of `jobs`."""
     reasons = []
     for job in jobs:
-        if job.gpus > 1:
-            reasons.append(f"{job.name} takes {job.gpus} GPUs at once.")
         try:
             job.profile.workload.check_startable()
         except InvalidInput as error:
@@ -338,17 +369,17 @@ def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
     return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
 
 
-def _advised_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
-    """Return the job that advice names; old advice has only its name and its `epochs`."""
+def _advised_job(
+    advised: Mapping[str, Any], profiles: Sequence[Profile], load: FindsProfiles
+) -> Job:
+    """Return the job that advice names."""
     name = str(advised["job"])
-    profile = _profile(name, load)
-    if "script" not in advised:
-        return Job(profile, epochs)
     keys = {field.name for field in fields(DocumentedJob)} & advised.keys()
     entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in keys}
     planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
     with located(name, _SAVED_PLAN_REMEDY):
-        return _planned_job(profile, planned)
+        check_profile(planned, profiles)
+        return _planned_job(planned, profiles, load)
 
 
 def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
@@ -392,7 +423,6 @@ def script_text(
     Raises:
         InvalidInput: A job has no command.
     """
-    documented = {job.number: job for job in _documented(plan, with_steps=False).jobs}
 
     def startable(start: Start) -> Start:
         workload = start.job.profile.workload
@@ -401,7 +431,7 @@ def script_text(
             workload.check_startable()
             fields = {name: value for name, value in asdict(workload).items() if value is not None}
             words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
-            most = planned_steps(documented[start.number], workload, steps)
+            most = planned_steps(_documented_job(start), workload, steps)
             words += ["--device", device_kind, *([] if most is None else ["--steps", str(most)])]
             variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
             script = Script(

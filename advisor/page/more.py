@@ -1,6 +1,5 @@
 """The second page: further questions about the same jobs, each with an answer at once."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from statistics import median
@@ -30,6 +29,7 @@ from advisor.sharing import parse_sharing
 from advisor.simulation.simulate import Fleet
 from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Arrival, Job
+from advisor.workload.writing import json_text
 
 _EVERY_S = 3.0
 
@@ -187,7 +187,7 @@ def _several_gpus(question: Question) -> None:
             for number, run in placed
         ])  # fmt: skip
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json.dumps(fleet.fleet_document(plan), indent=1, allow_nan=False)
+    document = json_text(fleet.fleet_document(plan))
     with st.container(horizontal=True):
         if why := why_not_started(fleet_launch_plans(plan)):
             st.caption(plain(why))

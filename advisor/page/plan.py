@@ -1,6 +1,5 @@
 """The plan in view: on the GPU, over time, each job, compared, its commands, and all plans."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +30,7 @@ from advisor.report.recommendation import caveats, hints, recommendation_documen
 from advisor.report.simulation import curves, timeline
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
+from advisor.workload.writing import json_text
 
 Plans = Mapping[str, Plan]
 _HOW_TO_RUN = (
@@ -154,7 +154,7 @@ def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
     notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
     ways = f"Ways to share considered: {advised.considered}."
     st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))
-    document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
+    document = json_text(recommendation_document(advised))
     with st.container(horizontal=True):
         st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")

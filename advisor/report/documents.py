@@ -14,6 +14,7 @@ from advisor.prediction.prediction import Interval, JobPrediction
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Usage
 from advisor.workload.calibration import Stale
+from advisor.workload.profile import Profile
 from advisor.workload.records import AsDict
 from advisor.workload.spec import Script, Workload
 
@@ -39,8 +40,9 @@ class JobFields(TypedDict):
 
 
 class RequestFields(TypedDict):
-    """The work of a job, its constraints and the script that starts it."""
+    """The work of a job, its constraints, its script, and where its profile is in `profiles`."""
 
+    profile: int
     epochs: float
     examples_per_epoch: int | None
     validation_s: float
@@ -164,6 +166,7 @@ class RecommendationDocument(StandingFields):
     note: str | None
     verdict: VerdictFields
     workloads: dict[str, WorkloadFields]
+    profiles: list[Annotated[dict[str, Any], AsDict(Profile)]]
     epochs: list[float]
     serial: PlanFields
     plans: list[PlanFields]
@@ -493,6 +496,7 @@ class FleetDocument(StandingFields):
     text: str
     notes: list[str]
     workloads: dict[str, WorkloadFields]
+    profiles: list[Annotated[dict[str, Any], AsDict(Profile)]]
     epochs: list[float]
     serial: FleetSerial
     plans: list[FleetPlanFields]

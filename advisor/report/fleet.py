@@ -22,7 +22,7 @@ from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.documents import FleetDocument, FleetJob, FleetPlanFields
+from advisor.report.documents import FleetDocument, FleetJob, FleetPlanFields, RequestFields
 from advisor.report.format import fits, table_of
 from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing import Group as Sharers
@@ -362,6 +362,7 @@ def fleet_document(
         InvalidInput: There is no such device.
     """
     serial_s = plan.serial.makespan_s
+    profiles, requests = forecast.requests_document(plan.jobs)
     return {
         "schema": forecast.SCHEMA, "gpu": plan.pools[0].gpu.key, "gpus": plan.gpus,
         "hosts": [
@@ -374,11 +375,11 @@ def fleet_document(
             plan.standing, f"{instruction(plan)}. {outcome(plan)}"
         ),
         "notes": list(gpu_notes(plan)),
-        "workloads": forecast.workloads_document(plan.jobs),
+        "workloads": forecast.workloads_document(plan.jobs), "profiles": profiles,
         "epochs": [job.epochs for job in plan.jobs],
         "serial": {"sharing": "serial", "makespan_s": _median(serial_s)},
         "plans": [
-            _plan_document(plan, each, rank, device)
+            _plan_document(plan, each, rank, device, requests)
             for rank, each in enumerate(plan.plans[:top], start=1)
         ],
         "left_out": [],
@@ -386,8 +387,9 @@ def fleet_document(
 
 
 def _plan_document(
-    plan: FleetPlan, each: FleetForecast, rank: int, device: str | None
-) -> FleetPlanFields:
+    plan: FleetPlan, each: FleetForecast, rank: int, device: str | None,
+    requests: Sequence[RequestFields],
+) -> FleetPlanFields:  # fmt: skip
     launches = fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
@@ -395,7 +397,7 @@ def _plan_document(
         "rank": rank, "ties_best": holds_one(ratio), "sharing": _sharing(each),
         "commands": [] if why_not_started(launches) else _commands(launches, device),
         "why": _search_line(plan),
-        "jobs": _job_documents(each), "makespan_s": _median(makespan_s),
+        "jobs": _job_documents(each, requests), "makespan_s": _median(makespan_s),
         "makespan_interval_s": forecast.interval_document(makespan_s),
         "mean_completion_s": _median(mean_s),
         "speedup_vs_serial": (
@@ -428,13 +430,13 @@ def _median(value: Interval | None) -> float | None:
     return None if value is None else value.p50
 
 
-def _job_documents(plan: FleetForecast) -> list[FleetJob]:
+def _job_documents(plan: FleetForecast, requests: Sequence[RequestFields]) -> list[FleetJob]:
     ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, FleetJob]()
     for on in plan.on:
         for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
             gpus = [*(jobs[number]["on_gpus"] if number in jobs else ()), on.number]
             jobs[number] = {
-                **forecast.job_document(job), **forecast.request_document(plan.jobs[number - 1]),
+                **forecast.job_document(job), **requests[number - 1],
                 "slowdown_error": forecast.interval_document(job.slowdown_error),
                 "on_gpu": gpus[0], "on_gpus": gpus,
                 "end_s": forecast.interval_document(ends_s[number - 1]),

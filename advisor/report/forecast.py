@@ -39,7 +39,7 @@ from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
-from advisor.workload.spec import workloads_by_name
+from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
 
 SCHEMA = 1
 _Ranked = TypeVar("_Ranked")
@@ -410,13 +410,16 @@ def workloads_document(jobs: Iterable[Job]) -> dict[str, WorkloadFields]:
     return {name: asdict(each) for name, each in workloads.items()}
 
 
-def request_document(job: Job) -> RequestFields:
-    """Return the request for `job` and the script that starts it, by the keys of a plan file."""
+def requests_document(jobs: Sequence[Job]) -> tuple[list[dict[str, Any]], list[RequestFields]]:
+    """Return the profiles of `jobs`, and the request for each job, by the keys of a plan file."""
     from advisor.launch.plan_file import job_fields  # only for JSON: text starts sooner without it
 
-    script = job.profile.workload.script
-    fields = job_fields(job) | {"script": None if script is None else asdict(script)}
-    return cast("RequestFields", fields)
+    profiles, requests = profile_positions(jobs), list[RequestFields]()
+    for job in jobs:
+        script = job.profile.workload.script
+        own = {"script": script and asdict(script), "profile": profiles[job.profile]}
+        requests.append(cast("RequestFields", job_fields(job) | own))
+    return [asdict(each) for each in embedded(profiles)], requests
 
 
 def binding_document(bound: Binding) -> BindingFields:

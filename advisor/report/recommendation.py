@@ -16,7 +16,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.documents import PlanFields, RecommendationDocument, RequestedJobFields
+from advisor.report.documents import PlanFields, RecommendationDocument, RequestFields
 from advisor.report.format import each_counted, explained, in_order, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing
 from advisor.sharing.groups import groups as groups_of
@@ -338,10 +338,11 @@ def recommendation_document(
 ) -> RecommendationDocument:
     """Return what ``advisor recommend --json`` prints.
 
-    `workloads` defines each name, so that ``advisor runs`` can run the `top`
+    `workloads` and `profiles` have what ``advisor runs`` and ``advisor run`` need to run the `top`
     plans, by default all, on a machine without the profiles.
     """
     summary, layout = verdict(advised), advised.another_layout
+    profiles, requests = forecast.requests_document(advised.jobs)
     runner_up = advised.plans[1] if len(advised.plans) > 1 else None
     return {
         "schema": forecast.SCHEMA, "gpu": advised.gpu.key, "objective": advised.objective,
@@ -357,21 +358,22 @@ def recommendation_document(
             "host_bound": [asdict(each) for each in summary.host_bound],
         },
         "workloads": forecast.workloads_document(advised.jobs),
+        "profiles": profiles,
         "epochs": [job.epochs for job in advised.jobs],
-        "serial": _plan_document(advised, advised.serial),
-        "plans": [_plan_document(advised, plan) for plan in advised.plans[:top]],
+        "serial": _plan_document(advised.serial, requests),
+        "plans": [_plan_document(plan, requests) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out], "searched": advised.searched,
-        "another_layout": None if layout is None else _plan_document(advised, layout),
+        "another_layout": None if layout is None else _plan_document(layout, requests),
     }  # fmt: skip
 
 
-def _plan_document(advised: Recommendation, plan: Plan) -> PlanFields:
-    jobs: list[RequestedJobFields] = [
-        {**forecast.job_document(job), **forecast.request_document(request)}
-        for job, request in zip(plan.prediction.jobs, advised.jobs, strict=True)
-    ]
+def _plan_document(plan: Plan, requests: Sequence[RequestFields]) -> PlanFields:
     return {
         "rank": plan.rank, "ties_best": plan.ties_best, "late": list(plan.late_jobs),
         "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
-        **forecast.mix_fields(plan), "jobs": jobs,
+        **forecast.mix_fields(plan),
+        "jobs": [
+            {**forecast.job_document(job), **request}
+            for job, request in zip(plan.prediction.jobs, requests, strict=True)
+        ],
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
@@ -124,6 +125,16 @@ def append_line(path: Path, line: str) -> None:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
 
 
+# Numbers of a list in indented JSON. No line ends inside a string, so none is taken for a list.
+_NUMBERS = re.compile(r"\[\n[-+\d.,eE\s]+\]")
+
+
+def json_text(document: object) -> str:
+    """Return `document` as JSON for people, indented, with the numbers of a list on one line."""
+    text = json.dumps(document, indent=1, allow_nan=False)
+    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()), text) + "\n"
+
+
 def profile_text(profile: "Profile") -> str:
     """Return `profile` as JSON in one line, with numbers as short as they round-trip."""
     return _line(profile)
@@ -131,7 +142,7 @@ def profile_text(profile: "Profile") -> str:
 
 def calibration_text(calibration: "Calibration") -> str:
     """Return `calibration` as JSON, indented for a person to read."""
-    return json.dumps(asdict(calibration), indent=1, allow_nan=False) + "\n"
+    return json_text(asdict(calibration))
 
 
 def run_line(run: "Run") -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,10 @@ from advisor.launch.plan_file import first_other, read_plan, read_plans, saved_p
 from advisor.prediction.find_profile import profile_finder
 from advisor.sharing import parse_sharing
 from advisor.workload.job import read_jobs
-from advisor.workload.spec import OtherPlan
-from tests.cli.conftest import BERT, GPU, RESNET
+from advisor.workload.plan_document import OtherPlan
+from advisor.workload.writing import profile_text
+from tests import synthetic
+from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 
 BOTH = (RESNET, BERT)
 
@@ -50,6 +53,59 @@ def test_a_plan_file_gives_back_jobs_and_sharing(exported, measured, tmp_path, s
     planned = read_plan(exported(sharing), measured / "profiles")
     jobs = read_jobs(tmp_path / "jobs.toml", profile_finder(gpu(GPU), measured / "profiles"))
     assert (planned.gpu, str(planned.sharing), planned.jobs) == (GPU, sharing, jobs)
+
+
+OWN = "mlp-toy-bs32"
+WAYS_TO_NAME = {
+    "its path": ("mine/a.json", "mine/other/a.json:2"),
+    "a path in a job file": ("--jobs", "deep/jobs.toml"),
+    "a name in a folder of the command line": (RESNET, BERT, "--profiles", "mine/set"),
+    "a name in a folder of the environment": (RESNET, BERT),
+    "a name in one's own folder": (f"{OWN}:2",),
+    "a batch size between measured ones": (BERT.replace("16", "24"), "--profiles", "mine/set"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_NAME)
+def test_a_plan_is_run_wherever_its_profiles_lay_and_whatever_became_of_them(
+    advisor, tmp_path, monkeypatch, way
+):
+    own = synthetic.profile(OWN)
+    same_name = replace(own, workload=replace(own.workload, batch=64), host_s=0.05)
+    larger = synthetic.profile(BERT.replace("16", "32"), host_s=0.03, gpu_s=0.04, blocks=600)
+    files = {
+        "mine/a.json": own, "mine/other/a.json": same_name,
+        f"mine/set/{GPU}/{RESNET}.json": PROFILES[RESNET], f"mine/set/{BERT}.json": PROFILES[BERT],
+        f"mine/set/{larger.name}.json": larger, f"data/advisor/profiles/{GPU}/{OWN}.json": own,
+    }  # fmt: skip
+    for file, profile in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(profile_text(profile))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "jobs.toml").write_text(
+        '[[job]]\nprofile = "../mine/a.json"\nexamples_per_epoch = 5000\ncommand = "true 1"\n'
+        '[[job]]\nprofile = "../mine/a.json"\ncommand = "true 2"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", "data")
+    if "environment" in way:
+        monkeypatch.setenv("ADVISOR_PROFILES", "mine/set")
+    words = ("--gpu", GPU, *WAYS_TO_NAME[way])
+    asked = advisor("simulate", *words, "--sharing", "mps", "--json")
+    advisor("export", *words, "--sharing", "mps", "--format", "json", "--out", "plan.json")
+    advice = advisor("recommend", *words, "--no-root", "--json").out
+    (tmp_path / "advice.json").write_text(advice)
+    for file in files:
+        (tmp_path / file).unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in ("XDG_DATA_HOME", "ADVISOR_PROFILES"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    simulated = advisor("simulate", "--plan", "../plan.json", "--json")
+    assert json.loads(simulated.out)["makespan_s"] == json.loads(asked.out)["makespan_s"]
+    for plan in ("../plan.json", "../advice.json"):
+        said = advisor("run", plan)
+        assert said.code == 0, said.err
 
 
 def test_the_best_ranked_other_plan_is_saved_with_a_plan(advisor, measured, tmp_path):
@@ -185,24 +241,38 @@ def test_the_file_of_a_plan_for_several_hosts_names_the_command_that_runs_it(adv
     assert (said.code, f"advisor run {tmp_path}/plan.json --ray auto" in said.err) == (0, True)
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_run_starts_all_jobs_but_those_on_several_gpus_and_says_how_to_start_these(
+    advisor, tmp_path, monkeypatch, others
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    entry = '[[job]]\nprofile = "{}"\ngpus = {}\ncommand = "touch {}"\n'
+    jobs = [(RESNET, 2, "together"), *[(BERT, 1, f"alone-{at}") for at in range(others)]]
+    (tmp_path / "jobs.toml").write_text("".join(entry.format(*each) for each in jobs))
+    words = ("--gpus", 2, "--format", "json", "--out", tmp_path / "plan.json")
+    written = advisor("export", "--jobs", tmp_path / "jobs.toml", *words)
+    assert (written.code, f"--only {GPU}" in written.err) == (0, True)
+    assert (f"advisor run {tmp_path}/plan.json" in written.err) == (others > 0)
+    said = advisor("run", tmp_path / "plan.json", "--apply", "--device", "cpu")
+    assert (said.code, f"--format slurm --only {GPU}" in said.err) == (0 if others else 2, True)
+    assert sorted(path.name for path in tmp_path.glob("alone-*")) == [
+        f"alone-{at}" for at in range(others)
+    ]
+    assert not (tmp_path / "together").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "words", "named"),
     [
         ({"host": 1}, (), "--ray"), ({}, ("--device", "0,1,2"), "2 GPUs"),
-        ({"device": 0}, (), "device"), ("gang", (), "2 GPUs at once"),
+        ({"device": 0}, (), "device"),
     ],
 )  # fmt: skip
 def test_plans_that_a_host_cannot_run_are_refused_with_the_reason(
     advisor, of_two_gpus, change, words, named
 ):
     document = json.loads(of_two_gpus.read_text())
-    first, second = document["plans"]
-    if change == "gang":
-        job = second["jobs"][0]
-        first["jobs"] = sorted([*first["jobs"], job], key=lambda each: each["number"])
-        first["sharing"] = "naive"
-    else:
-        second |= change
+    document["plans"][1] |= change
     of_two_gpus.write_text(json.dumps(document))
     said = advisor("run", of_two_gpus, "--apply", *words)
     assert (said.code, named in said.err) == (2, True), said.err
