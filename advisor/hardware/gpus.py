@@ -6,6 +6,7 @@ kept in the user's data folder, so that commands elsewhere know it too.
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -437,6 +438,38 @@ def check_power(profile: Profile, gpu: Gpu) -> Profile:
         f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, as "
         f"nvidia-smi shows them; if they are not known, leave --power-w out, in a file null."
     )
+
+
+# Shares of a GPU's memory that frameworks take at their start, whatever the job needs, and what
+# stops that, by their documentation.
+_TAKEN_AT_START = {
+    (0.75, 0.75): ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false"),
+    (0.90, 0.90): ("vLLM", "a lower --gpu-memory-utilization"),
+    (0.95, 1.00): ("TensorFlow", "TF_FORCE_GPU_ALLOW_GROWTH=true"),
+}
+_ROUNDING, _CONTEXT_MIB = 0.01, 600
+
+
+def preallocating_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """Return a line for each job whose memory may be what its framework takes at its start.
+
+    That of a job whose allocator was seen is what the job needs.
+    """
+    cards, doubts = known_gpus(), dict[str, str]()
+    for profile in profiles:
+        card = cards.get(profile.estimated_from or profile.gpu)
+        held_mib = profile.memory.device_mib
+        if card is None or held_mib is None or profile.memory.allocated_mib is not None:
+            continue
+        share, context = held_mib / card.memory_mib, _CONTEXT_MIB / card.memory_mib
+        for (least, most), (framework, setting) in _TAKEN_AT_START.items():
+            if least - _ROUNDING <= share <= most + _ROUNDING + context:
+                doubts[profile.name] = (
+                    f"{profile.name} holds {share:.0%} of the memory of {with_article(card.key)}, "
+                    f"as {framework} does from its start, needed or not. If it is {framework}, set "
+                    f"{setting}, and read the memory again"
+                )
+    return tuple(doubts.values())
 
 
 @dataclass(frozen=True, slots=True)

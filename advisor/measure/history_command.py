@@ -20,11 +20,20 @@ from advisor.measure.prometheus import (
     recorded_series,
 )
 from advisor.workload import units
-from advisor.workload.history import JOB_LABELS, RecordedJob, Series, recorded_jobs
+from advisor.workload.arrivals import arrivals_text
+from advisor.workload.history import (
+    CURE,
+    JOB_LABELS,
+    RecordedJob,
+    Series,
+    has_labels,
+    recorded_jobs,
+    renamed,
+)
 from advisor.workload.history_file import epoch_s, read_history
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.reading import DAY_S
-from advisor.workload.writing import new_path
+from advisor.workload.reading import DAY_S, is_file, read_bytes, user_folder
+from advisor.workload.writing import new_path, write_whole
 
 # dcgm-exporter reads its counters every 30 s by default.
 _INTERVAL_S = 30.0
@@ -34,9 +43,9 @@ def run_from_history(argv: Sequence[str]) -> int:
     """Write a profile of each job in the history that `argv` names; return 0, or 1 without any."""
     words = _parser().parse_args(argv)
     history, interval_s, timed = _history(words)
-    match = dict(words.match).items()
+    match = dict(words.match)
     chosen = [  # an application's own metric has other labels
-        each for each in history if each.quantity == "step_s" or match <= each.labels.items()
+        each for each in history if each.quantity == "step_s" or has_labels(each.labels, match)
     ]
     if not chosen:
         raise InvalidInput(
@@ -46,7 +55,8 @@ def run_from_history(argv: Sequence[str]) -> int:
         )
     labels = {name for each in chosen for name, value in each.labels.items() if value}
     by = words.by
-    if by is None and not _is_address(words.from_history) and not labels & JOB_LABELS.keys():
+    jobs_named = labels & {*JOB_LABELS, *map(renamed, JOB_LABELS)}
+    if by is None and not _is_address(words.from_history) and not jobs_named:
         by = "gpu"
     jobs = recorded_jobs(chosen, by, interval_s, timed=timed)
     written: list[tuple[RecordedJob, MinimalProfile]] = []
@@ -56,7 +66,7 @@ def run_from_history(argv: Sequence[str]) -> int:
             written.append((job, _write(job, words)))
         except InvalidInput as error:
             left_out.append((job.name, str(error)))
-    for line in _table(written):
+    for line in (*_table(written), *_arrivals(written, words.out)):
         say(line)
     for name, why in left_out:
         say(f"left out {name}: {why.removesuffix('.')}.")
@@ -164,11 +174,36 @@ def _table(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[st
             f"The numbers of {', '.join(several)} are those of one of its GPUs: set gpus in a job "
             "file."
         )
+    for job, _ in written:
+        if job.doubted:
+            yield (
+                f"{job.name}: DCGM_FI_DEV_GPU_UTIL contradicts DCGM_FI_PROF_GR_ENGINE_ACTIVE in "
+                f"{counted(job.doubted, 'sample')}, and stands for it there. {CURE}"
+            )
     if any(numbers.step_s is None for _, numbers in written):
         yield (
             "A history has no step times, so nominal ones stand for them: read slowdowns and times "
             "of whole jobs. --step-s and --step-metric set steps."
         )
+
+
+def _arrivals(
+    written: Sequence[tuple[RecordedJob, MinimalProfile]], out: Path | None
+) -> Iterator[str]:
+    """Write when the jobs began into a trace, beside their profiles; yield a line about it."""
+    begun = sorted(
+        (job.first_s, f"{job.name}.json" if out else job.name, job.gpus)
+        for job, _ in written if job.first_s is not None
+    )  # fmt: skip
+    if not begun:
+        return
+    text = arrivals_text((at_s - begun[0][0], name, gpus) for at_s, name, gpus in begun)
+    path = (out or user_folder("profiles")) / "arrivals.csv"
+    if is_file(path) and not read_bytes(path).startswith(text.partition("\n")[0].encode()):
+        yield f"{path} is another table, so times of arrival are not written."
+        return
+    write_whole(path, text)
+    yield f"{path} has the times of arrival: `advisor simulate --trace-in {path}`."
 
 
 def _in_per_cent(share: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
-from advisor.hardware.gpus import Gpu, check_power, gpu_meant
+from advisor.hardware.gpus import Gpu, check_power, gpu_meant, preallocating_profiles
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
     Device,
@@ -255,6 +255,8 @@ def write_numbers(minimal: MinimalProfile, card: Gpu, out: Path | None) -> Path:
             f"{shown(fuller[0])}: that profile says more than these numbers. Choose another --name."
         )
     write_whole(path, minimal_text(minimal))
+    for line in preallocating_profiles([minimal.whole()]):
+        say(f"{line}.")
     return path
 
 

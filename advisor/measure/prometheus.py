@@ -7,8 +7,9 @@ get the token.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.client import HTTPException
+from itertools import product
 from time import monotonic
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -16,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.workload.history import DCGM_FIELDS, Series, in_range
+from advisor.workload.history import DCGM_FIELDS, Series, in_range, renamed
 from advisor.workload.reading import MOST_BYTES, parse_json
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
@@ -73,11 +74,9 @@ def recorded_series(
         InvalidInput: The answer is not Prometheus's, or too large.
     """
     server = urlsplit(address).netloc
-    selector = ",".join(
-        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in where.items()
-    )
+    selectors = list(_selectors(where))
     queries = {
-        metric + (f"{{{selector}}}" if selector else ""): field
+        " or ".join(metric + selector for selector in selectors): field
         for metric, field in DCGM_FIELDS.items()
     }
     if step_metric is not None:
@@ -100,6 +99,17 @@ def recorded_series(
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidInput(f"{server}: its answer is not Prometheus's. {remedy}") from None
     return history
+
+
+def _selectors(where: Mapping[str, str]) -> Iterator[str]:
+    """Yield selectors of the series for which `has_labels` is true of `where`."""
+    choices = (
+        [{renamed(name): value}, {renamed(name): "", name: value}] for name, value in where.items()
+    )
+    for choice in product(*choices):
+        labels = {name: value for part in choice for name, value in part.items()}
+        pairs = (f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in labels.items())
+        yield f"{{{','.join(pairs)}}}" if labels else ""
 
 
 def _get(url: str, server: str) -> bytes:

@@ -10,7 +10,7 @@ from statistics import median
 from types import MappingProxyType
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant, preallocating_profiles
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
@@ -349,6 +349,7 @@ class Machine:
             nominal=tuple({
                 each.name: 0 for each in profiles if each.workload.source == "duration"
             }),
+            preallocated=preallocating_profiles(profiles),
         )  # fmt: skip
 
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:

@@ -43,6 +43,7 @@ class Standing:
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
         nominal: Jobs of which only the duration is known, so that their steps are nominal.
+        preallocated: A line for each job whose memory may be what its framework takes at its start.
     """
 
     calibrated: str | None = None
@@ -55,11 +56,12 @@ class Standing:
     own_paces: tuple[tuple[str, OwnPace], ...] = ()
     power_cap_w: float | None = None
     nominal: tuple[str, ...] = ()
+    preallocated: tuple[str, ...] = ()
 
     @property
     def doubts(self) -> tuple[Stale | str, ...]:
         """Reasons to doubt the profiles, a line each."""
-        return (*self.stale, *self.unsteady)
+        return (*self.stale, *self.unsteady, *self.preallocated)
 
     @property
     def estimated_from(self) -> str | None:

@@ -109,6 +109,7 @@ class BasisFields(TypedDict):
     own_paces: dict[str, Annotated[dict[str, Any], AsDict(OwnPace)]]
     stale: list[Annotated[dict[str, Any], AsDict(Stale)]]
     unsteady: list[str]
+    preallocated: list[str]
     estimated_profiles: dict[str, str | None]
     estimated_batches: dict[str, list[int]]
 

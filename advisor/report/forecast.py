@@ -441,6 +441,7 @@ def standing_document(standing: Standing) -> StandingFields:
         "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),
+        "preallocated": list(standing.preallocated),
         "estimated_from": standing.estimated_from,
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
         "estimated_batches": {

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import StringIO
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from advisor.errors import InvalidInput
 from advisor.workload.file_kinds import expecting
-from advisor.workload.job import Arrival, Job
+from advisor.workload.job import Arrival, Job, name_from
 from advisor.workload.profile import FindsProfiles
 from advisor.workload.reading import located, read_bytes
 from advisor.workload.records import OrText
@@ -44,8 +44,8 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """Return the arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
-    profile's name, are required. `duration_s`, the seconds that the job takes alone on all of its
-    `gpus`, sets `epochs`.
+    profile's name or its path relative to this file, are required. `duration_s`, the seconds that
+    the job takes alone on all of its `gpus`, sets `epochs`.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
@@ -57,7 +57,9 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     @cache
     def job_of(name: str, gpus: int, *numbers: float) -> Job:
         epochs, validation_s, checkpoint_s = numbers
-        return Job(load(name), epochs, validation_s, checkpoint_s, gpus=gpus)
+        return Job(
+            load(name_from(path.parent, name)), epochs, validation_s, checkpoint_s, gpus=gpus
+        )
 
     with expecting("a CSV table", content, path):
         try:
@@ -81,7 +83,17 @@ def names_in_arrivals(path: Path) -> set[str]:
     text, sign = csv_text(read_bytes(path), path)
     rows = csv.reader(text, delimiter=sign)
     columns = _columns(next(rows, []))
-    return {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
+    names = {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
+    return {name_from(path.parent, name) for name in names}
+
+
+def arrivals_text(rows: Iterable[tuple[float, str, int]]) -> str:
+    """Return jobs as a CSV table for `read_arrivals`: their arrival, name or path, and GPUs."""
+    csv.writer(text := StringIO(), lineterminator="\n").writerows([
+        ("arrival_s", "job", "gpus"),
+        *((f"{at_s:.12g}", name, gpus) for at_s, name, gpus in rows),
+    ])  # fmt: skip
+    return text.getvalue()
 
 
 def csv_text(content: bytes, path: Path) -> tuple[StringIO, str]:

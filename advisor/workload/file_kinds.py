@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.workload.reading import NewerFile
 
 FileKind = Literal[
     "a profile", "an exported plan", "an answer of `advisor recommend --json`",
@@ -80,9 +81,11 @@ def expecting(wanted: FileKind, content: bytes, where: object) -> Iterator[None]
     """Refuse `content` that fails in the block by the name of its kind, if that is not `wanted`."""
     try:
         yield
-    except InvalidInput:
+    except InvalidInput as error:
         kind = kind_of_file(content)
-        if kind is None or kind == wanted:
+        # A fitted model's schema is above that of other files.
+        newer = isinstance(error, NewerFile) and kind != "a fitted model"
+        if kind is None or kind == wanted or newer:
             raise
         use = _USE[kind].replace("{}", str(where))
         raise InvalidInput(f"{where}: it is {kind}, not {wanted}. {use}") from None

@@ -7,12 +7,12 @@ which it had its GPU to itself, and a job that never had is left out with the re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import fmean, median
 from typing import Literal
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.minimal_profile import MinimalProfile, idle
 from advisor.workload.reading import DAY_S
 
 Quantity = Literal["coarse_busy", "busy", "memory_busy", "memory_mib", "power_w", "step_s"]
@@ -32,11 +32,8 @@ DCGM_FIELDS: Mapping[str, tuple[Quantity, float]] = {
 _MOST: Mapping[Quantity, float] = {"memory_mib": 2.0**24, "power_w": 1e4, "step_s": DAY_S}
 _MOST_SHARE = 1.05  # of two clocks read a little apart
 
-JOB_LABELS = {"exported_pod": "exported_namespace", "pod": "namespace", "hpc_job": ""}
-"""Labels of a job in the order of preference, with those of its namespace.
-
-Prometheus renames labels of the exporter that it sets itself: `pod` is then the exporter's own.
-"""
+JOB_LABELS = {"pod": "namespace", "hpc_job": ""}
+"""Labels of a job in the order of preference, with those of its namespace."""
 _HOSTS = ("Hostname", "instance")
 _EXPORTER = "dcgm-exporter"
 
@@ -47,6 +44,14 @@ _NAMELESS = (
 
 # Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
 _LEAST_BUSY = 0.01
+# The profiling counter can stick while the GPU is at work, mostly at 0 (dcgm-exporter issue 662).
+# The driver's utilisation contradicts a counter below `_LEAST_BUSY` if it is `_CLEARLY_BUSY`, and
+# one that repeats a value so many times if it is far from that, or less far but changing. It is
+# itself wrong if it is 0 while the GPU takes more watts than any does idle.
+_CLEARLY_BUSY, _REPEATS, _FAR, _CHANGING, _BUSY_W = 0.1, 10, 0.5, 0.2, 250.0
+
+CURE = "A profiling counter that is stuck counts again after `dcgmi dmon -e 1001` on its host."
+
 # A profile needs so many samples in which the job was active and alone.
 LEAST_SAMPLES = 10
 
@@ -69,6 +74,16 @@ class Series:
         host = next((labels[host] for host in _HOSTS if host in labels), "")
         gpu = labels.get("UUID") or f"{host}/{labels.get('gpu', '')}"
         return f"{gpu}/{labels.get('GPU_I_ID', '')}"
+
+
+def renamed(label: str) -> str:
+    """Return the name under which Prometheus keeps a label that it sets itself for the exporter."""
+    return f"exported_{label}"
+
+
+def has_labels(labels: Labels, wanted: Labels) -> bool:
+    """Return whether a series has the `wanted` labels: the job's, not those of the exporter."""
+    return all(labels.get(renamed(name), labels.get(name)) == wanted[name] for name in wanted)
 
 
 def in_range(quantity: Quantity, value: float) -> float | None:
@@ -94,6 +109,8 @@ class RecordedJob:
         memory_mib: The most that its GPU held while it was alone there.
         power_w: Mean power of the GPU in those samples.
         step_s: Median of the metric that has its step, in seconds.
+        first_s: Time of its first sample; None without times.
+        doubted: Samples in which the driver's utilisation contradicted the profiling counter.
         problem: Why there are no numbers of it.
     """
 
@@ -108,6 +125,8 @@ class RecordedJob:
     memory_mib: float | None = None
     power_w: float | None = None
     step_s: float | None = None
+    first_s: float | None = None
+    doubted: int = 0
     problem: str | None = None
 
     def minimal(self, gpu: str) -> MinimalProfile:
@@ -197,7 +216,7 @@ def recorded_jobs(
             if gpu == next_gpu
         )
     return sorted(
-        (_recorded(names, job, jobs[job], owners, interval_s) for job in jobs),
+        (_recorded(names, job, jobs[job], owners, interval_s, timed) for job in jobs),
         key=lambda each: each.name,
     )
 
@@ -211,12 +230,16 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
         if value
     }
     if by is not None:
+        if renamed(by) in present:
+            return renamed(by), ""
         if by not in present:
             raise InvalidInput(
                 f"no series has the label {by}. They have {', '.join(sorted(present))}."
             )
         return by, next((host for host in _HOSTS if host in present), "") if by == "gpu" else ""
     for label, space in JOB_LABELS.items():
+        if renamed(label) in present:  # `label` is then the exporter's own
+            return renamed(label), space and renamed(space)
         if label in present:
             return label, space
     raise InvalidInput(_NAMELESS)
@@ -224,10 +247,13 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
 
 def _recorded(
     names: Mapping[_Job, str], job: _Job, samples: _Samples,
-    owners: Mapping[_Place, set[_Job]], interval_s: float | None,
+    owners: Mapping[_Place, set[_Job]], interval_s: float | None, timed: bool,
 ) -> RecordedJob:  # fmt: skip
     """The numbers of `job`, or why there are none."""
     alone = {place: row for place, row in samples.at.items() if owners[place] == {job}}
+    doubted = _contradicted(alone)
+    for place in doubted:
+        alone[place] = {name: value for name, value in alone[place].items() if name != "busy"}
     watched = [row for row in alone.values() if _busy(row) is not None]
     active = [row for row in watched if (_busy(row) or 0.0) >= _LEAST_BUSY]
     times = Counter(at_s for _, at_s in samples.at)
@@ -242,11 +268,37 @@ def _recorded(
         memory_mib=max((row["memory_mib"] for row in alone.values() if "memory_mib" in row),
                        default=None),
         power_w=fmean(watts) if (watts := _numbers(row.get("power_w") for row in active)) else None,
-        step_s=_middle(samples.steps_s),
+        step_s=_middle(samples.steps_s), doubted=len(doubted),
+        first_s=min(times) if timed else None,
     )  # fmt: skip
     others = {names[other] for place in samples.at for other in owners[place]} - {names[job]}
     problem = next(_problems(recorded, samples, list(alone.values()), sorted(others)), None)
     return replace(recorded, problem=problem)
+
+
+def _contradicted(rows: Mapping[_Place, Mapping[Quantity, float]]) -> set[_Place]:
+    """The places at which the driver's utilisation shows that the profiling counter is stuck."""
+    places: set[_Place] = set()
+
+    def value_on_gpu(place: _Place) -> tuple[str, float]:
+        value = rows[place]["busy"]
+        return place[0], 0.0 if value < _LEAST_BUSY else value
+
+    both = sorted(place for place, row in rows.items() if {"busy", "coarse_busy"} <= row.keys())
+    for (_, value), run in groupby(both, value_on_gpu):
+        coarse = {
+            place: rows[place]["coarse_busy"] for place in run
+            if rows[place]["coarse_busy"] or rows[place].get("power_w", 0.0) < _BUSY_W
+        }  # fmt: skip
+        shares = coarse.values()
+        if len(coarse) >= _REPEATS:
+            changing = max(shares) - min(shares) > _CHANGING
+            apart = _CLEARLY_BUSY if value == 0 else _CHANGING if changing else _FAR
+            if abs(fmean(shares) - value) > apart:
+                places |= coarse.keys()
+        if value == 0:
+            places |= {place for place, share in coarse.items() if share >= _CLEARLY_BUSY}
+    return places
 
 
 def _problems(
@@ -270,6 +322,10 @@ def _problems(
         yield "the history has no GPU utilisation of it, e.g. DCGM_FI_DEV_GPU_UTIL"
     if job.memory_mib is None:
         yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"
+    if not job.samples and job.memory_mib:
+        watts = max(_numbers(row.get("power_w") for row in alone), default=None)
+        power = "" if watts is None else f" and takes up to {watts:.0f} W"
+        yield f"{idle(job.memory_mib, power)}. Choose a range in which it trains. {CURE}"
     if job.samples < LEAST_SAMPLES:
         yield (
             f"it was active and alone in {counted(job.samples, 'sample')}, and {LEAST_SAMPLES} are "

@@ -339,7 +339,7 @@ def names_in_file(path: Path) -> set[str]:
         InvalidInput: The file is malformed.
     """
     names = [entry.profile for entry in _entries(read_bytes(path), shown(path))]
-    return {str(path.parent / _from_home(name)) if _is_path(name) else name for name in names}
+    return {name_from(path.parent, name) for name in names}
 
 
 def handed_jobs(
@@ -409,9 +409,7 @@ def _jobs(
         jobs: list[Job] = []
         for entry in entries:
             name = entry.profile
-            if folder is not None and _is_path(name):
-                name = str(folder / _from_home(name))
-            profile = load(name)
+            profile = load(name if folder is None else name_from(folder, name))
             job = Job(
                 _adapted(profile, entry, folder),
                 entry.epochs, entry.validation_s, entry.checkpoint_s,
@@ -421,6 +419,11 @@ def _jobs(
             )  # fmt: skip
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)
+
+
+def name_from(folder: Path, name: str) -> str:
+    """Return the profile's `name` in a file of `folder`, to which a path is relative."""
+    return str(folder / _from_home(name)) if _is_path(name) else name
 
 
 def _from_home(path: str) -> Path:

@@ -28,6 +28,9 @@ NOMINAL_STEP_S = 0.02
 # more; GiB taken for MiB are below this.
 LEAST_MEMORY_MIB = 100.0
 
+# What nvidia-smi prints as 0 %.
+_LEAST_UTILIZATION = 0.005
+
 # In a whole profile the workload is an object.
 _NAMED_WORKLOAD = re.compile(rb'"workload"\s*:\s*"')
 
@@ -72,6 +75,11 @@ class MinimalProfile:
                 f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
             )
         check(self, ("memory_mib", "power_w"))
+        if self.gpu_utilization is not None and 0 <= self.gpu_utilization < _LEAST_UTILIZATION:
+            raise InvalidInput(
+                f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "
+                f"none"
+            )
         for name in ("gpu_utilization", "memory_utilization"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
@@ -129,6 +137,14 @@ class MinimalProfile:
             power_w=self.power_w, energy_j=None, idle_power_w=None,
             cores=(), mps=None, trace=None, provenance=None,
         )  # fmt: skip
+
+
+def idle(memory_mib: float, power: str = "") -> str:
+    """Return the doubt about a job that holds memory on a GPU whose utilisation is 0."""
+    return (
+        f"the GPU utilisation is 0 while the job holds {memory_mib:,.0f} MiB{power}: it was not "
+        f"training then, or the counter is stuck"
+    )
 
 
 def holds_minimal(text: bytes) -> bool:

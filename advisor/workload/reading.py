@@ -87,10 +87,28 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
         raise InvalidInput(f"{what} must be at most {most:,.12g}, got {got}; check its unit")
 
 
+class NewerFile(InvalidInput):
+    """A file that a newer advisor wrote."""
+
+
 def check_schema(schema: int) -> None:
-    """Check that a file is of the version that this advisor reads."""
+    """Check that a record is of the version that this advisor reads."""
     if schema != 1:
         raise InvalidInput(f"its schema is {schema}, this advisor reads 1")
+
+
+def refuse_newer(document: Any, where: object, newest: int = 1) -> None:
+    """Refuse a `document` that a newer advisor wrote, before its new fields are called wrong.
+
+    Raises:
+        InvalidInput: Its schema is above `newest`.
+    """
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if isinstance(schema, int) and schema > newest:
+        raise NewerFile(
+            f"{where}: it has schema {schema}, and this advisor reads {newest}. Update the "
+            f"advisor: `git pull` in its clone, then install it again."
+        )
 
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
@@ -262,6 +280,7 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
             text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
         )
         _refuse_deep(document)
+    refuse_newer(document, where)
     return document
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.reading import REMOVED_FIELDS, distinct_keys
+from advisor.workload.reading import REMOVED_FIELDS, distinct_keys, refuse_newer
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -83,7 +83,8 @@ def parse_record(
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     content = content.removeprefix(BOM_UTF8)  # some editors write it
     try:
-        repeats = _keys(from_json(content)) < len(_KEY.findall(content))
+        plain = from_json(content)
+        repeats = _keys(plain) < len(_KEY.findall(content))
         zeros = content.translate(_DIGITS)
         large = any(each in zeros for each in _NOT_FINITE) or _LARGE.search(zeros)
         careful = repeats or large or _REMOVED.search(content)
@@ -91,9 +92,16 @@ def parse_record(
         document = json.loads(content, object_pairs_hook=_kept) if careful else None
     except (InvalidInput, ValueError, RecursionError) as error:
         raise InvalidInput(f"{where}: not valid JSON: {error}. {remedy}") from None
+    refuse_newer(plain, where, _newest(kind))
     if careful:
         return _record(kind, document, where, remedy)
     return _validated(kind, content, where, remedy)
+
+
+def _newest(kind: type) -> int:
+    """The newest schema of records of `kind`: the default of that field, else 1."""
+    default = getattr(kind, "__dataclass_fields__", {}).get("schema")
+    return default.default if default and isinstance(default.default, int) else 1
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
@@ -109,6 +117,7 @@ def check_record(
     kind: type[_Record], document: Mapping[str, Any], where: str, remedy: str
 ) -> _Record:
     """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`."""
+    refuse_newer(document, where, _newest(kind))
     kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
     return _record(kind, kept, where, remedy)
 

@@ -27,7 +27,7 @@ NUMBERS_OF_A_JOB = dict(
     batch_size=st.integers(1, 10**6),
     memory_mib=st.floats(100, 2**20),
     power_w=st.none() | st.floats(0, 1e4),
-    gpu_utilization=SHARES,
+    gpu_utilization=st.floats(0.005, 1),
     memory_utilization=SHARES | st.none(),
 )
 MINIMAL = st.builds(
@@ -89,7 +89,7 @@ def test_a_number_that_is_null_is_not_known(tmp_path):
         ("gpu_utilization", "0.83", ""), ("memory_utilization", 41.0, "41 % is 0.41"),
         ("batch_size", 0, "batch"), ("batch_size", 64.5, ""), ("examples_per_epoch", 0, ""),
         ("step_s", None, "duration_s"), ("duration_s", 0.05, "duration_s"),
-        ("workload", "../my-job", ""), ("schema", 2, ""), ("schema", ..., ""),
+        ("workload", "../my-job", ""), ("schema", 0, ""), ("schema", ..., ""),
         ("utilisation", 0.83, ""),
     ],
 )  # fmt: skip

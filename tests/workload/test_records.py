@@ -9,10 +9,15 @@ from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import of_pace
 from advisor.learn.observations import shared_runs
+from advisor.prediction.model import Model
+from advisor.workload.calibration import Calibration
+from advisor.workload.job import JobFile
+from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import EpochEnd, PartSeconds, Profile
 from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
+from advisor.workload.spec import PlanDocument
 from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic
@@ -108,6 +113,20 @@ def test_a_profile_older_than_a_field_is_still_read(path):
     node = document if len(path) == 1 else document[path[0]]
     del node[path[-1]]
     assert parse_record(Profile, json.dumps(document), "here") == PROFILE
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Profile, profile_text(PROFILE)), (Run, run_line(RUN)), (MinimalProfile, "{}"),
+        (PlanDocument, "{}"), (Calibration, "{}"), (Model, "{}"), (JobFile, "{}"),
+        (None, "{}"),
+    ],
+)  # fmt: skip
+def test_a_file_of_a_newer_advisor_is_named_as_such_before_its_new_fields(kind, text):
+    newer = json.dumps(json.loads(text) | {"schema": 9, "new_field": 1})
+    with pytest.raises(InvalidInput, match="here: it has schema 9, and"):
+        parse_json(newer, "here") if kind is None else parse_record(kind, newer, "here")
 
 
 HUGE = 2**64

@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 A100 = "NVIDIA A100-SXM4-40GB"
-_QUERY = re.compile(r'(\w+)(?:\{(\w+)="([^"]*)"\})?')
+_SELECTOR = re.compile(r"(\w+)(?:\{(.*)\})?")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def of_gpu(pod, *, gpu="0", at=range(100), busy=80, memory=5000, power=200, **labels):
@@ -61,13 +62,17 @@ def _matrix(series, path):
     parts = urlsplit(path)
     assert parts.path == "/api/v1/query_range"
     words = {name: value for name, (value,) in parse_qs(parts.query).items()}
-    name, label, value = _QUERY.fullmatch(words["query"]).groups()
+    selectors = [_SELECTOR.fullmatch(part).groups("") for part in words["query"].split(" or ")]
     start, end = float(words["start"]), float(words["end"])
     result = [
         {"metric": labels, "values": [[at, str(number)] for at, number in points.items()
                                       if start <= at <= end]}
         for labels, points in series
-        if labels["__name__"] == name and (label is None or labels.get(label) == value)
+        if any(
+            labels["__name__"] == name
+            and all(labels.get(label, "") == value for label, value in _LABEL.findall(wanted))
+            for name, wanted in selectors
+        )
     ]  # fmt: skip
     data = {"resultType": "matrix", "result": [each for each in result if each["values"]]}
     return json.dumps({"status": "success", "data": data}).encode()

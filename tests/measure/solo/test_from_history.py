@@ -1,6 +1,9 @@
 """``advisor profile --from-history``: profiles of the jobs that a cluster's monitoring recorded."""
 
+import csv
 import socket
+from contextlib import suppress
+from io import StringIO
 from statistics import fmean, median
 
 import pytest
@@ -8,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor import Advisor
+from advisor.errors import AdvisorError
 from advisor.measure import prometheus
 from advisor.measure.history_command import run_from_history
+from advisor.workload.arrivals import read_arrivals
 from advisor.workload.history import LEAST_SAMPLES, Series, recorded_jobs
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
 from advisor.workload.store import read_profile
@@ -83,7 +88,6 @@ def test_moments_in_which_two_pods_had_one_gpu_are_left_out(tmp_path):
     [
         (of_gpu("a") + of_gpu("b"), "shared its GPU, with b"),
         (of_gpu("a", at=range(9)), "9 samples"),
-        (of_gpu("a", busy=0), "0 samples"),
         (of_gpu("a", GPU_I_PROFILE="1g.5gb", GPU_I_ID="7"), "MIG instance (1g.5gb)"),
         (of_gpu("a", memory=90_000), "40,960"),
         (of_gpu("a", power=900), "400 W"),
@@ -132,6 +136,115 @@ def test_utilisation_of_the_whole_interval_goes_over_that_of_a_moment(tmp_path):
         with serving(series) as (address, _):
             write(address, tmp_path, *ALL)
         assert profiles(tmp_path)["a"].busy_share == pytest.approx(0.35)
+
+
+def with_engine(pod, engine, busy=97, power=520, **labels):
+    """The series of a pod whose profiling counter has these values; None: none in that sample."""
+    busy = busy if isinstance(busy, list) else [busy] * len(engine)
+    at = range(len(engine))
+    series = of_gpu(pod, at=at, modelName="NVIDIA H100 80GB HBM3", power=power, **labels)
+    series[0][1].update({30 * sample: busy[sample] for sample in at})
+    points = {30 * sample: engine[sample] for sample in at if engine[sample] is not None}
+    return [*series, ({**series[0][0], "__name__": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}, points)]
+
+
+HONEST = [0.9 + sample % 7 / 100 for sample in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "busy", "share", "noted"),
+    [
+        ([0.0] * 40, 97, 0.97, True), ([0.004, 0.0] * 20, 30, 0.3, True),
+        ([0.31] * 40, [20, 97] * 20, 0.585, True), ([0.02] * 40, 97, 0.97, True),
+        (HONEST[:20] + [0.0] * 20, 97, 0.97, True), ([0.0, 0.95] * 20, 97, 0.96, True),
+        ([float("nan")] * 40, 97, 0.97, False), ([None] * 30 + [0.95] * 10, 97, 0.97, False),
+        (HONEST, 97, 0.93, False), ([0.35] * 40, 80, 0.35, False), ([1.0] * 40, 100, 1, False),
+        (HONEST, 0, 0.93, False), ([0.0] * 3 + HONEST, [0] * 3 + [97] * 40, 0.93, False),
+    ],
+)  # fmt: skip
+def test_a_counter_that_the_drivers_utilisation_contradicts_is_not_believed(
+    engine, busy, share, noted, tmp_path, capsys
+):
+    with serving(with_engine("a", engine, busy)) as (address, _):
+        assert write(address, tmp_path, *ALL) == 0
+    assert profiles(tmp_path)["a"].busy_share == pytest.approx(share, abs=0.02)
+    assert ("dcgmi dmon -e 1001" in capsys.readouterr().err) == noted
+
+
+def test_only_the_job_whose_counter_is_stuck_is_named(tmp_path, capsys):
+    series = with_engine("a", [0.0] * 40) + with_engine("b", HONEST, 50, gpu="1")
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    said = capsys.readouterr().err
+    assert ("a: DCGM" in said, "b: DCGM" in said) == (True, False)
+    assert profiles(tmp_path)["b"].busy_share == pytest.approx(0.93, abs=0.02)
+
+
+def test_a_job_that_holds_memory_at_0_per_cent_is_left_out_with_what_it_may_be(tmp_path, capsys):
+    for series in (of_gpu("a", busy=0), with_engine("a", [0.0] * 40, 0)):
+        with serving(series) as (address, _), pytest.raises(Exception, match="see above"):
+            write(address, tmp_path, *ALL)
+        said = capsys.readouterr().err
+        assert "not training" in said
+        assert "stuck" in said
+        assert "5,000 MiB" in said
+
+
+RENAMED = {
+    "exported_pod": "train", "exported_namespace": "ml", "exported_container": "trainer",
+    "exported_job": "batch-7", "namespace": "monitoring", "container": "exporter", "job": "dcgm",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--match", "namespace=ml"], {"train"}), (["--match", "exported_namespace=ml"], {"train"}),
+        (["--match", "container=trainer", "--match", "job=batch-7"], {"train"}),
+        (["--match", "pod=train", "--by", "job"], {"batch-7"}),
+        (["--match", "namespace=monitoring"], set()), (["--match", "namespace=other"], {"plain"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("in_file", [False, True])
+def test_labels_that_prometheus_renamed_match_by_their_own_names(words, names, in_file, tmp_path):
+    series = of_gpu("dcgm-exporter-x", **RENAMED)
+    series += of_gpu("plain", gpu="1", namespace="other") if names == {"plain"} else []
+    (out := tmp_path / "out").mkdir()
+    if in_file:
+        file = tmp_path / "history.csv"
+        file.write_text(csv_of(series))
+    with serving(series) as (address, _), suppress(AdvisorError):
+        write(file if in_file else address, out, *ALL, *words)
+    assert profiles(out).keys() == names
+
+
+def csv_of(series):
+    """A table as Grafana writes it: a column for each series."""
+    times = sorted({at for _, points in series for at in points})
+    head = [
+        labels["__name__"] + "{" + ",".join(f'{name}="{labels[name]}"' for name in labels) + "}"
+        for labels, _ in series
+    ]
+    rows = [[at, *(points.get(at, "") for _, points in series)] for at in times]
+    csv.writer(text := StringIO()).writerows([["Time", *head], *rows])
+    return text.getvalue()
+
+
+def test_jobs_arrive_in_a_simulation_when_they_did_in_the_history(tmp_path):
+    series = of_gpu("a", at=range(10, 60)) + of_gpu("b", gpu="1", at=range(30, 60))
+    with serving(series) as (address, _):
+        write(address, tmp_path, *ALL)
+    a100 = Advisor("a100-40gb")
+    arrivals = read_arrivals(tmp_path / "arrivals.csv", a100.find_profile)
+    assert [(each.job.name, each.arrival_s) for each in arrivals] == [("a", 0), ("b", 600)]
+    assert arrivals[1].job.alone_s == pytest.approx(900)
+
+
+def test_a_table_of_the_users_is_not_replaced_by_arrivals(tmp_path):
+    (own := tmp_path / "arrivals.csv").write_text("mine\n1\n")
+    with serving(of_gpu("a")) as (address, _):
+        assert write(address, tmp_path, *ALL) == 0
+    assert own.read_text() == "mine\n1\n"
 
 
 def test_samples_without_utilisation_are_not_counted_as_idle(tmp_path):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from advisor import Advisor
 from advisor.measure.profile_command import run_from_numbers
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
@@ -45,6 +46,39 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
     path = tmp_path / "out" / "my-job.json"
     assert path.read_text() == minimal_text(KNOWN)
     assert read_profile(path) == KNOWN.whole()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "mib", "framework"),
+    [
+        ("a100-40gb", 30_720, "JAX"), ("a100-40gb", 31_200, "JAX"), ("t4-16gb", 11_700, "JAX"),
+        ("h200-141gb", 129_800, "vLLM"), ("h100-sxm-80gb", 77_900, "TensorFlow"),
+        ("a100-40gb", 40_200, "TensorFlow"), ("a100-40gb", 28_000, None), ("l4-24gb", 5_300, None),
+    ],
+)  # fmt: skip
+def test_memory_as_a_framework_takes_at_its_start_is_asked_about(
+    gpu, mib, framework, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    words = ["--name", "jaxed", "--gpu", gpu, "--duration-s", "2h", "--memory-mib", str(mib)]
+    assert run_from_numbers(["--from-numbers", *words, "--out", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert [word for word in ("JAX", "vLLM", "TensorFlow") if word in said] == (
+        [framework] if framework else []
+    )
+    if framework:
+        other = Advisor("h200-141gb")  # where the job is estimated
+        doubts = other.recommend([str(out / "jaxed.json")]).standing.doubts
+        assert any(framework in str(doubt) for doubt in doubts)
+
+
+@pytest.mark.parametrize("share", ["0", "0%", "0.4%"])
+def test_a_utilisation_of_0_with_memory_held_is_refused_with_what_it_may_be(
+    share, tmp_path, capsys
+):
+    words = [*WORDS, "--gpu-utilization", share, "--out", tmp_path / "out"]
+    code, said = refused(run_from_numbers, words, capsys)
+    assert (code, "not training" in said, "stuck" in said) == (2, True, True)
 
 
 def test_without_a_folder_it_goes_where_every_command_finds_it(home):
