@@ -375,7 +375,7 @@ class Advisor:
 
         terms = TrialTerms() if terms is None else terms
         check_kind("terms", terms, TrialTerms, "advisor.plan.trials.TrialTerms(count=24)")
-        for what in ("count", "steps", "start_s"):
+        for what in ("count", "steps", "start_s", "start_cpu_s"):
             check_kind(what, getattr(terms, what), Real | None, "a number, or None")
         _check_ranking(terms.conditions, terms.level)
         one = self._one_job(job, MOST_GPUS)

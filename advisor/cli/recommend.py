@@ -30,6 +30,7 @@ from advisor.cli.output import aside, leave_out, show, show_answer, show_json, s
 from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.plan import START_S
+from advisor.simulation import START_CPU_S
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -419,6 +420,10 @@ _StartUp = Annotated[float, Option(
     metavar="SECONDS", parser=options.seconds,
     help="Start-up time of a trial's process; 0: one process runs all trials.",
 )]
+_StartCpu = Annotated[float, Option(
+    "--start-cpu", metavar="SECONDS", parser=options.seconds,
+    help="CPU time of that start, for which the processes of a host share its cores.",
+)]
 _TrialDetails = Annotated[bool, Option(
     "--details", help="Print all numbers of trials at once that were compared.",
 )]
@@ -445,8 +450,9 @@ def batch(
 
 def trials(
     context: Context, job: _Job, epochs: _Epochs = 1, steps: _Steps = None, count: _Count = None,
-    start_up: _StartUp = START_S, memory_margin: options.MemoryMargin = 0.0,
-    pessimistic: _Pessimistic = False, gpus: options.Gpus = "1",
+    start_up: _StartUp = START_S, start_cpu: _StartCpu = START_CPU_S,
+    memory_margin: options.MemoryMargin = 0.0, pessimistic: _Pessimistic = False,
+    gpus: options.Gpus = "1",
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None, details: _TrialDetails = False,
     profiles: options.Profiles = None, models: options.Models = None,
@@ -475,7 +481,7 @@ def trials(
     search = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs),
         TrialTerms(
-            count=count, steps=steps, start_s=start_up, gpus=gpus,
+            count=count, steps=steps, start_s=start_up, start_cpu_s=start_cpu, gpus=gpus,
             conditions=Conditions(memory_margin=memory_margin),
             level="p95" if pessimistic else "p50",
         ),

@@ -86,7 +86,8 @@ def _trials(question: Question) -> None:
     draw(charts.trials_chart(trials))
     st.caption(
         f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
-        f"more {plain(trials.copies.limited_by)}. Rates include {START_S:g} s for each to start."
+        f"more {plain(trials.copies.limited_by)}. Rates include the start of "
+        f"processes, {trials.starts_s(trials.row).p50:.3g} s each time."
     )
     show_table([
         {"at once": row.copies, "trials an hour": rate.p50, "from": rate.p05, "to": rate.p95,

@@ -12,6 +12,9 @@ START_S = 10.0
 """Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
 an H200."""
 
+START_ERROR = 1.5
+"""Factor by which a start may take longer, or shorter, on other hosts and disks: a choice."""
+
 ObjectiveName = Literal["makespan", "throughput", "mean-completion", "energy", "deadlines"]
 """Goals of a plan; `advisor.plan.objectives` has a class for each."""
 

@@ -35,7 +35,6 @@ from advisor.plan.partitions import (
 from advisor.plan.rules import broken_rule
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
-from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats
 from advisor.sharing import (
     Group,
@@ -51,7 +50,7 @@ from advisor.sharing import (
 )
 from advisor.sharing.groups import in_turn, instance_sets, simplest
 from advisor.simulation.events import PlacedJobs
-from advisor.simulation.turns import MIG_MODE_S, from_the_start, repartition_s
+from advisor.simulation.turns import MIG_MODE_S, from_the_start, repartition_s, task_of
 from advisor.workload.job import Job
 
 
@@ -363,8 +362,7 @@ _AT_ONCE = (2, 3, 4)
 
 def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
     """Return queues under MPS, best first by estimates; the longest jobs start first by default."""
-    work = all_known(job.work_steps for job in jobs)
-    if work is None or len(jobs) <= _AT_ONCE[0]:
+    if len(jobs) <= _AT_ONCE[0] or any(job.work_steps is None for job in jobs):
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
     line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
@@ -378,7 +376,8 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
         slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
         return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
 
-    ends_s = [from_the_start(queue, work, pace).ends_s for queue in queues]
+    tasks = [*map(task_of, jobs)]
+    ends_s = [from_the_start(queue, tasks, pace).ends_s for queue in queues]
     order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
     return [queues[at] for at in order]
 

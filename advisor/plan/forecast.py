@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
+from math import inf
 from pathlib import Path
 from platform import node
 from statistics import median
@@ -32,7 +33,6 @@ from advisor.prediction.prediction import (
     Interval,
     Level,
     MixPrediction,
-    all_known,
     around,
     in_phases,
     over_run,
@@ -51,10 +51,10 @@ from advisor.sharing.groups import (
     without_phases,
 )
 from advisor.simulation.energy import energy_j
-from advisor.simulation.events import History, Pace, PlacedJobs
+from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
-from advisor.simulation.turns import from_the_start
+from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.calibration import (
     Calibration,
     HostCheck,
@@ -125,16 +125,27 @@ class Mixes:
 
     def histories(self, sharing: Sharing) -> list[History] | None:
         """Simulate all jobs from the start, at each of `LEVELS`; None if a length is not known."""
-        lengths = all_known(job.work_steps for job in self.jobs)
-        return None if lengths is None else self._simulated(sharing)
+        return self._simulated(sharing) if self.lengths_known else None
+
+    @property
+    def lengths_known(self) -> bool:
+        return all(job.work_steps is not None for job in self.jobs)
+
+    @property
+    def cores(self) -> float:
+        """Cores of the host, which starts of processes share; infinite: enough."""
+        return self.whole(Serial()).host_cores or inf
 
     def seated(self, sharing: Sharing, seats: PlacedJobs) -> MixPrediction:
         """Predict while only the jobs in `seats` run."""
         return self.part(sharing, tuple(seat.job for seat in seats))
 
     def _simulated(self, sharing: Sharing) -> list[History]:
-        lengths = all_known(job.work_steps for job in self.jobs)
-        work_steps = lengths or [1 / job.alone_step_s for job in self.jobs]
+
+        def tasks(level: Level) -> list[Task]:
+            if not self.lengths_known:
+                return [Task(1 / job.alone_step_s) for job in self.jobs]
+            return [task_of(job, level, cores=self.cores) for job in self.jobs]
 
         def pace(level: Level) -> Pace:
             return lambda seats: [
@@ -142,7 +153,7 @@ class Mixes:
             ]
 
         if self._last is None or self._last[0] != sharing:
-            every = [from_the_start(sharing, work_steps, pace(level)) for level in LEVELS]
+            every = [from_the_start(sharing, tasks(level), pace(level)) for level in LEVELS]
             self._last = sharing, every
         return self._last[1]
 
@@ -231,9 +242,18 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
 
 def serial_interval_s(mixes: Mixes) -> Interval:
     """Return the seconds of all jobs one after another; every job's length must be known."""
-    pairs = zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
-    parts = [answer.paced_s.scaled(job.work_steps or 0.0) for job, answer in pairs]
-    return Interval(*(sum(each.at(level) for each in parts) for level in LEVELS))
+    serial = mixes.whole(Serial())
+
+    def job_s(job: Job, step_s: float, level: Level) -> float:
+        task = task_of(job, level, cores=mixes.cores)
+        start_s = max(task.start_steps * step_s, task.start_cores_s)
+        return start_s + (task.work_steps - task.start_steps) * step_s
+
+    return Interval(*(
+        sum(job_s(job, answer.paced_s.at(level), level)
+            for job, answer in zip(mixes.jobs, serial.jobs, strict=True))
+        for level in LEVELS
+    ))  # fmt: skip
 
 
 def forecast_allowed(

@@ -2,18 +2,20 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import GpuCount, parse_gpus
-from advisor.plan import MOST_GPUS
+from advisor.plan import MOST_GPUS, START_ERROR
 from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, PATIENCE, Copies, CopiesRow, CopiesTable
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
 from advisor.plan.values import Standing
 from advisor.prediction.prediction import LEVELS, Interval, Level
+from advisor.simulation import START_CPU_S
+from advisor.simulation.turns import start_cpu_s
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.reading import DAY_S
 
@@ -31,12 +33,14 @@ class TrialTerms:
         count: Number of trials; None: not known.
         steps: Training steps of a trial; None: those of the job.
         start_s: Seconds in which the process of a trial starts; 0: it goes on with the next trial.
+        start_cpu_s: CPU seconds of that, for which the starts of a host share its cores.
         gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
     """
 
     count: int | None = None
     steps: float | None = None
     start_s: float = 0.0
+    start_cpu_s: float = START_CPU_S
     gpus: int | str = 1
     conditions: Conditions = UNCONDITIONAL
     level: Level = "p50"
@@ -77,6 +81,7 @@ class Trials:
     copies: Copies
     steps: float
     start_s: float
+    start_cpu_s: float
     study: Study | None
 
     @property
@@ -94,40 +99,59 @@ class Trials:
 
     def per_hour(self, row: CopiesRow) -> Interval:
         """Return the number of trials that start and end in an hour, run as in `row`."""
-        return self.trial_s(row).later(self.start_s).rate(3600 * row.copies)
+        return self.trial_s(row).plus(self.starts_s(row)).rate(3600 * row.copies)
+
+    def starts_s(self, row: CopiesRow) -> Interval:
+        """Return the seconds in which the trials of `row` start."""
+        return starts_s(row, self.start_s, self.start_cpu_s)
 
     def trained_per_hour(self, row: CopiesRow) -> Interval:
         """Return the trials an hour of processes that are started already."""
         return self.trial_s(row).rate(3600 * row.copies)
 
 
+def starts_s(row: CopiesRow, start_s: float, cpu_s: float) -> Interval:
+    """Return the seconds in which processes start together that take `start_s` each alone.
+
+    They share the cores that there are for `row`, of which each needs `cpu_s`.
+    """
+    cores = row.prediction.host_cores or inf
+    return Interval(*(
+        max(start_s * START_ERROR ** at, row.copies * start_cpu_s(start_s, level, cpu_s) / cores)
+        for at, level in zip((-1, 0, 1), LEVELS, strict=True)
+    ))  # fmt: skip
+
+
 def worthwhile_trials(
-    table: CopiesTable, steps: float | None = None, count: int | None = None, start_s: float = 0.0
-) -> Trials:
+    table: CopiesTable, steps: float | None = None, count: int | None = None, start_s: float = 0.0,
+    cpu_s: float = START_CPU_S,
+) -> Trials:  # fmt: skip
     """Choose the fewest trials at once that end within `MIN_GAIN` of the most trials an hour.
 
     `steps` are those of a trial, else of the job; `count` is the number of trials, None: unknown. A
-    process takes `start_s` to start; 0: it goes on with the next trial. Of more than `EXACT_JOBS`
-    at once only some numbers are predicted, because more never take longer a trial until they do.
+    process takes `start_s` to start, and `cpu_s` of a core; 0: it goes on with the next trial. Of
+    more than `EXACT_JOBS` at once only some numbers are predicted, because more never take longer a
+    trial until they do.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
         NothingFits: Not even one trial fits.
     """
-    steps = _checked_steps(table.job, steps, count, start_s)
+    steps = _checked_steps(table.job, steps, count, start_s, cpu_s)
     fit, limited_by = table.most()
     # Of the numbers at once that take as many rounds, the fewest.
     numbers = sorted({at if count is None else ceil(count / ceil(count / at))
                       for at in range(1, min(fit, MAX_JOBS, count or MAX_JOBS) + 1)})  # fmt: skip
 
+    def round_s(row: CopiesRow) -> Interval:
+        trained_s = row.prediction.jobs[0].paced_s.scaled(steps)
+        return trained_s.plus(starts_s(row, start_s, cpu_s))
+
     def spent_s(row: CopiesRow) -> Interval:
         """Seconds of all rounds, without `count` of one; limits stay in the last round."""
         rounds, left = divmod(count or row.copies, row.copies)
-        paced_s = row.prediction.jobs[0].paced_s.scaled(rounds)
-        if left:
-            last_s = table.restricted(row, left).prediction.jobs[0].paced_s
-            paced_s = Interval(*(paced_s.at(level) + last_s.at(level) for level in LEVELS))
-        return paced_s.scaled(steps).later(start_s * (rounds + bool(left)))
+        whole_s = round_s(row).scaled(rounds)
+        return whole_s.plus(round_s(table.restricted(row, left))) if left else whole_s
 
     rows: dict[int, CopiesRow] = {}
     trial_s: dict[int, float] = {}  # seconds of the GPU for each trial, by the number at once
@@ -146,8 +170,9 @@ def worthwhile_trials(
         best_s = min(trial_s.values())
         fewest = next(at for at, each_s in trial_s.items() if each_s <= (1 + MIN_GAIN) * best_s)
         trained_s = row.prediction.jobs[0].paced_s.at(table.level) * steps / at_once
-        by_fewer_starts_s = (trained_s + start_s / numbers[-1]) * (1 + MIN_GAIN / 2)
-        may_gain = by_fewer_starts_s < best_s
+        most = replace(row, copies=numbers[-1])  # which start in least time a trial
+        least_s = trained_s + starts_s(most, start_s, cpu_s).at(table.level) / most.copies
+        may_gain = least_s * (1 + MIN_GAIN / 2) < best_s
         if at_once >= fewest + max(PATIENCE, fewest // 2) and not may_gain:
             break
         fewer = at_once
@@ -157,16 +182,16 @@ def worthwhile_trials(
     later = bisect_left(between, True, key=lambda at: enough(table.restricted(rows[fewest], at)))
     at_best = [*between, fewest][later]
     copies = table.copies([row for _, row in sorted(rows.items())], at_best, fit, limited_by)
-    if count is None:
-        return Trials(copies=copies, steps=steps, start_s=start_s, study=None)
-    study = Study(
+    study = None if count is None else Study(
         trials=count, rounds=ceil(count / at_best), wall_s=spent_s(rows[at_best]),
         one_by_one_s=spent_s(rows[1]),
     )  # fmt: skip
-    return Trials(copies=copies, steps=steps, start_s=start_s, study=study)
+    return Trials(copies=copies, steps=steps, start_s=start_s, start_cpu_s=cpu_s, study=study)
 
 
-def _checked_steps(job: Job, steps: float | None, count: int | None, start_s: float) -> float:
+def _checked_steps(
+    job: Job, steps: float | None, count: int | None, start_s: float, cpu_s: float
+) -> float:
     """The steps of a trial, by default those of the job; refuses impossible numbers."""
     steps = job.work_steps if steps is None else steps
     if steps is None:
@@ -178,6 +203,8 @@ def _checked_steps(job: Job, steps: float | None, count: int | None, start_s: fl
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
     if not 0 <= start_s <= DAY_S:
         raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
+    if not 0 <= cpu_s <= DAY_S:
+        raise InvalidInput(f"a start needs 0 s to a day of a core, got {cpu_s:g} s")
     if count is not None and (not 1 <= count <= MAX_TRIALS or count % 1):
         raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
     return steps
@@ -253,7 +280,7 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
         NothingFits: Not even one trial fits a GPU.
     """
     job, count = pools[0].jobs[0], terms.count
-    _checked_steps(job, terms.steps, count, terms.start_s)
+    _checked_steps(job, terms.steps, count, terms.start_s, terms.start_cpu_s)
     if job.gpus > 1:
         raise InvalidInput(
             f"{job.name} takes {job.gpus} GPUs of one host, which its trials do not share. Plan "
@@ -264,7 +291,7 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     def trials(at: int, of_each: int | None) -> Trials:
         pool = pools[at]
         table = CopiesTable(pool.jobs[0], pool.gpu, pool.predictor, terms.conditions, terms.level)
-        return worthwhile_trials(table, terms.steps, of_each, terms.start_s)
+        return worthwhile_trials(table, terms.steps, of_each, terms.start_s, terms.start_cpu_s)
 
     def on(at: int, total: int | None) -> TrialsOnGpus:
         pool = pools[at]

@@ -45,6 +45,10 @@ class Interval:
     def later(self, by: float) -> "Interval":
         return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
 
+    def plus(self, other: "Interval") -> "Interval":
+        """Add two numbers whose errors are fully correlated."""
+        return Interval(*(self.at(level) + other.at(level) for level in LEVELS))
+
     def rate(self, work: float) -> "Interval":
         """Return `work` over it."""
         return Interval(work / self.p95, work / self.p50, work / self.p05)
@@ -243,6 +247,7 @@ class MixPrediction:
             other ways to share; None if they are not.
         power_cap_w: Power cap of the GPU; None: its own limit.
         host_stretch: Factor on host work because jobs wait for cores; 1: they do not.
+        host_cores: Cores that the jobs have together; None: as many as they need.
     """
 
     gpu: str
@@ -262,6 +267,7 @@ class MixPrediction:
     power_cap_w: float | None = None
     wide_because: str | None = None
     host_stretch: float = 1.0
+    host_cores: float | None = None
 
 
 def over_run(stretches: Sequence[Sequence[tuple[JobPrediction, float]]]) -> JobPrediction:
@@ -344,6 +350,7 @@ def time_mean(
         power_cap_w=fullest.power_cap_w,
         wide_because=next((each.wide_because for each in answers if each.wide_because), None),
         host_stretch=max(each.host_stretch for each in answers),
+        host_cores=fullest.host_cores,
     )
 
 

@@ -472,7 +472,7 @@ class SharedCores:
             for at in run:
                 shared[at] = stretch
         if max(*alone, *shared) < _FELT:
-            return free
+            return replace(free, host_cores=self.cores)
         slower = [on_host(each, by) for each, by in zip(profiles, shared, strict=True)]
         mix = self.predictor.predict(slower, sharing)
         by_itself = [on_host(each, by) for each, by in zip(profiles, alone, strict=True)]
@@ -485,6 +485,7 @@ class SharedCores:
             jobs=jobs,
             weighted_speedup=1.0 if sharing.mode == "serial" else sum(1 / j.slowdown for j in jobs),
             host_stretch=max(shared),
+            host_cores=self.cores,
         )
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:

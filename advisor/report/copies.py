@@ -179,7 +179,10 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
         if len(models) == 1:
             note += ";" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
             note += f" training alone is {_rate(trials.trained_per_hour(trials.row))} an hour"
-        notes.append(f"{note}.")
+        notes += [f"{note}.", *(
+            f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
+            for gpu, on in models.items() for note in _notes_on_starts(on.trials)
+        )]  # fmt: skip
     else:
         notes.append("Only training steps are counted, not the start of processes and models.")
     notes += forecast.basis_notes(search.standing)
@@ -209,6 +212,20 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
             table_of([_cells_of_trials(on.trials, row) for row in on.trials.copies.rows]),
         )
     ))  # fmt: skip
+
+
+def _notes_on_starts(trials: Trials) -> Iterator[str]:
+    """Starts of processes that wait for cores, or take most of the time."""
+    starts_s, trial_s = trials.starts_s(trials.row), trials.trial_s(trials.row)
+    if starts_s.p50 > trials.start_s:
+        yield (
+            f"{trials.at_once} at once start in {units.seconds(starts_s)}, because they share "
+            f"{trials.row.prediction.host_cores or 0:g} of the host's cores, and each needs "
+            f"{trials.start_cpu_s:g} s of one, not measured (--start-cpu)."
+        )
+    if starts_s.p50 > trial_s.p50:
+        share = starts_s.p50 / (starts_s.p50 + trial_s.p50)
+        yield f"Start-up is {share:.0%} of the time. It was not measured here: ranges are wide."
 
 
 def _cells_of_trials(trials: Trials, row: CopiesRow) -> dict[str, str]:
@@ -273,7 +290,7 @@ def trials_document(search: Search) -> TrialsDocument:
     return {
         "schema": forecast.SCHEMA, "gpu": first.copies.gpu.key, "job": first.copies.job.name,
         **forecast.standing_document(search.standing), "steps": first.steps,
-        "start_s": first.start_s,
+        "start_s": first.start_s, "start_cpu_s": first.start_cpu_s,
         "at_once": sum(on.busy_gpus * on.trials.at_once for on in search.on),
         "trials_per_hour": asdict(search.per_hour), "study": study,
         "idle": dict(search.idle), "hosts": [*map(_trials_on_hosts, search.on)],

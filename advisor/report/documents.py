@@ -366,6 +366,7 @@ class TrialsDocument(StandingFields):
     job: str
     steps: float
     start_s: float
+    start_cpu_s: float
     at_once: int
     trials_per_hour: IntervalFields
     study: StudyFields | None

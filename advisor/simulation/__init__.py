@@ -8,6 +8,13 @@ StartPolicy = Literal["first-come", "shortest-first", "best-fit"]
 RoundPolicy = Literal["max-min", "finish-time", "least-attained"]
 """Which jobs run in each round; `advisor.simulation.policies`."""
 
+START_CPU_S = 3.0
+"""CPU seconds of the start of a process, which imports torch and opens CUDA: a guess. Importing
+torch's CPU build alone took 1.1 s of a core."""
+
+START_CPU_ERROR = 2.0
+"""Factor by which a start may take more CPU seconds, or fewer: a choice."""
+
 Policy = Literal[StartPolicy, RoundPolicy]
 
 ROUND_S = 360.0

@@ -22,10 +22,16 @@ DONE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Work of a job: `work_steps` steps, above 0, from `arrival_s` on."""
+    """Work of a job: `work_steps` steps, above 0, from `arrival_s` on.
+
+    Its first `start_steps` are the start of its process, which takes `start_cores_s` of all cores
+    of its host; starts share them.
+    """
 
     work_steps: float
     arrival_s: float = 0.0
+    start_steps: float = 0.0
+    start_cores_s: float = 0.0
 
 
 class PlacedJob(NamedTuple):
@@ -67,10 +73,12 @@ class PreemptiveQueue(JobQueue, Protocol):
 
     Attributes:
         lost_steps: Steps that each job does again when it starts again, shape (jobs,).
+        lost_cores_s: Seconds that starting again takes of all cores of its host.
     """
 
     round_s: float
     lost_steps: Sequence[float]
+    lost_cores_s: float
 
     def stops(self, loop: "Loop") -> Iterable[tuple[int, int]]:
         """Return the jobs that stop now, with their first GPUs; they wait for the next `take`."""
@@ -176,10 +184,14 @@ class History:
 
 @dataclass(slots=True)
 class _Host:
-    """The GPUs of one host that run jobs, and the number of them that the paces are for."""
+    """The GPUs of one host that run jobs, and the number of them that the paces are for.
+
+    Its cores have done all starts of processes so far at `started_s`.
+    """
 
     busy: set[int] = field(default_factory=set)
     paced_for: int = 1
+    started_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -220,6 +232,7 @@ class Loop:
         self.due_s = [inf] * len(self.gpus)  # when the next job of each GPU ends
         self.now_s, self.preemptions, self.layout_changes = 0.0, 0, 0
         self.stopped: dict[int, float] = {}  # steps that stopped jobs have left
+        self.starting: dict[int, float] = {}  # steps of the starts that begin now
         self.starts_s: dict[int, float] = {}
         self.ends_s: dict[int, float] = {}
 
@@ -283,8 +296,8 @@ class Loop:
         self.seat(at, (*seats[:row], *seats[row + 1 :]), gpu.others)
         self.due_s[at] = inf
 
-    def start(self, start: JobStart, lost_steps: float) -> None:
-        """Start a job; one that was stopped does `lost_steps` again."""
+    def start(self, start: JobStart, lost_steps: float, lost_cores_s: float) -> None:
+        """Start a job; one that was stopped does `lost_steps` again, and needs `lost_cores_s`."""
         job, at, place, others = start
         gpu, seats = self.gpus[at], self.seats[at]
         if gpu.since_s < self.now_s:
@@ -297,9 +310,14 @@ class Loop:
         if (left := self.stopped.pop(job, None)) is not None:
             self.preemptions += 1
             left += lost_steps
+            start_steps, cores_s = lost_steps, lost_cores_s
         else:
-            left = self.tasks[job].work_steps
+            task = self.tasks[job]
+            left, start_steps, cores_s = task.work_steps, task.start_steps, task.start_cores_s
             self.starts_s[job] = gpu.since_s
+        if cores_s:
+            self.starting[job] = start_steps
+            gpu.host.started_s = max(gpu.host.started_s, gpu.since_s) + cores_s
         seat = PlacedJob(job, place)
         if seats:
             row = bisect(seats, seat)
@@ -328,11 +346,17 @@ class Loop:
                 self.due_s[at] = inf
                 continue
             gpu.speeds = speeds = self.speeds(at, gpu.host.paced_for)
+            for row, (job, _) in enumerate(self.seats[at] if self.starting else ()):
+                if (start_steps := self.starting.get(job)) is not None:
+                    # The cores may take longer for all starts than each would take by itself.
+                    cores_steps = (gpu.host.started_s - gpu.since_s) * speeds[row]
+                    gpu.left[row] += max(0.0, cores_steps - start_steps)
             if len(speeds) == 1:
                 gpu.pause_s = gpu.left[0] / speeds[0]
             else:
                 gpu.pause_s = min(map(truediv, gpu.left, speeds))
             self.due_s[at] = gpu.since_s + gpu.pause_s
+        self.starting.clear()
 
     def speeds(self, at: int, busy_gpus: int) -> tuple[float, ...]:
         """Steps a second of the jobs on a GPU while so many GPUs of its host run jobs."""
@@ -388,7 +412,8 @@ def run(
                 changed.add(at)
             round_end_s = (loop.now_s // rounds.round_s + 1) * rounds.round_s
         while start := queue.take(loop.seats):
-            loop.start(start, rounds.lost_steps[start.job] if rounds else 0.0)
+            lost = (rounds.lost_steps[start.job], rounds.lost_cores_s) if rounds else (0.0, 0.0)
+            loop.start(start, *lost)
             changed.add(start.gpu)
         loop.go_on(changed, on_shared_host is not None)
     if len(loop.ends_s) < len(tasks):

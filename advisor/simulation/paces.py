@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import inf
 from typing import assert_never
 
 from advisor.hardware.gpus import GpuCount
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.groups import groups, named_jobs, restricted, without_starts
-from advisor.simulation.events import Pace, PlacedJobs
+from advisor.simulation.events import Pace, PlacedJob, PlacedJobs
 from advisor.simulation.queues import GpuCapacity
 from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
@@ -108,6 +109,11 @@ class Paces:
         """The first GPU of each pool."""
         counts = [pool.count.gpus for pool in self.pools]
         return list(accumulate(counts, initial=0))[:-1]
+
+    @property
+    def cores(self) -> float:
+        """Cores of each host, as of the first; infinite: enough."""
+        return self.of((PlacedJob(0, 0),)).host_cores or inf
 
     @property
     def most_at_once(self) -> int:

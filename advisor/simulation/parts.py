@@ -28,7 +28,8 @@ def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]
     """Return the parts of `job` in order; all slow down as training does."""
     paces = [(each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage]
     at, now_s = 0, paces[0][0]
-    for kind, epoch, steps in _work(job):
+    done = sum((end_s - start_s) * speed for start_s, end_s, speed in paces)
+    for kind, epoch, steps in _work(job, done):
         start_s, left = now_s, steps
         while True:
             _, end_s, speed = paces[at]
@@ -42,8 +43,11 @@ def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]
         yield JobStretch(kind, epoch, start_s, now_s)
 
 
-def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
-    """Steps of each part; those of a fractional last epoch are scaled."""
+def _work(job: Job, done: float) -> Iterator[tuple[Kind, int, float]]:
+    """Steps of each part; those of a fractional last epoch are scaled.
+
+    The start takes what `done` steps exceed the work by, because it may wait for cores.
+    """
     step_s, (validation_s, checkpoint_s) = job.alone_step_s, job.pauses_s
     pieces: tuple[tuple[Kind, float], ...] = (
         ("training", job.profile.workload.steps_per_epoch or 0.0),
@@ -51,7 +55,7 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
         ("checkpoint", checkpoint_s / step_s),
     )
     if job.start_s:
-        yield "start", 1, job.start_s / step_s
+        yield "start", 1, job.start_s / step_s + max(0.0, done - (job.work_steps or done))
     for epoch in count(1):
         share = min(1.0, job.epochs - (epoch - 1))
         if share < _DUST:

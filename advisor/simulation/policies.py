@@ -36,13 +36,15 @@ class InRounds:
     Attributes:
         round_s: Length of a round.
         lost_steps: Steps that each job does again when it was stopped and starts again.
+        lost_cores_s: Seconds that starting again takes of all cores of its host.
     """
 
     def __init__(
         self, policy: RoundPolicy, room: GpuCapacity, tasks: Sequence[Task],
-        alone_s: Sequence[float], round_s: float, lost_s: float,
+        alone_s: Sequence[float], round_s: float, lost_s: float, lost_cores_s: float = 0.0,
     ) -> None:  # fmt: skip
         self._policy, self._room, self.round_s = policy, room, round_s
+        self.lost_cores_s = lost_cores_s
         self._gpus = sum(map(len, room.hosts))
         self._work, self._alone_s = [task.work_steps for task in tasks], np.array(alone_s)
         self._arrival_s = np.array([task.arrival_s for task in tasks])

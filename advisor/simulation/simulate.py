@@ -39,7 +39,7 @@ from advisor.simulation.events import (
 from advisor.simulation.paces import Paces
 from advisor.simulation.policies import InRounds, fair_ends_s
 from advisor.simulation.queues import queue_of
-from advisor.simulation.turns import from_the_start
+from advisor.simulation.turns import from_the_start, start_cpu_s, task_of
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
 from advisor.workload.reading import MOST_WAIT_S, check_number
@@ -310,14 +310,13 @@ def simulated(
         NothingFits: A job is too big for every place of an empty GPU.
     """
     _check_fit(arrivals, sharing, paces)
-    tasks = []
     for each in arrivals:
-        if (work := each.job.work_steps) is None:
+        if each.job.work_steps is None:
             raise InvalidInput(
                 f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
                 f"with examples_per_epoch."
             )
-        tasks.append(Task(work, each.arrival_s))
+    tasks = [task_of(each.job, "p50", each.arrival_s) for each in arrivals]
     pairs = zip(tasks, arrivals, strict=True)
     alone_s = [task.work_steps * each.job.alone_step_s for task, each in pairs]
 
@@ -340,13 +339,14 @@ def simulated(
             if level == "p50":  # the others would take as much memory again
                 stretches.add(gpu, start_s, end_s, seats, busy_gpus)
 
+        tasks = [task_of(each.job, level, each.arrival_s, paces.cores) for each in arrivals]
         if orders_jobs(sharing):
-            history = from_the_start(sharing, [each.work_steps for each in tasks], pace)
+            history = from_the_start(sharing, tasks, pace)
             for each in history.stretches:
                 record(each.gpu, each.start_s, each.end_s, each.seats, each.busy_gpus)
         else:
             shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
-            queue = _queue(tasks, alone_s, paces, fleet)
+            queue = _queue(tasks, alone_s, paces, fleet, level)
             history = run(tasks, pace, queue, paces.hosts, shared, record, paces.change_s)
             history = replace(history, stretches=stretches)
         return history, energy.total_j(idle_w, history.makespan_s)
@@ -368,11 +368,16 @@ def simulated(
     )  # fmt: skip
 
 
-def _queue(tasks: Sequence[Task], alone_s: Sequence[float], paces: Paces, fleet: Fleet) -> JobQueue:
+def _queue(
+    tasks: Sequence[Task], alone_s: Sequence[float], paces: Paces, fleet: Fleet, level: Level
+) -> JobQueue:
     """An empty queue of the fleet's policy."""
     match fleet.policy:
         case "max-min" | "finish-time" | "least-attained" as policy:
-            return InRounds(policy, paces.room, tasks, alone_s, fleet.round_s, fleet.preemption_s)
+            return InRounds(
+                policy, paces.room, tasks, alone_s, fleet.round_s, fleet.preemption_s,
+                start_cpu_s(fleet.preemption_s, level) / paces.cores,
+            )  # fmt: skip
         case policy:
             return queue_of(policy, paces.room, alone_s, paces.kinds)
 

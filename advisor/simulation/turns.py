@@ -5,9 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
+from math import inf
 
+from advisor.prediction.prediction import LEVELS, Level
 from advisor.sharing import Group, Hybrid, Sharing
 from advisor.sharing.groups import groups, sets_in_turn
+from advisor.simulation import START_CPU_ERROR, START_CPU_S
 from advisor.simulation.events import (
     History,
     JobStart,
@@ -18,38 +21,52 @@ from advisor.simulation.events import (
     Task,
     run,
 )
+from advisor.workload.job import Job
 
 
-def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
+def start_cpu_s(start_s: float, level: Level, cpu_s: float = START_CPU_S) -> float:
+    """Return the CPU seconds of a process that takes `start_s` to start, alone on a core."""
+    return min(start_s, cpu_s * START_CPU_ERROR ** (LEVELS.index(level) - 1))
+
+
+def task_of(job: Job, level: Level = "p50", arrival_s: float = 0.0, cores: float = inf) -> Task:
+    """Return the work of `job`, whose length is known, on a host with so many cores."""
+    return Task(
+        job.work_steps or 0.0, arrival_s, start_steps=job.start_s / job.alone_step_s,
+        start_cores_s=job.gpus * start_cpu_s(job.start_s, level) / cores,
+    )  # fmt: skip
+
+
+def from_the_start(sharing: Sharing, tasks: Sequence[Task], pace: Pace) -> History:
     """Simulate one GPU, whose memory holds all jobs that run at once.
 
     Each group starts when the one before has ended and the GPU is set up for it; during that pause
     no job runs.
     """
-    in_order = groups(sharing, len(work_steps))
-    stretches = _of_group(in_order[0], work_steps, pace, 0.0)
+    in_order = groups(sharing, len(tasks))
+    stretches = _of_group(in_order[0], tasks, pace, 0.0)
     for before, group in pairwise(in_order):
         begins_s = stretches[-1].end_s + repartition_s(before, group)
-        stretches += _of_group(group, work_steps, pace, begins_s)
+        stretches += _of_group(group, tasks, pace, begins_s)
     starts_s = {seat.job: each.start_s for each in reversed(stretches) for seat in each.seats}
     ends_s = {seat.job: each.end_s for each in stretches for seat in each.seats}
-    jobs = range(len(work_steps))
+    jobs = range(len(tasks))
     return History(
         tuple(stretches), tuple(starts_s[job] for job in jobs), tuple(ends_s[job] for job in jobs)
     )
 
 
 def _of_group(
-    group: Group | Hybrid, work_steps: Sequence[float], pace: Pace, begins_s: float
+    group: Group | Hybrid, tasks: Sequence[Task], pace: Pace, begins_s: float
 ) -> list[Stretch]:
     positions = [number - 1 for number in sorted(group.jobs)]
 
     def of_all(seats: PlacedJobs) -> PlacedJobs:
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
-    tasks = [Task(work_steps[job]) for job in positions]
     queue = _InLine(group.at_once, [positions.index(number - 1) for number in group.jobs])
-    history = run(tasks, lambda seats: pace(of_all(seats)), queue)
+    own = [tasks[job] for job in positions]
+    history = run(own, lambda seats: pace(of_all(seats)), queue)
     return [
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
         for each in history.stretches

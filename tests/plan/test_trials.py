@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 from functools import cache
-from math import ceil
+from itertools import pairwise
+from math import ceil, inf
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.plan.cluster import GpuPool
+from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.copies import MIN_GAIN, CopiesTable
 from advisor.plan.forecast import MixCache
 from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
-from advisor.workload.job import MAX_JOBS, Job
+from advisor.prediction.predictor import SharedCores
+from advisor.simulation.simulate import Fleet
+from advisor.workload.job import MAX_JOBS, Arrival, Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
@@ -189,3 +192,50 @@ def test_the_gpus_of_a_host_share_its_cores():
     assert four.trials(job, terms).wall_s == one.trials(job, replace(terms, gpus="4x1")).wall_s
     assert four.trials(job, terms).wall_s.p50 > four.trials(
         job, replace(terms, gpus="4x1")).wall_s.p50  # fmt: skip
+
+
+NUMBERS_OF_CORES = (1, 2, 4, 64)
+
+
+@given(st.integers(1, 60), st.sampled_from([1, 2]), st.floats(0, 60), st.floats(0, 10))
+def test_starts_of_trials_share_the_cores_of_their_host(count, gpus, start_s, cpu_s):
+    terms = TrialTerms(count=count, steps=100, start_s=start_s, start_cpu_s=cpu_s)
+    walls = {}
+    for cores in (*NUMBERS_OF_CORES, 10_000, inf):
+        on_gpu = pool(gpus)
+        if cores < inf:
+            shared = MixCache(SharedCores(StandIn(), cores / gpus))
+            on_gpu = replace(on_gpu, predictor=shared)
+        walls[cores] = search_trials([on_gpu], terms).wall_s
+        least_s = count * min(cpu_s, start_s) / cores
+        assert walls[cores].p50 >= least_s - 1e-6
+    ordered = [each.p50 for each in walls.values()]
+    assert all(more <= (1 + MIN_GAIN) * few for few, more in pairwise(ordered))
+    assert walls[10_000] == walls[inf]
+
+
+def test_ranges_are_wide_where_starts_wait_for_cores():
+    job, terms = "cnn-cifar10-bs128", TrialTerms(count=100, start_s=10.0)
+    few, many = (Advisor("h200-141gb", host_cores=cores).trials(job, terms) for cores in (1, 64))
+    assert few.wall_s.p50 >= 300
+    assert few.wall_s.p95 / few.wall_s.p50 > many.wall_s.p95 / many.wall_s.p50 > 1.3
+
+
+@pytest.mark.parametrize("gpu_key", ["h200-141gb", "a30-24gb"])
+def test_jobs_with_starts_share_cores_in_every_kind_of_plan(gpu_key):
+    def ends_s(cores):
+        advisor = Advisor(gpu_key, host_cores=cores)
+        profile = advisor.find_profile("vit_small_patch16_224-imagenet-bs32-amp")
+        jobs = [Job(profile, epochs=0.001, start_s=4.0)] * 8
+        arrivals = [*map(Arrival, jobs)]
+        yield from (advisor.predict(jobs, way).makespan_s for way in ("serial", "mps", "mps/3"))
+        yield advisor.recommend_fleet(jobs, FleetTerms(gpus=2)).makespan_s.p50
+        for policy in ("first-come", "max-min"):
+            fleet = Fleet(gpu_key, 2, policy, round_s=5)
+            yield advisor.simulate(arrivals, "mps", fleet, at_once=2).simulation.makespan_s.p50
+
+    by_cores = [list(ends_s(cores)) for cores in (1, 4, 64, None)]
+    assert all(end_s >= 8 * 3.0 for end_s in by_cores[0])
+    for few, more in pairwise(by_cores):
+        assert all(end_s >= 0.98 * least for end_s, least in zip(few, more, strict=True))
+    assert by_cores[-2] == pytest.approx(by_cores[-1])

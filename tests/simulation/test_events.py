@@ -2,6 +2,7 @@
 
 from bisect import bisect
 from itertools import accumulate, count, pairwise
+from math import inf
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def unhindered(alone):
 
 
 def together(work, pace):
-    return from_the_start(Naive(), work, pace)
+    return from_the_start(Naive(), [*map(Task, work)], pace)
 
 
 def first_come(places):
@@ -96,7 +97,9 @@ def test_every_job_runs_and_ends_however_short_it_is_and_however_late_it_comes(e
 def test_sharing_fairly_never_changes_when_the_last_job_ends(each):
     work, alone = zip(*each, strict=True)
     shared = together(work, fair(alone)).makespan_s
-    assert shared == pytest.approx(from_the_start(Serial(), work, unhindered(alone)).makespan_s)
+    assert shared == pytest.approx(
+        from_the_start(Serial(), [*map(Task, work)], unhindered(alone)).makespan_s
+    )
 
 
 @given(jobs)
@@ -273,7 +276,7 @@ def test_a_queue_starts_its_jobs_in_order_when_others_end(work, table, data):
     pace_of = slowed(table)
     history = from_the_start(
         queue,
-        work,
+        [*map(Task, work)],
         lambda seats: [pace_of(seat.job, tuple(s.job for s in seats)) for seat in seats],
     )
     ranks = [order.index(job) for job in range(len(work))]
@@ -290,7 +293,7 @@ def test_one_job_after_another_runs_in_the_order_of_its_group(work, data):
     group = Group(tuple(job + 1 for job in order), Serial())
     naive = Group((len(work) + 1,), Naive())
     ends_s = from_the_start(
-        Phases((group, naive)), [*work, 1.0], lambda seats: [1.0] * len(seats)
+        Phases((group, naive)), [*map(Task, [*work, 1.0])], lambda seats: [1.0] * len(seats)
     ).ends_s
     assert [ends_s[job] for job in order] == pytest.approx(np.cumsum([work[j] for j in order]))
 
@@ -319,7 +322,7 @@ def by_the_loop(steps, harm):
 
     ends_s = np.zeros(JOBS)
     if len(there):
-        ends_s[there] = from_the_start(Naive(), list(np.array(steps)[there]), pace).ends_s
+        ends_s[there] = together(np.array(steps)[there].tolist(), pace).ends_s
     return ends_s
 
 
@@ -337,3 +340,32 @@ def test_stretches_of_a_set_add_up_to_its_last_end(sets, harm):
         last_s[each.sets] += each.seconds
         ends_s[each.sets] += each.running * each.seconds[:, None]
     assert last_s == pytest.approx(ends_s.max(axis=1))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 20), st.floats(0.01, 5)), min_size=2,
+             max_size=7),
+    st.sampled_from([0.5, 1.0, 2.0, 4.0]), st.integers(2, 7),
+)  # fmt: skip
+def test_starts_take_all_their_cpu_time_and_more_cores_never_end_jobs_later(each, cores, at_once):
+    works = [(work + start, 0.0, start, min(start, cpu)) for work, start, cpu in each]
+    group = Group(tuple(range(1, len(each) + 1)), Queue(Naive(), min(at_once, len(each))))
+
+    def ends(on):
+        tasks = [Task(*work[:3], work[3] / on) for work in works]
+        return from_the_start(Phases((group,)), tasks, unhindered([1] * len(each)))
+
+    few, more = ends(cores), ends(2 * cores)
+    assert few.makespan_s >= sum(cpu for *_, cpu in works) / cores - 1e-6
+    if at_once >= len(each):  # a queue of jobs of other lengths has anomalies
+        assert all(end >= least - 1e-6 for end, least in zip(few.ends_s, more.ends_s, strict=True))
+    plain = from_the_start(
+        Phases((group,)), [Task(work[0]) for work in works], unhindered([1] * len(each))
+    )
+    assert ends(inf).ends_s == plain.ends_s
+
+
+def test_a_job_that_starts_later_waits_only_for_starts_that_still_run():
+    tasks = [Task(10, 0.0, 10, 8), Task(10, 5.0, 10, 8), Task(10, 100.0, 10, 8)]
+    history = run(tasks, unhindered([1, 1, 1]), first_come(3))
+    assert history.ends_s == (10, 16, 110)
