@@ -15,28 +15,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.api import Advisor, predict, recommend
     from advisor.errors import AdvisorError
+    from advisor.plan.cluster import FleetTerms
+    from advisor.plan.rules import Conditions
+    from advisor.plan.trials import TrialTerms
     from advisor.plan.values import Forecast, Plan, Recommendation
     from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-    from advisor.workload.job import Job, read_jobs
+    from advisor.simulation.simulate import Fleet
+    from advisor.workload.job import Arrival, Job, read_jobs
     from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.profile import Profile
-    from advisor.workload.store import load_profile
+    from advisor.workload.store import NO_CALIBRATION, load_profile
 
 __all__ = [
-    "Advisor", "AdvisorError", "Forecast", "Interval", "Job", "JobPrediction", "MinimalProfile",
-    "MixPrediction", "Plan", "Profile", "Recommendation", "load_profile", "predict", "read_jobs",
-    "recommend", "step",
+    "NO_CALIBRATION", "Advisor", "AdvisorError", "Arrival", "Conditions", "Fleet", "FleetTerms",
+    "Forecast", "Interval", "Job", "JobPrediction", "MinimalProfile", "MixPrediction", "Plan",
+    "Profile", "Recommendation", "TrialTerms", "load_profile", "predict", "read_jobs", "recommend",
+    "step",
 ]  # fmt: skip
 
 _HOMES = {
     "advisor.api": ("Advisor", "predict", "recommend"),
     "advisor.errors": ("AdvisorError",),
+    "advisor.plan.cluster": ("FleetTerms",),
+    "advisor.plan.rules": ("Conditions",),
+    "advisor.plan.trials": ("TrialTerms",),
     "advisor.plan.values": ("Forecast", "Plan", "Recommendation"),
     "advisor.prediction.prediction": ("Interval", "JobPrediction", "MixPrediction"),
-    "advisor.workload.job": ("Job", "read_jobs"),
+    "advisor.simulation.simulate": ("Fleet",),
+    "advisor.workload.job": ("Arrival", "Job", "read_jobs"),
     "advisor.workload.minimal_profile": ("MinimalProfile",),
     "advisor.workload.profile": ("Profile",),
-    "advisor.workload.store": ("load_profile",),
+    "advisor.workload.store": ("NO_CALIBRATION", "load_profile"),
 }
 
 

@@ -2,11 +2,16 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import advisor
 from advisor.cli import COMMANDS, main
+from advisor.prediction.model import Model
+from advisor.report.forecast import SCHEMA
+from advisor.workload.profile import Profile
 from research.terminal_output import terminal_output
 
 ROOT = Path(__file__).parents[1]
@@ -66,6 +71,37 @@ def test_the_start_page_links_to_every_page():
     text = (ROOT / "docs" / "index.md").read_text()
     pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.stem != "index"]
     assert [page for page in pages if f"]({page})" not in text] == []
+
+
+STABLE = ROOT / "docs" / "stability.md"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def imports_in(path):
+    """The names that the programs of a document import from the advisor, with their modules."""
+    text = path.read_text()
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "code")
+    for module, names in re.findall(r"^\s*from (advisor[.\w]*) import ([\w, ]+)$", text, re.M):
+        for name in names.split(","):
+            yield module, name.strip()
+
+
+@pytest.mark.parametrize("path", [*USER_DOCUMENTS, *NOTEBOOKS], ids=of)
+def test_programs_import_only_names_that_are_stable(path):
+    stable = STABLE.read_text()
+    for module, name in imports_in(path):
+        assert name in advisor.__all__ if module == "advisor" else f"`{module}.{name}`" in stable
+
+
+def test_the_page_on_what_is_stable_has_the_schema_numbers_that_are_written():
+    of_files = [
+        next(each.default for each in fields(record) if each.name == "schema")
+        for record in (Profile, Model)
+    ]
+    numbers = re.findall(r"^\| .* \| (\d+) \|$", STABLE.read_text(), re.MULTILINE)
+    assert [*map(int, numbers)] == [SCHEMA, *of_files]
 
 
 def sentences(path):
@@ -155,10 +191,6 @@ def test_the_programs_on_a_page_run_one_after_another(path, capfd, tmp_path, mon
 
 
 # ``pytest --nbmake notebooks`` runs them; they are committed with their outputs.
-NOTEBOOK_FOLDER = ROOT / "notebooks"
-NOTEBOOKS = sorted(NOTEBOOK_FOLDER.glob("*.ipynb"))
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_committed_as_a_whole_run_leaves_it(path):
     cells = json.loads(path.read_text())["cells"]
@@ -173,7 +205,7 @@ def test_a_notebook_is_committed_as_a_whole_run_leaves_it(path):
     assert not re.search(r"Warning|/home/|/site-packages/", shown)
     texts = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", texts)
-    assert not [link for link in links if not (NOTEBOOK_FOLDER / link).exists()]
+    assert not [link for link in links if not (path.parent / link).exists()]
 
 
 def test_there_are_few_notebooks_and_they_are_small():

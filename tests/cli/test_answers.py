@@ -28,7 +28,7 @@ UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=N
 ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
     (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
-    (("recommend", f"{RESNET}:auto"), "fit pay limited_by rows mps_clients"),
+    (("recommend", f"{RESNET}:auto"), "fit worthwhile limited_by rows mps_clients"),
     (
         ("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
         "plans running max_slowdown",
