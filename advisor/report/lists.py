@@ -70,7 +70,7 @@ def gpus_document(
     """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
     return {
         "schema": SCHEMA, "catalogue": [asdict(gpu) for gpu in models], "profiled": list(profiled),
-        "at_hand": [asdict(gpu) for gpu in live], "problem": problem,
+        "in_machine": [asdict(gpu) for gpu in live], "problem": problem,
     }  # fmt: skip
 
 

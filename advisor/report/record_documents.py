@@ -17,7 +17,7 @@ class GpusDocument(TypedDict):
     schema: int
     catalogue: list[Annotated[dict[str, Any], AsDict(Gpu)]]
     profiled: list[str]
-    at_hand: list[
+    in_machine: list[
         Annotated[dict[str, Any], AsDict(LiveGpu)] | Annotated[dict[str, Any], AsDict(BrokenGpu)]
     ]
     problem: str | None
@@ -145,7 +145,7 @@ class ValidatedJob(TypedDict):
 
 
 class ValidatedRun(TypedDict):
-    """A real run of a plan beside its prediction."""
+    """A real run of a plan, and its prediction."""
 
     id: str
     sharing: str

@@ -39,7 +39,7 @@ ANSWERS = [
     (("compare", "naive", "mps", RESNET, BERT), "plans best text serial compared_by"),
     (("simulate", RESNET, BERT), "jobs over_time makespan_s energy_j policy"),
     (("export", RESNET, BERT, "--format", "json"), "plans workloads objective"),
-    (("gpus",), "catalogue profiled at_hand"),
+    (("gpus",), "catalogue profiled in_machine"),
     (("layouts",), "maximal profiles valid_placement_sets"),
     (("workloads",), "workloads"),
     (("profiles",), "profiles gpu"),
