@@ -3,7 +3,6 @@
 Each error is one sentence.
 """
 
-import re
 from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Iterable
 from math import inf
@@ -11,8 +10,6 @@ from typing import Any, NoReturn
 
 from advisor.errors import InvalidInput
 from advisor.workload import units
-
-_NOT_WHOLE = re.compile(r"invalid int value: ")
 
 
 class _Help(HelpFormatter):
@@ -44,9 +41,7 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with the `message` and the command for help."""
-        text = _NOT_WHOLE.sub("expected a whole number without a unit, got ", message)
-        text = text.replace("the following arguments are required: ", "expected ")
-        raise InvalidInput(f"{text.removesuffix('.')}. See `{self.prog} -h`.")
+        raise InvalidInput(f"{message.removesuffix('.')}. See `{self.prog} -h`.")
 
 
 def in_units(read: Callable[[str], float]) -> Callable[[str], float]:

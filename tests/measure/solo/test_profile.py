@@ -97,7 +97,7 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
         (("--timm", "resnet18"), "--resolution"), (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
         (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "0"), "above"),
         (("mlp-toy-bs2", "--deadline", "soon"), "15min"),
-        (("x", "--batch-size", "many"), "whole number"),
+        (("x", "--batch-size", "many"), "--batch-size"),
         (("mlp-toy-bs2", "--cores", "4096"), "4096"), (("--name", "a"), "command after --"),
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
