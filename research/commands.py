@@ -46,7 +46,7 @@ def _described(command: Any, context: click.Context) -> Iterator[str]:
             lines = terminal_output([command.name, *words, "--help"], _COLUMNS)
             yield "\n".join(["```text", *lines, "```"])
         return
-    yield command.help
+    yield command.help.replace("\b\n", "")
     yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     rows = []
     for parameter in command.get_params(context):

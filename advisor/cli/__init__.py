@@ -4,11 +4,13 @@ Heavy modules are imported inside the commands that need them, so that help is i
 """
 
 import os
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from inspect import getdoc
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -89,11 +91,16 @@ _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
 COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in group)
 """Names of all commands."""
 
+# Paragraphs of help with a command to copy, in which click breaks no line after this mark.
+_EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 for _group, _members in _COMMANDS.items():
     for _command in _members:
         _settings = _PASS_ON if _command in (profile, campaign, runs, calibrate) else None
-        _app.command(cls=_Command, context_settings=_settings, rich_help_panel=_group)(_command)
+        _app.command(
+            cls=_Command, context_settings=_settings, rich_help_panel=_group,
+            help=_EXAMPLES.sub("\b\n", getdoc(_command) or ""),
+        )(_command)  # fmt: skip
 
 
 def _version(wanted: bool) -> None:

@@ -79,11 +79,12 @@ def forget_stdout() -> None:
 def show(report: "RenderableType") -> None:
     """Print `report` as wide as the terminal or ``COLUMNS``; unlimited where there is neither.
 
-    There are no colours if stdout is no terminal, or ``NO_COLOR`` is set.
+    A longer command stays on one line, so that it can be copied. There are no colours if stdout is
+    no terminal, or ``NO_COLOR`` is set.
     """
     console = _console()
     with console.capture() as captured:
-        console.print(_Clean(report))
+        console.print(_Clean(report), crop=False)
     text = captured.get()
     if console.width == _ENDLESS:
         text = _LINE.join(line.rstrip(" ") for line in text.split(_LINE))
@@ -130,14 +131,14 @@ def aside(line: str, keep: str = "") -> None:
 
 
 def _console() -> "Console":
-    from rich.console import Console
+    from advisor.report.format import ReportConsole
 
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         width: int | None = max(int(columns), _NARROWEST)
     else:
         width = None if sys.stdout.isatty() else _ENDLESS
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    return ReportConsole(width=width, highlight=False, markup=False, emoji=False)
 
 
 class _Clean:

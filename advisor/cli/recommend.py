@@ -240,7 +240,6 @@ _EXPORTED = (
     "gpus", "gpu", "job_file", "objective", "power_cap", "profiles", "models", "calibration",
     "host_cores",
 )  # fmt: skip
-_WIDEST_COMMAND = 180  # two lines
 _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow")
 
 
@@ -264,12 +263,7 @@ def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping
         words += instead
     words += [] if exported else ["--commands", "1"]
     line = shlex.join(["advisor", "export" if exported else "recommend", *words])
-    line = f"Its plan file: {line}" if why and "json" in instead else _with_start(line, plan.jobs)
-    if len(line) > _WIDEST_COMMAND:
-        other = "`export` instead of `recommend`" if exported else "--commands 1"
-        other += f" and {shlex.join(instead)}" if why else ""
-        return f"Its script: your command with {other}."
-    return line
+    return f"Its plan file: {line}" if why and "json" in instead else _with_start(line, plan.jobs)
 
 
 def _checked_options(

@@ -163,7 +163,7 @@ def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
         places = f"several GPUs at once, as {wide.name} takes"
     else:
         return None
-    remedy = f"Export the plan: advisor export --format {format_instead(plans)}."
+    remedy = f"Export the plan: `advisor export --format {format_instead(plans)}`."
     return f"No shell script runs jobs on {places}. {remedy}"
 
 

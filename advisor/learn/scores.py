@@ -193,7 +193,9 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
     """
     for name in run.names:
         if name not in profiles:
-            remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
+            remedy = (
+                f"Run {run.id} cannot be compared without; measure it: `advisor profile {name}`"
+            )
             raise UnknownName("profile", name, profiles, remedy)
     return tuple(profiles[name] for name in run.names)
 

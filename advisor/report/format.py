@@ -9,8 +9,10 @@ from itertools import groupby
 from math import inf
 from typing import NamedTuple, TypedDict
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -169,6 +171,41 @@ def fits(report: RenderableType, lines: int = _LINES, columns: int = _COLUMNS) -
     """
     console = Console(width=columns, file=StringIO(), markup=False, emoji=False, highlight=False)
     return len(console.render_lines(report, pad=False)) <= lines
+
+
+# A word, or a command with its blanks: in backticks, or after a colon to the end of the line.
+_UNBROKEN = re.compile(r"\s*(?:`[^`]+`|(?<=: )advisor .*|\S)+\s*")
+_HAS_COMMAND = re.compile(r"`[^`]+ [^`]+`|: advisor ")
+
+
+class ReportConsole(Console):
+    """A console that breaks no line inside of a command, so that the command can be copied."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render as `Console.render`; a command that is too long exceeds the width."""
+        text = Text(renderable) if isinstance(renderable, str) else renderable
+        if isinstance(text, Text) and not text.no_wrap and _HAS_COMMAND.search(text.plain):
+            width = (options or self.options).max_width
+            renderable = Group(*(
+                part for line in text.split(allow_blank=True) for part in _broken(line, width)
+            ))  # fmt: skip
+        return super().render(renderable, options)
+
+
+def _broken(line: Text, width: int) -> Iterable[Text]:
+    """The parts of `line` that fit in the `width`, between words and commands."""
+    ends, used = list[int](), 0
+    for word in _UNBROKEN.finditer(line.plain):
+        if used and used + cell_len(word[0].rstrip()) > width:
+            ends.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    for part in line.divide(ends):
+        part.rstrip()
+        part.no_wrap, part.overflow = True, "ignore"
+        yield part
 
 
 _LEAST_FOLDED = 12  # characters of a column whose words may break anywhere

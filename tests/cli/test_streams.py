@@ -1,6 +1,7 @@
 """Streams that are closed, full or narrow; interrupts; imports; and the page as a process."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from advisor.cli import main
 from advisor.prediction import engine
-from tests.cli.conftest import BERT, GPU
+from tests.cli.conftest import BERT, GPU, SMALL
 from tests.waiting import PATIENCE_S, until
 
 CODE = "from advisor.__main__ import main; main()"
@@ -84,6 +85,34 @@ def test_no_word_and_no_file_name_commands_a_terminal(advisor, measured, tmp_pat
     text = (measured / "profiles" / GPU / f"{BERT}.json").read_text()
     (tmp_path / f"{HOSTILE}.json").write_text(text)
     assert not set("\x1b\a\u202e") & set(advisor("profiles", "--profiles", tmp_path).out)
+
+
+COMMAND = re.compile(r"`[^`]+`|advisor [a-z]+ .*$", re.M)
+
+
+@pytest.mark.parametrize(
+    ("words", "least"),
+    [
+        (("recommend", "--jobs", "JOBS"), 1), (("recommend", "--jobs", "JOBS", "--details"), 2),
+        (("recommend", f"{BERT}:5", f"{SMALL}:5", "--gpus", "h100-pcie-80gb:1,h200:1"), 2),
+        (("recommend", "--jobs", "GANG", "--gpus", 2, "--no-root"), 1),
+        (("predict", BERT, SMALL, "--gpu", "a100-40gb"), 1), (("init",), 3),
+    ],
+)  # fmt: skip
+def test_a_terminal_breaks_no_line_inside_of_a_command(
+    advisor, tmp_path, monkeypatch, words, least
+):
+    entry = f'[[job]]\nprofile = "{BERT}"\ngpus = {{}}\ncommand = "true"\n'
+    for name, gpus in (("JOBS", 1), ("GANG", 2)):
+        (tmp_path / name).write_text(entry.format(gpus) + entry.format(1))
+    words = [tmp_path / word if word in ("JOBS", "GANG") else word for word in words]
+    monkeypatch.setenv("COLUMNS", "")
+    commands = {each.rstrip() for each in COMMAND.findall(advisor(*words).out)}
+    assert len(commands) >= least
+    for columns in (20, 40, 66):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = advisor(*words).out.splitlines()
+        assert [each for each in commands if not any(each in line for line in lines)] == []
 
 
 HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba"}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
@@ -49,6 +50,26 @@ def printed(report, columns=80):
 
 def width(text):
     return max(map(len, text.splitlines()))
+
+
+_WORDS = st.text("abc.:-", min_size=1, max_size=9)
+_COMMANDS = st.lists(st.text("abx=-'", min_size=1, max_size=8), min_size=2, max_size=6)
+
+
+@given(
+    st.lists(st.one_of(_WORDS, _COMMANDS), min_size=1),
+    st.integers(20, 60),
+)
+def test_lines_are_as_long_as_the_width_allows_and_break_in_no_command(words, columns):
+    commands = [f"`{' '.join(each)}`" for each in words if isinstance(each, list)]
+    pieces = [f"`{' '.join(each)}`" if isinstance(each, list) else each for each in words]
+    console = units.ReportConsole(file=io.StringIO(), width=columns)
+    console.print(Text(" ".join(pieces)), crop=False)
+    lines = console.file.getvalue().splitlines()
+    assert all(any(each in line for line in lines) for each in commands)
+    assert " ".join(lines).split() == " ".join(pieces).split()
+    if commands:
+        assert all(len(line) <= columns or line in commands for line in lines)
 
 
 def advised(*jobs, wide=0.1, objective="makespan"):
