@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
@@ -79,6 +79,8 @@ class Advisor:
             it has the GPU, else as many as the jobs need.
         present: This machine, to find stale profiles; None: the machine that was calibrated.
         host_check: Speed of the host now; None: profiles stay as on the hosts that made them.
+        mig: MIG instances as the installed driver offers them; None: those of the catalogue, with
+            the smallest memory that any driver reported.
     """
 
     gpu: str = DEFAULT_GPU
@@ -90,6 +92,7 @@ class Advisor:
     host_cores: int | None = None
     present: Present | None = None
     host_check: HostCheck | None = None
+    mig: tuple[MigProfile, ...] | None = None
 
     def __post_init__(self) -> None:
         check_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
@@ -103,9 +106,11 @@ class Advisor:
             check_kind(name, path, str | Path | None, "a path, e.g. 'mine'")
             object.__setattr__(self, name, None if path is None else Path(path))
 
-    @property
+    @cached_property
     def card(self) -> Gpu:
-        return gpu_meant(self.gpu)
+        """The GPU model, with the MIG instances of the installed driver if they are known."""
+        model = gpu_meant(self.gpu)
+        return model if self.mig is None else replace(model, mig=self.mig)
 
     @cached_property
     def model(self) -> Model:
@@ -345,7 +350,9 @@ class Advisor:
         if self.power_cap_w is not None:
             raise InvalidInput("a power cap is for one model of GPU. Name one, or no cap.")
         calibration = self.calibration if self.calibration == NO_CALIBRATION else None
-        return replace(self, gpu=gpu, calibration=calibration, present=None, host_check=None)
+        return replace(
+            self, gpu=gpu, calibration=calibration, present=None, host_check=None, mig=None
+        )
 
     def _as_here(self, job: Job) -> Job:
         """`job`, profiled on another GPU, as it runs on this one: measured here, or estimated."""

@@ -354,6 +354,8 @@ def advisor_for(
 ) -> "Advisor":  # fmt: skip
     """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
     from advisor.api import Advisor
+    from advisor.hardware.gpus import gpu_meant
+    from advisor.hardware.live_gpu import as_offered_here
     from advisor.measure.device import present_machine
 
     present, check = present_machine(gpu), None
@@ -364,6 +366,7 @@ def advisor_for(
     return Advisor(
         gpu, profiles=profiles, models=models, calibration=calibration, power_cap_w=power_cap_w,
         host_cores=host_cores, present=present, host_check=check,
+        mig=as_offered_here(gpu_meant(gpu))[0].mig,
     )  # fmt: skip
 
 

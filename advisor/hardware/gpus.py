@@ -69,10 +69,11 @@ class MigProfile:
     Attributes:
         name: As the driver prints it, e.g. ``"3g.71gb"``.
         profile_id: What ``nvidia-smi mig -cgi`` takes.
-        memory_mib: Memory usable by an instance; a driver may report slightly less or more.
+        memory_mib: Memory usable by an instance: the smallest that any driver reported.
         memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
         sms: Streaming multiprocessors of an instance; None if unknown.
         starts: First memory slices at which an instance may start.
+        newest_mib: What the newest driver reports, if that is more.
         min_driver: Branch of the first driver that offers it; None: the installed one, or unknown.
     """
 
@@ -86,6 +87,7 @@ class MigProfile:
     starts: tuple[int, ...]
     min_driver: int | None = None
     memory_estimated: bool = False
+    newest_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,15 +298,15 @@ def gpu_of_product(product: str) -> Gpu | None:
 
 # The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
 # V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
-# SMs have 64 lanes; and of the same on an H100, whose SMs have 128,
+# SMs have 64 lanes, as Turing's do; and of the same on an H100, whose SMs have 128,
 # as all others here. Tensor cores: best product in TF32 on that H100; those of GPUs for graphics,
 # with half of the rate or less to feed, are taken to attain what 64 lanes do. An H200 and another
 # H100, measured afterwards, attain the same shares: 0.76 in FP32, 0.81 in
 # TF32, 0.77 in FP16, 0.90 and 0.91 of their bandwidth.
 _OF_64_LANES, _OF_128_LANES = 0.94, 0.80
 _OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
-_WITH_64_LANES = ("7.0", "8.0")
-_FOR_GRAPHICS = ("8.6", "8.9", "12.0")
+_WITH_64_LANES = ("7.0", "7.5", "8.0")
+_FOR_GRAPHICS = ("7.5", "8.6", "8.9", "12.0", "12.1")
 # Best addition, by the same timings: 0.85 of an A100, 0.91 of a V100 and 0.90 of an H100.
 _OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
 

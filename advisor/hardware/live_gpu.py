@@ -214,7 +214,7 @@ def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
 
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
     """`gpu` with the MIG table of the installed driver, and that driver's branch, if it has any."""
-    for present in gpus_here():
+    for present in gpus_here() if gpu.mig else ():
         if present.catalogue_key == gpu.key:
             with driver() as nvml:
                 rows = mig_rows(nvml, handle_of(nvml, present.index))

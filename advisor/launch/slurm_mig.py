@@ -21,14 +21,18 @@ _MIB_IN_GIB = 1024
 def slurm_type(gpu: Gpu, profile: str) -> str | None:
     """Return Slurm's type of a GPU instance; None if no driver reported its memory yet."""
     row = profile_of(gpu, profile)
-    return None if row.memory_estimated else _named(row, round(row.memory_mib / _MIB_IN_GIB))
+    return None if row.memory_estimated else _named(row, round(_newest_mib(row) / _MIB_IN_GIB))
 
 
 def other_type(gpu: Gpu, profile: str) -> str | None:
     """Return the type if Slurm rounds half a GiB up; None if it is the same."""
     row = profile_of(gpu, profile)
-    up = _named(row, (row.memory_mib + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
+    up = _named(row, (_newest_mib(row) + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
     return up if slurm_type(gpu, profile) not in (None, up) else None
+
+
+def _newest_mib(row: MigProfile) -> int:
+    return row.newest_mib or row.memory_mib
 
 
 def _named(row: MigProfile, memory_gib: int) -> str:

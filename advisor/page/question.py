@@ -18,7 +18,8 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import known_gpus
+from advisor.hardware.gpus import gpu_meant, known_gpus
+from advisor.hardware.live_gpu import as_offered_here
 from advisor.measure.device import first_gpu, present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import why_no_caps
@@ -87,7 +88,8 @@ def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
     """Return the advisor of a GPU; those under all caps share remembered predictions."""
     if cap_w is not None:
         return advisor_of(gpu, None).under(cap_w)
-    return Advisor(gpu, present=present_machine(gpu))
+    mig = as_offered_here(gpu_meant(gpu))[0].mig
+    return Advisor(gpu, present=present_machine(gpu), mig=mig)
 
 
 def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:

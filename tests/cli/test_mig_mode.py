@@ -93,6 +93,22 @@ def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # no
     assert (answer.code, "MIG mode" in answer.err) == (0, False)
 
 
+@pytest.mark.parametrize(("mib", "sharing"), [(70_000, "mig=3g.71gb"), (60_000, "mig=3g.71gb@0")])
+def test_an_instance_has_the_memory_that_the_installed_driver_says(
+    mib, sharing, advisor, install  # noqa: F811
+):  # fmt: skip
+    listed = {
+        "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
+        "multiprocessorCount": 60, "memorySizeMB": mib, "places": [(4, 4), (0, 4)],
+    }  # fmt: skip
+    install(FakeLibrary(FakeGpu(profiles={2: listed})))
+    words = ("predict", RESNET, "--gpu", GPU, "--sharing", sharing, "--json")
+    assert json.loads(advisor(*words).out)["memory_capacity_mib"] == mib
+    install(FakeLibrary())
+    least_mib = json.loads(advisor(*words).out)["memory_capacity_mib"]
+    assert least_mib == 71_168, "the smallest that any driver reported"
+
+
 def test_jobs_are_planned_within_one_instance_as_on_a_gpu(advisor, in_mig_mode):
     in_mig_mode(*PARTS)
     listed = advisor("gpus")

@@ -62,6 +62,10 @@ def test_no_product_belongs_to_two_gpus():
         ("h100 pcie", "h100-pcie-80gb"), ("rtx 4090", "rtx-4090-24gb"), ("L4", "l4-24gb"),
         ("3090", "rtx-3090-24gb"), ("RTX3090", "rtx-3090-24gb"), ("h100sxm", "h100-sxm-80gb"),
         ("H100 SXM5 80GB", "h100-sxm-80gb"), ("a100-80", "a100-80gb"), ("A100 40G", "a100-40gb"),
+        ("T4", "t4-16gb"), ("a10g", "a10g-24gb"), ("A10", "a10-24gb"), ("a6000", "rtx-a6000-48gb"),
+        ("2080 Ti", "rtx-2080-ti-11gb"), ("RTX 5090", "rtx-5090-32gb"), ("gb10", "gb10-128gb"),
+        ("rtx 6000 ada", "rtx-6000-ada-48gb"), ("gb200", "gb200-186gb"), ("V100 16GB", "v100-16gb"),
+        ("Quadro RTX 6000", "quadro-rtx-6000-24gb"), ("GB200 189GB", "gb200-189gb"),
     ],
 )  # fmt: skip
 def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
@@ -119,7 +123,7 @@ def test_any_word_means_a_gpu_or_is_refused(word):
 @pytest.mark.parametrize("known", catalogue().values(), ids=catalogue())
 def test_a_gpu_computes_as_fast_as_its_units_at_its_clock(known):
     rates = known.rates
-    lanes = 64 if known.compute_capability in ("7.0", "8.0") else 128
+    lanes = 64 if known.compute_capability in ("7.0", "7.5", "8.0") else 128
     at_clock = known.sms * lanes * 2 * rates.clock_mhz * 1e-6
     # The H20's datasheet states more than its SMs can do at the clock of its kin.
     assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)

@@ -177,13 +177,15 @@ def test_a_gpu_without_memory_of_its_own_has_the_hosts(install, tmp_path, monkey
     host = SimpleNamespace(total=120 * 2**30, available=100 * 2**30)
     monkeypatch.setattr("advisor.hardware.live_gpu.virtual_memory", lambda: host)
     refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_NOT_SUPPORTED}
-    unified = FakeGpu(
-        "NVIDIA GB10", mig=None, capability=(12, 1), cores=6144, gpm=False, refuses=refuses
-    )
-    install(FakeLibrary(unified))
-    live = live_gpu(0)
-    assert (live.memory_total_mib, live.memory_used_mib) == (120 * 1024, 20 * 1024)
-    assert gpu("gb10-120gb").memory_mib == 120 * 1024
+    for product, key in (("NVIDIA GB10", "gb10-128gb"), ("NVIDIA GB11", "gb11-120gb")):
+        unified = FakeGpu(
+            product, mig=None, capability=(12, 1), cores=6144, gpm=False, refuses=refuses
+        )
+        install(FakeLibrary(unified))
+        live = live_gpu(0)
+        assert live.catalogue_key == key
+        assert (live.memory_total_mib, live.memory_used_mib) == (120 * 1024, 20 * 1024)
+    assert gpu("gb11-120gb").memory_mib == 120 * 1024
     unified.refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_NO_PERMISSION}
     with pytest.raises(GpuUnavailable):
         live_gpu(0)
@@ -282,7 +284,7 @@ def test_a_gpu_older_than_volta_is_refused(at_hand, install):
 
 @pytest.mark.parametrize(
     "change",
-    [{"sms": 0}, {"sms": "many"}, {"memory_mib": 1e30}, {"schema": 2}, {"key": "other"},
+    [{"sms": 0}, {"sms": "many"}, {"memory_mib": 1e30}, {"schema": 0}, {"key": "other"},
      {"mig": 3}, {"mig": [{}]}, {"surprise": 1}, {"compute_capability": []}, {"l2_mib": -1}],
 )  # fmt: skip
 def test_a_description_that_cannot_be_is_refused_and_hides_no_other(at_hand, change):

@@ -76,8 +76,42 @@ def test_every_published_gpu_is_in_the_catalogue_as_published():
             assert (row.profile_id, row.compute_slices, row.memory_slices, row.sms) == (
                 each["profile_id"], each["compute_slices"], each["memory_slices"], each["sm_count"]
             )  # fmt: skip
-            assert each["memory_mib"] in (None, row.memory_mib)
+            least = min(row.memory_mib, each["memory_mib"] or row.memory_mib)
+            assert row.memory_mib == least, "the smallest that any driver reported"
             assert row.min_driver == (each["min_driver"] and int(each["min_driver"][1:]))
+
+
+# Memory in GiB that public transcripts of `nvidia-smi mig -lgip` show, of all drivers.
+TRANSCRIPTS = {
+    ("b200-180gb", "1g.23gb"): (22.00, 20.50), ("b200-180gb", "2g.45gb"): (44.25,),
+    ("rtx-pro-6000-96gb", "1g.24gb"): (23.62, 23.12), ("rtx-pro-6000-96gb", "2g.48gb"): (46.5,),
+    ("h200-141gb", "2g.35gb"): (32.5, 32.25), ("h200-141gb", "7g.141gb"): (140, 139.75),
+    ("h100-sxm-80gb", "1g.10gb"): (9.75, 9.625), ("h100-sxm-80gb", "3g.40gb"): (39.5, 39.25),
+    ("a100-80gb", "7g.80gb"): (79, 78.5), ("a100-40gb", "3g.20gb"): (19.62, 19.5),
+    ("h100-nvl-94gb", "3g.47gb"): (46.38, 46.125), ("gb200-189gb", "1g.24gb"): (20,),
+    ("gb200-186gb", "1g.23gb"): (22, 20), ("a30-24gb", "4g.24gb"): (23.5, 23.44),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "name"), TRANSCRIPTS)
+def test_an_instance_has_no_more_memory_than_any_driver_gave_it(key, name):
+    least_mib = min(TRANSCRIPTS[key, name]) * 1024
+    assert 0.999 * least_mib <= profile_of(gpu(key), name).memory_mib <= least_mib
+
+
+@pytest.mark.parametrize("known", [gpu(key) for key in MIG_GPUS], ids=MIG_GPUS)
+def test_an_estimated_memory_is_below_that_of_every_transcript(known):
+    def share(card, row):
+        return row.memory_mib / (card.memory_mib * row.memory_slices / card.memory_slices)
+
+    reported = [
+        (row.memory_slices, share(card, row))
+        for card in map(gpu, MIG_GPUS) for row in card.mig if not row.memory_estimated
+    ]  # fmt: skip
+    for row in known.mig:
+        if row.memory_estimated:
+            alike = [least for slices, least in reported if slices == row.memory_slices]
+            assert share(known, row) <= min(alike) + 0.001
 
 
 @outside

@@ -102,7 +102,7 @@ def test_what_an_h100_takes_follows_from_an_h200_and_back(here, there):
     [
         (on_gpu(synthetic.profile(), A100), H100),  # an estimate
         (replace(synthetic.profile(), gpu="voodoo-2"), A100),
-        (synthetic.profile(), replace(A100, rates=None, compute_capability="7.5")),
+        (synthetic.profile(), replace(A100, rates=None, compute_capability="8.7")),
     ],
 )
 def test_an_estimate_or_a_gpu_of_unknown_rates_is_refused(job, there):
