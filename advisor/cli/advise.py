@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
-from typer import Argument, Context, Option
+from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import (
@@ -27,7 +27,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, show_answer, show_text, warn
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
@@ -160,6 +160,8 @@ def predict(
     forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report, forecast_document)
+    if not forecast.fits:
+        raise Exit(NothingFits.exit_code)
 
 
 def compare(
@@ -207,6 +209,8 @@ def compare(
     if csv_file is not None:
         write_whole(csv_file, comparison_csv(comparison))
     show_answer(comparison, as_json, comparison_report, comparison_document)
+    if all(comparison.forbidden):
+        raise Exit(NothingFits.exit_code)
 
 
 def simulate(

@@ -100,9 +100,10 @@ class Mixes:
         Jobs of a queue are predicted over their own run times, equally long alone if unknown.
         """
         check_count(sharing, len(self.jobs))
-        sharing = without_idle_queue(sharing, len(self.jobs))
+        sharing, everyone = without_idle_queue(sharing, len(self.jobs)), range(len(self.jobs))
         if without_phases(sharing) is not None:
-            return self.part(sharing, tuple(range(len(self.jobs))))
+            together = self.part(sharing, tuple(everyone))
+            return self._over_time(together) if sharing == Serial() else together
         in_order = groups(sharing, len(self.jobs))
         running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]
         answers = [
@@ -112,7 +113,7 @@ class Mixes:
         ]  # fmt: skip
         if len(answers) == 1:
             return replace(answers[0], sharing=sharing)
-        return in_phases(sharing, running, answers)
+        return self._over_time(in_phases(sharing, running, answers))
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """Predict while only the jobs at the positions `running` run."""
@@ -134,7 +135,7 @@ class Mixes:
     @property
     def cores(self) -> float:
         """Cores of the host, which starts of processes share; infinite: enough."""
-        return self.whole(Serial()).host_cores or inf
+        return self.part(Serial(), tuple(range(len(self.jobs)))).host_cores or inf
 
     def seated(self, sharing: Sharing, seats: PlacedJobs) -> MixPrediction:
         """Predict while only the jobs in `seats` run."""
@@ -156,6 +157,14 @@ class Mixes:
             every = [from_the_start(sharing, tasks(level), pace(level)) for level in LEVELS]
             self._last = sharing, every
         return self._last[1]
+
+    def _over_time(self, mix: MixPrediction) -> MixPrediction:
+        """Return `mix`, whose jobs run in turn, with power and activity as means over time."""
+        medians = self._simulated(mix.sharing)[LEVELS.index("p50")].stretches
+        mixes = [self.seated(mix.sharing, each.seats) for each in medians]
+        seconds = [each.seconds for each in medians]
+        mean = time_mean(mix.sharing, mix.jobs, mixes, seconds, mix.oom_probability)
+        return replace(mix, power_w=mean.power_w, gract=mean.gract, smact=mean.smact)
 
     def _queued(self, sharing: Sharing, queue: tuple[int, ...], at_once: int) -> MixPrediction:
         """Predict a queue of the jobs at positions `queue`; memory is for any that may meet."""

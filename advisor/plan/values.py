@@ -5,7 +5,7 @@ from typing import Literal
 
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.rules import MAX_OOM_PROBABILITY, UNCONDITIONAL, Conditions
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, Level, MixPrediction
@@ -104,6 +104,11 @@ class Forecast:
     def makespan_s(self) -> float | None:
         """Median of `makespan_interval_s`."""
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
+
+    @property
+    def fits(self) -> bool:
+        """Whether memory suffices for the jobs, but for a small risk."""
+        return self.prediction.oom_probability <= MAX_OOM_PROBABILITY
 
     def late(self, level: Level) -> frozenset[int]:
         """Return the positions of the jobs that miss their deadlines; none if ends are unknown."""

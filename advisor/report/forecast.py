@@ -17,7 +17,6 @@ from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
 from advisor.plan.reasons import Binding
-from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
@@ -224,7 +223,7 @@ def forecast_report(forecast: Forecast) -> Group:
         *([] if mix.wide_because is None else [f"note            {mix.wide_because}"]),
         host_note(forecast.standing),
     ]
-    if mix.oom_probability > MAX_OOM_PROBABILITY:
+    if not forecast.fits:
         text = (
             f"DOES NOT FIT in memory: {memory}. All figures below assume enough memory. "
             f"Try fewer jobs, smaller batches, or `advisor recommend`, which omits such plans."

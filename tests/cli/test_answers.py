@@ -141,9 +141,14 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
     copies = document_of(advisor, "recommend", f"{DLRM}:auto")
     assert copies["fit"] == 1
     assert "MiB" in copies["limited_by"]
-    mix = document_of(advisor, "predict", f"{DLRM}:2")
-    assert mix["oom_probability"] > 0.99
-    assert advisor("predict", f"{DLRM}:2").out.startswith("DOES NOT FIT")
+    mix = advisor("predict", f"{DLRM}:2", "--json")
+    assert json.loads(mix.out)["oom_probability"] > 0.99
+    text = advisor("predict", f"{DLRM}:2")
+    assert text.out.startswith("DOES NOT FIT")
+    none_fits = advisor("compare", "naive", "mps", f"{DLRM}:2", "--json")
+    assert len(json.loads(none_fits.out)["plans"]) == 2
+    assert mix.code == text.code == none_fits.code == 3
+    assert advisor("compare", "serial", "mps", f"{DLRM}:2").code == 0
 
 
 @pytest.mark.parametrize(

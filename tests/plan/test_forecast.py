@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor import recommend
+from advisor.api import Advisor
 from advisor.errors import InvalidInput
 from advisor.launch.commands import with_commands
 from advisor.plan import ObjectiveName
@@ -192,3 +193,24 @@ def test_a_plan_may_choose_the_cap_that_saves_most_and_makes_no_job_late():
     }
     with pytest.raises(InvalidInput, match="leave one"):
         recommend(["cnn-cifar10-bs128"], power_cap_w=400.0, conditions=allowed)
+
+
+SERIAL_JOBS = ("cnn-cifar10-bs128", "bert-base-finetune-bs16", "gcn-molecules-bs256")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SERIAL_JOBS), st.floats(0.01, 100)), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_one_after_another_has_the_mean_power_and_activity_over_time(each, phases):
+    advisor = Advisor("h200-141gb")
+    jobs = [Job(advisor.find_profile(name), epochs=epochs) for name, epochs in each]
+    turns = ";".join(f"serial[{job}]" for job in range(1, len(jobs) + 1))
+    whole = advisor.predict(jobs, turns if phases and len(jobs) > 1 else "serial")
+    mix, alone = whole.prediction, [advisor.predict([job], "serial") for job in jobs]
+    assert whole.energy_j.p50 == pytest.approx(mix.power_w.p50 * whole.makespan_s)
+    for name in ("gract", "smact"):
+        shares = [getattr(own.prediction, name) for own in alone]
+        assert min(shares) - 1e-9 <= getattr(mix, name) <= max(shares) + 1e-9
+        parts = [share * own.makespan_s for share, own in zip(shares, alone, strict=True)]
+        assert getattr(mix, name) == pytest.approx(sum(parts) / whole.makespan_s)
