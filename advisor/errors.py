@@ -11,6 +11,7 @@ A message has what failed, where, and how to fix it. Library code raises; `main`
 """
 
 import re
+import sys
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from importlib.util import find_spec
@@ -74,9 +75,14 @@ def require_extra(what: str, extra: Extra, *modules: str) -> None:
         AdvisorError: One is not installed.
     """
     if missing := next((name for name in modules if find_spec(name) is None), None):
+        if extra == "profile" and missing != "torch":  # the extra would replace that torch
+            remedy = "Install advisor with that extra into an environment without torch."
+        elif find_spec("pip") is None:
+            remedy = f"Run: uv pip install --python {sys.executable} 'gpu-advisor[{extra}]'"
+        else:
+            remedy = f"Run: {sys.executable} -m pip install 'gpu-advisor[{extra}]'"
         raise AdvisorError(
-            f"{what} needs the extra '{extra}': {missing} is not installed. "
-            f"Run: pip install 'gpu-advisor[{extra}]'"
+            f"{what} needs the extra '{extra}': advisor's own environment lacks {missing}. {remedy}"
         )
 
 

@@ -156,7 +156,7 @@ def predict(
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = chosen_jobs(advisor, jobs, job_file)
-    advisor = on_checked_host(advisor, len(members), check_host)
+    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
     forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report, forecast_document)
@@ -264,7 +264,7 @@ def simulate(
     )  # fmt: skip
     members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
-    advisor = on_checked_host(advisor, len(arrivals), check_host)
+    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
     mode = advisor.read_sharing(sharing, over_time=True)
     _check_queue(passed, mode, at_once, policy)
     fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
@@ -371,7 +371,7 @@ def export(
     exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
-    advisor = on_checked_host(advisor, len(members), None)
+    advisor = on_checked_host(advisor, [each.profile for each in members], None)
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))

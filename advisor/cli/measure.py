@@ -209,7 +209,7 @@ def validate(
     else:
         members = chosen_jobs(advisor, jobs, job_file)
         if not dry_run and ray is None:
-            advisor = on_checked_host(advisor, len(members), check_host)
+            advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
         advised = advisor.recommend(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:

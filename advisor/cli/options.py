@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from advisor.plan.rules import Conditions
     from advisor.report.mlflow_log import MlflowLog
     from advisor.workload.job import Job
+    from advisor.workload.profile import Profile
 
 AUTO = "auto"
 """Value of ``--power-cap`` that lets each plan choose a cap."""
@@ -387,11 +388,16 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
     return total, counts[0].gpu
 
 
-def on_checked_host(advisor: "Advisor", at_once: int, check: bool | None) -> "Advisor":
-    """Return `advisor` with a `check` of the host with so many jobs; False: without any check.
+def on_checked_host(
+    advisor: "Advisor", profiles: "Sequence[Profile]", check: bool | None,
+    at_once: int | None = None,
+) -> "Advisor":  # fmt: skip
+    """Return `advisor` with a `check` of the host for jobs of `profiles`; False: without any check.
 
-    None: with its recent check, if that kept as many cores busy.
+    None: with its recent check, if that kept as many cores busy. `at_once` jobs run at the same
+    time; default: all.
     """
+    at_once = len(profiles) if at_once is None else at_once
     recent = advisor.host_check
     if check is None and recent is not None and recent.busy >= min(at_once, recent.cores):
         return advisor
@@ -399,7 +405,8 @@ def on_checked_host(advisor: "Advisor", at_once: int, check: bool | None) -> "Ad
         return replace(advisor, host_check=None)
     from advisor.measure.host_check import check_host
 
-    return replace(advisor, host_check=check_host(at_once, aside) or recent)
+    script = next(filter(None, (each.workload.script for each in profiles)), None)
+    return replace(advisor, host_check=check_host(at_once, script, aside) or recent)
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":

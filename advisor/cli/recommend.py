@@ -160,7 +160,9 @@ def recommend(
     level: Level = "p95" if pessimistic else "p50"
     if copied := passed.get("auto"):
         _check_by_throughput(passed, objective, power_cap, copied)
-        advisor = on_checked_host(advisor, EXACT_JOBS, check_host)
+        advisor = on_checked_host(
+            advisor, [advisor.find_profile(copied.removesuffix(_COPIES))], check_host, EXACT_JOBS
+        )
         conditions = confined(advisor.card, conditions, whole=root)
         from advisor.report.copies import copies_document, copies_report
 
@@ -171,7 +173,8 @@ def recommend(
         )  # fmt: skip
     else:
         members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
-        advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
+        # The running jobs disturb it.
+        advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
         at_work = (
             _running_jobs(advisor, running, running_sharing, device if now else None)
             if now or running is not None

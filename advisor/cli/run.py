@@ -215,8 +215,9 @@ def _on_checked_host(
     from advisor.report.forecast import host_note
     from advisor.sharing.groups import most_at_once
 
+    profiles = [each.profile for plan in planned for each in plan.jobs]
     at_once = sum(most_at_once(each.sharing, len(each.jobs)) for each in planned)
-    checked = on_checked_host(advisors[0], at_once, check)
+    checked = on_checked_host(advisors[0], profiles, check, at_once)
     aside(host_note(checked.standing(planned[0].jobs)))
     return [replace(each, host_check=checked.host_check) for each in advisors]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError, InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
@@ -361,6 +361,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
     cores = allowed_cores(words.cores)
     if device.kind == "cpu":
         raise InvalidInput("a calibration is of a GPU: choose another --device than cpu")
+    require_extra("`advisor calibrate`", "profile", "torch")
     if len(cores) < 2:
         raise InvalidInput("two processes take turns: allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"

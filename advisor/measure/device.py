@@ -240,7 +240,7 @@ class Origin:
             cuda=versions.get("cuda"),
             torch=versions.get("torch") or "unknown",
             timm=versions.get("timm"),
-            python=platform.python_version(),
+            python=versions.get("python") or platform.python_version(),
             sm_clock_mhz=clocks_mhz[0],
             memory_clock_mhz=clocks_mhz[1],
             host_cpu=host_cpu(),

@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path, PurePath
 
-from advisor.workload.launchers import is_shell, program_of
+from advisor.measure.process import error_line
+from advisor.workload.launchers import is_shell, program_of, python_of
 from advisor.workload.spec import Script
 
 _PRINTED = {
@@ -30,6 +33,8 @@ _STARTERS = {
 }  # fmt: skip
 _SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.(py|sh)", re.DOTALL)
 
+_NO_MODULE = re.compile(r"(?:\[rank\d+\]:\s*)?ModuleNotFoundError: No module named '(\w+).*")
+
 # An ampersand that ends a command, not one of && or of a redirection.
 _BACKGROUND = re.compile(r"(?<![&<>|\\])&(?![&>\d])")
 
@@ -39,6 +44,8 @@ def explain_end(script: Script, output: str) -> str | None:
     for pattern, remedy in _PRINTED.items():
         if pattern.search(output):
             return remedy
+    if match := _NO_MODULE.match(error_line(output)):
+        return _by_another_python(script, match[1])
     lines = [re.sub(r"(?:^|\s)#.*", "", line) for line in _shell_lines(script)]
     waits = any(re.search(r"\bwait\b", line) for line in lines)
     if any(map(_BACKGROUND.search, lines)) and not waits:
@@ -51,6 +58,19 @@ def explain_end(script: Script, output: str) -> str | None:
         with suppress(ValueError):  # a part of a longer text
             commands.append(shlex.split(part))
     return next(filter(None, map(_reason, commands)), None)
+
+
+def _by_another_python(script: Script, module: str) -> str | None:
+    """Return the remedy for a script whose Python lacks `module`; None for a module of its own."""
+    if any(Path(script.folder, name).exists() for name in (module, f"{module}.py")):
+        return None
+    python = python_of(script.command) or ""
+    path = shutil.which(python, path=script.environment.get("PATH"))
+    ours = path is not None and Path(path).parent == Path(sys.executable).parent
+    return (
+        f"{f'`{python}` is the Python of advisor itself. ' * ours}Start it by the Python that has "
+        f"{module}: `advisor profile -- /path/to/env/bin/python {script.file or 'train.py'}`"
+    )
 
 
 def _shell_lines(script: Script) -> Iterator[str]:

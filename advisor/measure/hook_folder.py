@@ -11,9 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from advisor.measure.inside import VARIABLE
-
-_INSIDE = Path(__file__).resolve().parent / "inside"
+from advisor.measure.inside import FOLDER, VARIABLE
 
 # Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
 # is first on PATH, in case that a script of the user's sets PYTHONPATH, or all variables.
@@ -50,8 +48,8 @@ def hook_variables(
     wrappers = folder / "bin"
     wrappers.mkdir(parents=True)
     targets = {
-        "sitecustomize.py": _INSIDE / "sitecustomize.py", "advisor_inside": _INSIDE,
-        "advisor": _INSIDE.parents[1],  # for `advisor.step()`, and for our own commands
+        "sitecustomize.py": FOLDER / "sitecustomize.py", "advisor_inside": FOLDER,
+        "advisor": FOLDER.parents[1],  # for `advisor.step()`, and for our own commands
     }  # fmt: skip
     for name, target in targets.items():
         (folder / name).symlink_to(target)

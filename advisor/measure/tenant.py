@@ -137,8 +137,8 @@ class Tenant:
 
     Attributes:
         pid: Its process; 0 before it has been started.
-        versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty before it
-            connected.
+        versions: ``python``, ``torch``, ``cuda`` and ``timm``, each a version or None; empty before
+            it connected.
         ended: None while it lives.
     """
 

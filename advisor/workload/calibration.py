@@ -104,6 +104,7 @@ def stale_profiles(
             for name, kinds in made.items()
             if here is not None and kinds[what] not in (here, None)
             and not (what == "host" and host_known and jobs[name].host_check_s)
+            and not (what == "torch" and jobs[name].workload.script)  # not that of this environment
         }  # fmt: skip
         if other and here is not None:
             differences.append(Stale(

@@ -19,6 +19,9 @@ _LAUNCHER = re.compile(
 )
 _SETTING = re.compile(r"-.*|[A-Za-z_]\w*=.*", re.DOTALL)  # an option, or a variable of env
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# Launchers that start a program by the Python that its command names, or that is next to them.
+_AS_NAMED = "env|nohup|time|nice|ionice|setsid|timeout|stdbuf|taskset|numactl"
+_NEXT_TO = "torchrun|accelerate|deepspeed"
 # Modules that run the program that follows them.
 _LAUNCHING_MODULES = (
     "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
@@ -53,6 +56,20 @@ def program_of(command: Sequence[str]) -> str | None:
             return word
         before = word
     return None if is_launcher(command[0]) else command[0]
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """Return the Python that a command names; None if it names none, or uv or a shell chooses."""
+    program = program_of(command)
+    for word in command:
+        name = PurePath(word).name
+        if re.fullmatch(_PYTHON, name):
+            return word
+        if re.fullmatch(_NEXT_TO, name):
+            return str(PurePath(word).with_name("python"))
+        if word == program or (is_launcher(word) and not re.fullmatch(_AS_NAMED, name)):
+            return None
+    return None
 
 
 def _is_program(launcher: str, before: str, word: str) -> bool:

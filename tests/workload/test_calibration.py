@@ -17,6 +17,7 @@ from advisor.workload.calibration import (
     present_of,
     stale_profiles,
 )
+from advisor.workload.spec import Script
 from advisor.workload.store import load_calibration, model_path, read_calibration
 from advisor.workload.writing import calibration_text
 from tests import synthetic
@@ -99,6 +100,12 @@ def test_a_profile_made_with_another_driver_torch_or_host_is_stale(change, stale
     assert len(notes) == len([word for word in stale if word])
     assert all(A.name in note and B.name in note for note in notes)
     assert stale_profiles([A, B], Present()) == (), "nothing is known of the machine here"
+
+
+def test_a_script_is_not_stale_by_the_torch_of_advisors_environment():
+    script = Script(command=("env/bin/python", "train.py"), folder="/")
+    own = replace(A, workload=replace(A.workload, source="script", script=script))
+    assert stale_profiles([own], replace(HERE, torch="2.12.0")) == ()
 
 
 def test_a_checked_host_makes_only_profiles_stale_that_do_not_know_their_own():

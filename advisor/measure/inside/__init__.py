@@ -7,12 +7,15 @@ what the process that measures needs, too.
 
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 _OLDEST = (3, 10)
 
 if sys.version_info < _OLDEST:
     here = ".".join(map(str, sys.version_info[:2]))
     raise ImportError(f"its Python is {here}, and steps are seen from 3.10 on")
+
+FOLDER = Path(__file__).resolve().parent
 
 VARIABLE = "ADVISOR_HOOK"
 """Name of the variable with a hook's settings as JSON, of one of three kinds.

@@ -4,6 +4,7 @@ An answer is ``("done", value)``, ``("ended", outcome, detail)`` if the program 
 ``("refused", exit code, message)`` for an error that the user can correct.
 """
 
+import platform
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -33,9 +34,11 @@ Verb = Callable[..., "dict[str, Any] | Routine"]
 
 @cache
 def versions() -> "dict[str, str | None]":
-    """Return the versions of torch, CUDA and timm."""
-    timm = installed_version("timm")
-    return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
+    """Return the versions of Python, torch, CUDA and timm."""
+    return {
+        "python": platform.python_version(), "torch": str(torch.__version__),
+        "cuda": torch.version.cuda, "timm": installed_version("timm"),
+    }  # fmt: skip
 
 
 def attempt(

@@ -1,6 +1,7 @@
 """Programs that end before they train, and what to give instead."""
 
 import shlex
+import sys
 
 import pytest
 
@@ -40,6 +41,20 @@ def test_a_shell_that_leaves_its_program_in_the_background_is_told_to_wait(
 def test_a_program_that_asks_its_user_is_explained_by_what_it_printed(tmp_path, output, remedy):
     text = explained(tmp_path, "python train.py", output)
     assert (remedy in text) if remedy else (text == "")
+
+
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [("torch", True), ("lightning.pytorch", True), ("nets", False), ("own.layers", False)],
+)
+def test_a_python_that_lacks_a_package_is_not_the_one_of_the_script(tmp_path, module, named):
+    (tmp_path / "nets.py").touch()
+    (tmp_path / "own").mkdir()
+    printed = f"Traceback ...\n[rank0]: ModuleNotFoundError: No module named '{module}'\n"
+    for python in (sys.executable, "/gone/python3"):
+        text = explained(tmp_path, f"{python} fit.py", printed)
+        assert ("-- /path/to/env/bin/python fit.py" in text) == named
+        assert ("advisor itself" in text) == (named and python == sys.executable)
 
 
 @pytest.mark.parametrize(

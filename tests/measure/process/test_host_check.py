@@ -1,6 +1,7 @@
-"""Host checks: made in processes of their own, and kept for ten minutes."""
+"""Host checks: by the script's own Python, in processes of their own, kept for ten minutes."""
 
 import os
+import shlex
 import sys
 from dataclasses import asdict, replace
 from json import dumps
@@ -9,7 +10,10 @@ from time import time
 
 import pytest
 
+from advisor.measure import host_check
 from advisor.measure.host_check import check_host
+from advisor.workload.launchers import python_of
+from advisor.workload.spec import Script
 from advisor.workload.store import recent_host_check
 from tests.measure.calibrate import recorded
 
@@ -20,12 +24,56 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "advisor" / "host"
 
 
+@pytest.fixture
+def without_torch(monkeypatch):
+    """The environment of the advisor has no torch."""
+    monkeypatch.setattr(host_check, "find_spec", lambda _: None)
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A Python of another environment, which has torch."""
+    path = tmp_path / "env/bin/python"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\ntouch {path.parent}/used\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def test_this_host_is_checked_by_as_many_processes_as_it_has_cores():
     assert recent_host_check() is None
-    check = check_host(10**6, pytest.fail)
+    check = check_host(10**6, None, pytest.fail)
     assert check.check_s > 0
     assert check.busy == check.cores == len(os.sched_getaffinity(0))
     assert recent_host_check() == check
+
+
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize("program", ["env/bin/python", "env/bin/torchrun"])
+def test_the_python_of_the_script_checks_the_host_if_advisor_has_no_torch(
+    program, python, tmp_path
+):
+    script = Script(command=("env", "A=1", program, "train.py"), folder=str(tmp_path))
+    assert check_host(1, script, pytest.fail).check_s > 0
+    assert (python.parent / "used").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("~/env/bin/python train.py", "~/env/bin/python"),
+        ("nice -n 5 python3.11 -m train", "python3.11"),
+        ("/env/bin/accelerate launch train.py", "/env/bin/python"),
+        ("torchrun --nproc_per_node 1 train.py", "python"),
+        ("./train.py --with python", None),
+        ("uv run python train.py", None),
+        ("docker run image python train.py", None),
+        ("bash -c 'python train.py'", None),
+        ("make train", None),
+    ],
+)
+def test_a_command_names_the_python_of_its_script_or_leaves_it_to_another_program(line, python):
+    assert python_of(shlex.split(line)) == python
 
 
 @pytest.mark.parametrize(
@@ -42,9 +90,20 @@ def test_a_check_counts_on_its_own_host_for_ten_minutes(changes, counts, cache):
     assert (recent_host_check() == check) == counts
 
 
-def test_a_check_that_fails_is_reported_in_a_line(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("without_torch", "python")
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (None, "no job names"),
+        (("bash", "run.sh"), "`bash run.sh`"),
+        (("env/bin/python", "train.py"), "no such package"),
+        (("/gone/bin/python", "train.py"), "/gone/bin/python"),
+    ],
+)
+def test_a_check_that_fails_is_reported_in_a_line(command, why, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ImportError('no such package')")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    script = None if command is None else Script(command=command, folder=str(tmp_path))
     lines = []
-    assert check_host(1, lines.append) is None
-    assert [line.count("no such package") for line in lines] == [1]
+    assert check_host(1, script, lines.append) is None
+    assert [line.count(why) for line in lines] == [1]
