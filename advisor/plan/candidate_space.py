@@ -32,6 +32,7 @@ from advisor.plan.partitions import (
     cut_into,
     cuts,
 )
+from advisor.plan.progress import step
 from advisor.plan.rules import broken_rule
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
@@ -239,6 +240,7 @@ def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
     reached: dict[int, _Labels] = {0: {(None, False): [Label(0.0, 0.0, ())]}}
     for done in sorted(range(everything), key=space.jobs_in):
         left = space.jobs_in(everything) - space.jobs_in(done)
+        step()
         inside = space.sets.inside(everything - done).tolist() if done in reached else ()
         coming = [group for chosen in inside for group in groups.get(chosen, ())]
         for (setup, was_cut), labels in reached.get(done, {}).items():

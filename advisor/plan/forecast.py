@@ -14,6 +14,7 @@ from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.progress import step
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -119,6 +120,7 @@ class Mixes:
         arrangement = restricted(sharing, running)
         key = tuple(self._kind[job] for job in running), arrangement
         if key not in self._mixes:
+            step()
             profiles = [self.jobs[job].profile for job in running]
             self._mixes[key] = self._predictor.predict(profiles, arrangement)
         return self._mixes[key]

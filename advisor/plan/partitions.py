@@ -18,6 +18,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import layouts, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.job_sets import Option, PartitionKind, Sets
+from advisor.plan.progress import step
 from advisor.prediction.trace import Floats
 from advisor.sharing import Instance
 from advisor.simulation.arrays import Bools
@@ -187,6 +188,7 @@ class AssignmentSearch:
             _, _, _, partial, siblings = heappop(heap)
             push_next(siblings)
             if partial.left:
+                step()
                 ahead = np.inf if next(self._extensions) >= _MOST_EXTENDED else 0.0
                 push_next(self._extended(partial), ahead)
             elif (mark := partial.mark) not in seen_marks:
