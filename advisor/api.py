@@ -10,7 +10,7 @@ from functools import cache, cached_property, partial
 from importlib.resources import as_file, files
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
@@ -29,7 +29,7 @@ from advisor.plan.forecast import (
     machine,
     over_time,
 )
-from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions
+from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
@@ -59,6 +59,8 @@ JobLike = str | Profile | Job
 """A job: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
 
 JobsLike = Iterable[JobLike]
+
+_Advice = TypeVar("_Advice", "Recommendation", "FleetPlan")
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Advisor:
         return Predictor(self.card, self.model, replay=once_a_mix(replay_mix))
 
     @cached_property
-    def _answers(self) -> "deque[tuple[object, Recommendation]]":
+    def _answers(self) -> deque[tuple[object, Any]]:
         """The last questions, each with its answer: comparing jobs is faster than hashing them."""
         return deque(maxlen=16)
 
@@ -271,47 +273,57 @@ class Advisor:
     def recommend(
         self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
         conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-    ) -> Recommendation:  # fmt: skip
+    ) -> "Recommendation | FleetPlan":  # fmt: skip
         """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
 
-        `conditions` are limits of the machine and the user in addition to those of the jobs.
+        More than eight jobs get the best plan that `recommend_fleet` finds. `conditions` are limits
+        of the machine and the user in addition to those of the jobs.
         """
+        members = self.jobs(jobs)
+        if not are_many(len(members)):
+            return self.rank(members, objective, conditions=conditions, level=level)
+        _check_ranking(conditions, level)
+        terms = FleetTerms(objective=objective, conditions=conditions, level=level)
+        return self._remembered((members, terms), lambda: self.recommend_fleet(members, terms))
+
+    def rank(
+        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
+        conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
+    ) -> Recommendation:  # fmt: skip
+        """Rank the ways to share as `recommend` does, for any number of jobs."""
         from advisor.launch.commands import with_commands
         from advisor.plan.reasons import variants_of
 
         members = self.jobs(jobs)
-        advised = with_commands(self._ranked(members, objective, conditions, level, rough=False))
+        advised = with_commands(self._ranked(members, objective, conditions, level))
         variants, refused = variants_of(members, self.card.key, self.profiles)
         free, another = replace(conditions, instances=None), None
         if conditions.root and conditions.instances is not None:
-            another = self._ranked(members, objective, free, level, rough=False).best
+            another = self._ranked(members, objective, free, level).best
         return replace(advised, variants=variants, refused_variants=refused, another_layout=another)
 
-    def recommend_roughly(
-        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
-        conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-    ) -> Recommendation:  # fmt: skip
-        """Rank as `recommend` does, by a search that stops early; without commands and variants."""
-        return self._ranked(self.jobs(jobs), objective, conditions, level, rough=True)
-
     def _ranked(
-        self, jobs: tuple[Job, ...], objective: ObjectiveName, conditions: Conditions,
-        level: Level, *, rough: bool,
-    ) -> Recommendation:  # fmt: skip
+        self, jobs: tuple[Job, ...], objective: ObjectiveName, conditions: Conditions, level: Level
+    ) -> Recommendation:
         from advisor.plan.ranking import ranked
 
         check_objective(objective)
         _check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        question = jobs, objective, conditions, level, rough
-        answer = next((own for other, own in tuple(self._answers) if other == question), None)
-        if answer is None:
-            answer = ranked(
-                jobs, self.card, self.predictor, objective, conditions, level, rough=rough
-            )
-            self._answers.append((question, answer))
+        answer = self._remembered(
+            (jobs, objective, conditions, level),
+            lambda: ranked(jobs, self.card, self.predictor, objective, conditions, level),
+        )
         return replace(answer, standing=self.standing(jobs))
+
+    def _remembered(self, question: object, answer: Callable[[], _Advice]) -> _Advice:
+        """The answer of one of the last questions, or a new `answer`."""
+        own: _Advice | None
+        own = next((own for other, own in tuple(self._answers) if other == question), None)
+        if own is None:
+            self._answers.append((question, own := answer()))
+        return own
 
     def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":
         """Return the best plan that the search finds for many jobs, or for several GPUs.
@@ -515,7 +527,7 @@ class Advisor:
 def recommend(
     jobs: JobsLike, gpu: str = DEFAULT_GPU, objective: ObjectiveName = "makespan", *,
     conditions: Conditions = UNCONDITIONAL, level: Level = "p50", **sources: Any,
-) -> Recommendation:  # fmt: skip
+) -> "Recommendation | FleetPlan":  # fmt: skip
     """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many questions."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 

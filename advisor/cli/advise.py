@@ -449,10 +449,10 @@ def _plan_to_export(
 ) -> "tuple[Sequence[Job], MixPrediction, OtherPlan | None]":
     """Return jobs and prediction of the plan with that `rank`, or the best; and the best other."""
     from advisor.launch.plan_file import plan_of_rank
-    from advisor.plan.rules import EXACT_JOBS
+    from advisor.plan.rules import EXACT_JOBS, are_many
 
-    if len(jobs) <= EXACT_JOBS:
-        advised = advisor.recommend(jobs, terms.objective, conditions=terms.conditions)
+    if not are_many(len(jobs)):
+        advised = advisor.rank(jobs, terms.objective, conditions=terms.conditions)
         return jobs, *plan_of_rank(advised, rank or 1)
     if rank is None:
         (on,) = advisor.recommend_fleet(jobs, terms).on

@@ -150,7 +150,7 @@ def recommend(
     """
     from advisor.launch.commands import with_commands
     from advisor.plan.cluster import FleetTerms
-    from advisor.plan.rules import EXACT_JOBS, MAX_SLOWDOWN, Conditions
+    from advisor.plan.rules import EXACT_JOBS, MAX_SLOWDOWN, Conditions, are_many
 
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
@@ -180,7 +180,7 @@ def recommend(
             if now or running is not None
             else None
         )
-        several = total > 1 or len(members) > EXACT_JOBS
+        several = are_many(len(members), total)
         whole = root and ("root" in passed or several or at_work is not None)
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
@@ -206,7 +206,7 @@ def recommend(
                 f"compares all plans of fewer jobs. Leave it out."
             )
         else:
-            advised = advisor.recommend(members, objective, conditions=conditions, level=level)
+            advised = advisor.rank(members, objective, conditions=conditions, level=level)
             answer = _plans_answer(
                 with_commands(advised, device) if "device" in passed else advised,
                 top if "top" in passed else None, details,

@@ -6,8 +6,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError, NothingFits
+from advisor.page.fleet import show_fleet
 from advisor.page.plan import draw, show_commands, show_plan
+from advisor.page.progress import searching
 from advisor.page.question import Question, plain
+from advisor.plan.fleet import FleetPlan
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.charts import ways_chart
@@ -15,7 +18,6 @@ from advisor.report.forecast import best_of_each_way, plan_name
 from advisor.report.format import shortened
 from advisor.report.recommendation import badge_of, certainty, headline
 
-_MANY_JOBS = 8  # a search for more may take over a second
 _LEGEND = "Hollow: estimated. Green: ties with the best. Thin line: 90 % interval."
 
 
@@ -25,22 +27,19 @@ def show_answer(question: Question | None, right: DeltaGenerator) -> None:
         right.info("The answer appears here when GPU, goal and jobs are chosen.")
         return
     with right:
-        at = None  # so that the last answer stays until this one replaces it
-        try:
-            if len(question.jobs) > _MANY_JOBS:
-                rough = question.answer(rough=True)
-                at = st.empty()
-                with at.container():
-                    st.badge("Rough", color="gray")
-                    st.markdown(f"## {plain(headline(rough, rough.best))}")
-            advised = question.answer()
-        except AdvisorError as error:
-            step = (
-                " Remove a job, or choose a larger GPU." if isinstance(error, NothingFits) else ""
-            )
-            (at or st).error(plain(f"{error}{step}"))
+        with searching() as place:
+            try:
+                advised = question.answer()
+            except AdvisorError as error:
+                remedy = " Remove a job, or choose a larger GPU."
+                note = f"{error}{remedy if isinstance(error, NothingFits) else ''}"
+                place().error(plain(note))
+                return
+            at = place()
+        if isinstance(advised, FleetPlan):
+            with at:
+                show_fleet(question, advised)
             return
-        at = at or st.container()
     plans = {_name(advised, plan): plan for plan in advised.plans}
     details = st.container()
     with details:

@@ -10,8 +10,9 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.launch.commands import fleet_launch_plans, why_not_started
+from advisor.page.fleet import show_fleet, show_headline
 from advisor.page.plan import draw, show_table
+from advisor.page.progress import searching
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import Running, held_alone_mib, recognised, running_now, tenants
@@ -20,16 +21,13 @@ from advisor.plan.rules import MAX_SLOWDOWN
 from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
 from advisor.plan.trials import TrialTerms
 from advisor.prediction.find_profile import names_of_batches
-from advisor.report import charts, copies, fleet
-from advisor.report.forecast import NOT_CONFIRMED
+from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import row_name
 from advisor.sharing import parse_sharing
-from advisor.simulation.simulate import Fleet
 from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
-from advisor.workload.job import Arrival, Job
-from advisor.workload.writing import json_text
+from advisor.workload.job import Job
 
 _EVERY_S = 3.0
 
@@ -53,15 +51,10 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
 @st.fragment
 def _answer(view: Callable[[Question], None], question: Question) -> None:
     try:
-        view(question)
+        with searching():
+            view(question)
     except AdvisorError as error:
         st.error(plain(str(error)))
-
-
-def _headline(text: str, *, estimated: bool = False) -> None:
-    st.markdown(f"## {plain(text)}")
-    if estimated:
-        st.caption(f"This is {NOT_CONFIRMED}.")
 
 
 def _job(question: Question) -> Job:
@@ -78,7 +71,7 @@ def _trials(question: Question) -> None:
     trials = on.trials
     at_once, one = trials.at_once, trials.per_hour(trials.copies.rows[0]).p50
     gain = trials.per_hour(trials.row).p50 / one
-    _headline(
+    show_headline(
         f"Run {at_once} trials at once: {gain:.3g} times as many an hour as one after another."
         if at_once > 1 else "Run trials one after another: more at once are not worthwhile.",
         estimated=not trials.row.prediction.confirmed_on_hardware,
@@ -138,13 +131,13 @@ def _additions(question: Question) -> None:
         )
     except NothingFits as error:
         why, _, _ = str(error).partition(". ")  # what follows are options of the command
-        _headline("No other job may join.")
+        show_headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
     best, short = additions.sets[0], short_names(question.names)
     added = " and ".join(short[job.name] for job in best.jobs)
     slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
-    _headline(
+    show_headline(
         f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
         estimated=not best.prediction.confirmed_on_hardware,
     )
@@ -169,33 +162,7 @@ def _several_gpus(question: Question) -> None:
         objective=question.objective, gpus=gpus, conditions=question.conditions,
         level=question.level,
     ))  # fmt: skip
-    _headline(f"{fleet.instruction(plan)}.", estimated=not plan.confirmed_on_hardware)
-    st.markdown(plain(fleet.outcome(plan)))
-    if plan.makespan_s is not None:
-        one = Fleet(question.gpu, 1, "first-come")
-        simulations = [
-            advisor_of(question.gpu, on.power_cap_w or question.cap_w)
-            .simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation
-            for on in plan.on
-        ]  # fmt: skip
-        placed = fleet.jobs_of_plan(plan, simulations)
-        draw(charts.lanes_chart(fleet.lanes_of(placed), question.names))
-        st.caption("The thin line is the 90 % interval of an end.")
-        show_table([
-            {"GPU": run.gpu, "job": row_name(number, run.job.name), "starts, min": run.start_s / 60,
-             "ends, min": run.end_s.p50 / 60, "from": run.end_s.p05 / 60, "to": run.end_s.p95 / 60,
-             "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s}
-            for number, run in placed
-        ])  # fmt: skip
-    st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json_text(fleet.fleet_document(plan))
-    with st.container(horizontal=True):
-        if why := why_not_started(fleet_launch_plans(plan)):
-            st.caption(plain(why))
-        else:
-            text = fleet.fleet_commands(plan, 1)
-            st.download_button("Download the commands", text, "fleet.sh", "text/plain")
-        st.download_button("Download as JSON", document, "fleet.json", "application/json")
+    show_fleet(question, plan)
 
 
 def _slices(question: Question) -> None:
@@ -210,7 +177,7 @@ def _slices(question: Question) -> None:
            else "no batch.")
         for each in dict.fromkeys((batches.slices[-1], batches.slices[0]))
     ]  # fmt: skip
-    _headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
+    show_headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
     sizes = ", ".join(map(str, batches.measured))
     st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
     show_table([
@@ -243,7 +210,9 @@ def _accuracy(question: Question) -> None:
     rows = runs_of_jobs_rows(runs)
     off = median(abs(row["error"]) for row in rows)
     of_them = counted(len(runs.runs), "measured run")
-    _headline(f"In {of_them} of these jobs, half of the predicted steps are within {off:.2g} %.")
+    show_headline(
+        f"In {of_them} of these jobs, half of the predicted steps are within {off:.2g} %."
+    )
     draw(charts.runs_of_jobs_chart(rows, question.names))
     st.caption(text)
 
@@ -254,14 +223,14 @@ def _this_machine(question: Question) -> None:
     try:
         gpus = live_gpus()
     except AdvisorError as error:
-        _headline("This machine has no GPU to watch.")
+        show_headline("This machine has no GPU to watch.")
         st.caption(plain(str(error)))
         return
     for gpu in gpus:
         if not isinstance(gpu, LiveGpu):
             st.warning(plain(" ".join(live_lines([gpu]))))
             continue
-        _headline(live_name(gpu))
+        show_headline(live_name(gpu))
         st.markdown(plain("; ".join(f"{name}: {value}" for name, value in live_facts(gpu))))
         if gpu.processes:
             show_table(process_rows(gpu, question.jobs))

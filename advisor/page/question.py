@@ -22,6 +22,7 @@ from advisor.hardware.gpus import gpu_meant, known_gpus
 from advisor.hardware.live_gpu import as_offered_here
 from advisor.measure.device import first_gpu, present_machine
 from advisor.plan import ObjectiveName
+from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
@@ -76,11 +77,12 @@ class Question:
         """The names of the jobs, in the order that fixes their colours."""
         return [job.name for job in self.jobs]
 
-    def answer(self, *, rough: bool = False) -> Recommendation:
+    def answer(self) -> Recommendation | FleetPlan:
         """Rank the plans for one GPU; the advisor remembers its last answers."""
         jobs = [replace(job, gpus=1) for job in self.jobs]
-        rank = self.advisor.recommend_roughly if rough else self.advisor.recommend
-        return rank(jobs, self.objective, conditions=self.conditions, level=self.level)
+        return self.advisor.recommend(
+            jobs, self.objective, conditions=self.conditions, level=self.level
+        )
 
 
 @st.cache_resource(ttl=300, max_entries=8, show_spinner=False)

@@ -17,6 +17,7 @@ from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one, without
+from advisor.plan.progress import step
 from advisor.plan.rules import (
     MAX_SLOWDOWN,
     UNCONDITIONAL,
@@ -312,6 +313,7 @@ class _Joined:
         return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
+        step()
         if problem := broken_rule(jobs, sharing, self.gpu, self._conditions):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)

@@ -32,6 +32,7 @@ from advisor.plan.partitions import (
     cut_into,
     cuts,
 )
+from advisor.plan.progress import step
 from advisor.plan.rules import broken_rule
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
@@ -67,6 +68,7 @@ class Space:
         profiles = [job.profile for job in self.sets.jobs]
         self._estimates = surrogate = question.predictor.surrogate(profiles)
         self.exact = surrogate is None
+        self.by_replays = surrogate is not None and surrogate.replays
         self.idle_w = idle_power_w(profiles) or 0.0
         self.awake_w = (
             self.idle_w if surrogate is None else surrogate.model.of(surrogate.gpu).power.awake_w
@@ -237,6 +239,7 @@ def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
     reached: dict[int, _Labels] = {0: {(None, False): [Label(0.0, 0.0, ())]}}
     for done in sorted(range(everything), key=space.jobs_in):
         left = space.jobs_in(everything) - space.jobs_in(done)
+        step()
         inside = space.sets.inside(everything - done).tolist() if done in reached else ()
         coming = [group for chosen in inside for group in groups.get(chosen, ())]
         for (setup, was_cut), labels in reached.get(done, {}).items():
@@ -326,7 +329,7 @@ def _group(
 # The most sets of jobs that are searched: those of 8 jobs.
 MOST_SETS = 256
 # How many plans of each kind are forecast: how instances slow each other shows only there. Twice as
-# many without surrogate model, where all sets have been predicted already.
+# many without surrogate model, where forecasts are quick.
 _FORECAST = 3
 
 
@@ -350,7 +353,7 @@ def proposed(
         # All jobs in one partition would just have a smaller GPU.
         cut = (each for each in way if fixed or not instance_sets(each)
                or any(len(own.partitions) > 1 for own in instance_sets(each)))  # fmt: skip
-        plans += islice(cut, _FORECAST * (1 + space.exact))
+        plans += islice(cut, _FORECAST * (1 if space.by_replays else 2))
     # Groups on instances seem cheaper than they are, because they slow each other.
     plans += islice((each for each in phased if not each.instances), 1)
     return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], space.exact

@@ -9,6 +9,7 @@ from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan.limits import equal_vectors
 from advisor.plan.objectives import throughput
+from advisor.plan.progress import step
 from advisor.plan.rules import (
     EXACT_JOBS,
     UNCONDITIONAL,
@@ -149,6 +150,7 @@ class CopiesTable:
 
     def _predicted(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
         """The prediction; else why this is not allowed."""
+        step()
         jobs = [self.job] * copies
         if problem := broken_rule(jobs, sharing, self.gpu, self.conditions):
             return problem

@@ -252,7 +252,9 @@ class GroupPool:
         self.jobs = [jobs[first] for first, *_ in problem.kinds.positions]
         surrogate = question.predictor.surrogate([job.profile for job in self.jobs])
         self._estimator = (
-            None if surrogate is None else _Estimator(self.jobs, surrogate, question, problem)
+            None
+            if surrogate is None or not surrogate.replays
+            else _Estimator(self.jobs, surrogate, question, problem)
         )
         alone = [question.predictor.predict([job.profile], Serial()) for job in self.jobs]
         self.holds = [self._fits(mix) for mix in alone]

@@ -30,6 +30,7 @@ from advisor.plan.fleet_groups import (
     dealt,
 )
 from advisor.plan.job_sets import Members, with_one
+from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.values import Question
 from advisor.sharing.groups import most_at_once
@@ -82,6 +83,7 @@ class FleetSearch:
         least: dict[Way, float] = {}
         estimates = []
         for way, queues in self._obvious():
+            step()
             if plan := self._plan(way, queues):
                 cost = self._problem.cost(plan)
                 estimates.append((cost, way, queues, plan))
@@ -249,6 +251,7 @@ class FleetSearch:
         now, groups, stale = list(queues), self._groups(list(enumerate(queues))), 0
         least = self._close_rank(groups)
         for _ in range(rounds):
+            step()
             changes = list(dict.fromkeys(self._changes(now, groups)))
             outcomes = iter(self._groups([pair for change in changes for pair in change]))
             before, best = groups, _Change()
@@ -408,6 +411,7 @@ def _divided(
             before = {done: list(divisions) for done, divisions in reached.items()}
             for done, divisions in before.items():
                 left = set(sets.inside(sets.everything - done).tolist())
+                step()
                 for chosen, most, total, label in ways:
                     if chosen in left:
                         kept = reached.setdefault(done + chosen, [])

@@ -15,6 +15,7 @@ from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant, preallocating_profil
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.progress import step
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -120,6 +121,7 @@ class Mixes:
         arrangement = restricted(sharing, running)
         key = tuple(self._kind[job] for job in running), arrangement
         if key not in self._mixes:
+            step()
             profiles = [self.jobs[job].profile for job in running]
             self._mixes[key] = self._predictor.predict(profiles, arrangement)
         return self._mixes[key]

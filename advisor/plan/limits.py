@@ -77,14 +77,11 @@ def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
 
 
 def best_limits(
-    mixes: Mixes, objective: ObjectiveName, level: Level = "p50", *, rough: bool = False
+    mixes: Mixes, objective: ObjectiveName, level: Level = "p50"
 ) -> tuple[list[Mps], int]:
-    """Return MPS with the limits that are best at `level`, and the number of vectors compared.
-
-    If `rough`, that is the one vector that the surrogate model takes for the best, if there is one.
-    """
+    """Return MPS with the limits that are best at `level`, and the number of vectors compared."""
     usual, surrogate = limit_vectors([job.profile for job in mixes.jobs]), mixes.surrogate()
-    if len(mixes.copies()) == 1 and not rough:  # as where advisor counts copies
+    if len(mixes.copies()) == 1:  # as where advisor counts copies
         equal = equal_vectors(len(mixes.jobs))
         equal.sort(key=lambda each: mixes.whole(each).jobs[0].step_s.at(level))
         return equal[:2], len(equal)
@@ -92,11 +89,11 @@ def best_limits(
         surrogate is None or not surrogate.knows("mps-limits")
         or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
     ):  # fmt: skip
-        return [] if rough else usual, len(usual)
+        return usual, len(usual)
     search = _LimitSearch(mixes, surrogate, objective)
     vectors, compared = search.estimated(usual)
-    best = [] if rough else search.replayed([*usual, *map(_mps, vectors)])
-    # The rough answer's as well: replays may pass over it, and nothing worse may follow it.
+    best = search.replayed([*usual, *map(_mps, vectors)])
+    # Replays may pass over the best by estimates.
     return _different([*best, _mps(vectors[0])], surrogate.gpu), compared
 
 

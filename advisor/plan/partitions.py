@@ -5,9 +5,9 @@ another (`Objective.scores`): for the makespan from the largest end, for through
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count, islice, product
 from math import isfinite
 from typing import NamedTuple
@@ -18,9 +18,10 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import layouts, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.job_sets import Option, PartitionKind, Sets
+from advisor.plan.progress import step
 from advisor.prediction.trace import Floats
 from advisor.sharing import Instance
-from advisor.simulation.arrays import Bools, Indices
+from advisor.simulation.arrays import Bools
 
 _Parts = tuple[int, ...]
 
@@ -33,13 +34,19 @@ class Cut:
     parts: tuple[_Parts, ...]
 
     @cached_property
+    def places(self) -> "_Places":
+        """The kind of each instance, or of each part of it."""
+        return tuple(
+            tuple(PartitionKind(instance.profile, part) for part in parts)
+            or PartitionKind(instance.profile)
+            for instance, parts in zip(self.instances, self.parts, strict=True)
+        )
+
+    @property
     def partitions(self) -> tuple[PartitionKind, ...]:
         """The kind of each partition, those of one instance next to each other."""
-        return tuple(
-            PartitionKind(instance.profile, part)
-            for instance, parts in zip(self.instances, self.parts, strict=True)
-            for part in parts or (None,)
-        )
+        return tuple(part for each in self.places
+                     for part in ([each] if isinstance(each, PartitionKind) else each))  # fmt: skip
 
     @cached_property
     def instance_at(self) -> tuple[int, ...]:
@@ -72,6 +79,9 @@ def cut_into(gpu: Gpu, names: Sequence[str]) -> Cut:
     return Cut(tuple(map(Instance, largest)), ((),) * len(largest))
 
 
+# Partial assignments that one search extends before it completes the best one greedily.
+_MOST_EXTENDED = 10_000
+
 Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
 """Largest and sum over partitions -> cost, and what decides between equal costs."""
 
@@ -94,12 +104,29 @@ class Choice(NamedTuple):
     chosen: int
 
 
+_Places = tuple[PartitionKind | tuple[PartitionKind, ...], ...]
+"""Partitions, and instances that are divided into parts."""
+
+
+class _Left(NamedTuple):
+    """Jobs without a place yet, and their `places`; the set in the first is at most `largest`."""
+
+    jobs: int
+    places: _Places
+    largest: int
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A cut of the GPU, with a set of jobs in each of its first partitions; some are `left`."""
+    """A cut of the GPU, with a set of jobs in each of its first partitions.
+
+    Attributes:
+        left: What is left for the parts of an instance that is being divided, and for the next
+            instances; nothing: all jobs are placed.
+    """
 
     cut: Cut
-    left: int
+    left: tuple[_Left, ...]
     most: float = 0.0
     total: float = 0.0
     placed: tuple[Choice, ...] = ()
@@ -126,7 +153,8 @@ class AssignmentSearch:
     """Searches all assignments of jobs to the partitions of `cuts`; `price` turns scores into cost.
 
     The search is best-first: the least cost of the remaining jobs in the remaining partitions
-    bounds a partial assignment from below. So the first answer is the best.
+    bounds a partial assignment from below. So the first answer is the best, up to
+    `_MOST_EXTENDED` extensions of partial assignments in all; then each is completed greedily.
 
     Attributes:
         scores: For each kind of partition: the scores of all sets under each option.
@@ -138,27 +166,31 @@ class AssignmentSearch:
     scores: dict[PartitionKind, list[tuple[Option, SetScores]]]
     price: Price
     allowed: dict[str, Bools]
-    _least: dict[tuple[PartitionKind, ...], SetScores] = field(default_factory=dict)
+    _least: dict[_Places, SetScores] = field(default_factory=dict)
+    _extensions: Iterator[int] = field(default_factory=count)
 
     def in_order(self, whole: int) -> Iterator[Assignment]:
         """Yield assignments of the jobs of the set `whole`, cheapest first; of equal ones one."""
         ticket, seen_marks = count(), set()  # tickets tell equal bounds apart
         first, then = (each[:, whole].tolist() for each in self._roots)
-        heap: list[tuple[float, float, int, Assignment, Iterator[_Bounded]]] = [
-            (cost, second, next(ticket), Assignment(cut, whole), iter(()))
-            for cost, second, cut in zip(first, then, self.cuts, strict=True) if isfinite(cost)
-        ]  # fmt: skip
-        heapify(heap)
+        heap: list[tuple[float, float, int, Assignment, Iterator[_Bounded]]] = []
 
-        def push_next(siblings: Iterator[_Bounded]) -> None:
+        def push_next(siblings: Iterator[_Bounded], ahead: float = 0.0) -> None:
             for cost, second, partial in islice(siblings, 1):
-                heappush(heap, (cost, second, next(ticket), partial, siblings))
+                heappush(heap, (cost - ahead, second, next(ticket), partial, siblings))
 
+        for cost, second, cut in zip(first, then, self.cuts, strict=True):
+            if isfinite(cost):
+                push_next(
+                    iter([(cost, second, Assignment(cut, (_Left(whole, cut.places, whole),)))])
+                )
         while heap:
             _, _, _, partial, siblings = heappop(heap)
             push_next(siblings)
-            if len(partial.placed) < len(partial.cut.partitions):
-                push_next(self._extended(partial))
+            if partial.left:
+                step()
+                ahead = np.inf if next(self._extensions) >= _MOST_EXTENDED else 0.0
+                push_next(self._extended(partial), ahead)
             elif (mark := partial.mark) not in seen_marks:
                 seen_marks.add(mark)
                 yield partial
@@ -170,69 +202,84 @@ class AssignmentSearch:
     @cached_property
     def _roots(self) -> tuple[Floats, Floats]:
         """Least cost and tie-breaker of each set in each cut, each shape (cuts, sets)."""
-        bounds = [self._least_in(cut.partitions) for cut in self.cuts]
+        bounds = [self._least_in(cut.places) for cut in self.cuts]
         shape = len(self.cuts), len(self.sets.counts)
         most, total = (np.reshape([each[at] for each in bounds], shape) for at in (0, 1))
         return self.price(most, total)
 
-    def _least_in(self, partitions: tuple[PartitionKind, ...]) -> SetScores:
-        """Compute the least of each score of every set in `partitions`."""
-        if partitions not in self._least:
-            if partitions:
-                rest, own = self._least_in(partitions[1:]), self._best[partitions[0]]
-                _, left, starts = self.sets.pairs
-                self._least[partitions] = SetScores(
-                    np.minimum.reduceat(np.maximum(own.most, rest.most[left]), starts),
-                    np.minimum.reduceat(own.total + rest.total[left], starts),
+    def _least_in(self, places: _Places) -> SetScores:
+        """Compute the least of each score of every set in `places`."""
+        if places not in self._least:
+            if places:
+                own, rest = self._least_on(places[0]), self._least_in(places[1:])
+                inner, left, starts = self.sets.pairs
+                self._least[places] = SetScores(
+                    np.minimum.reduceat(np.maximum(own.most[inner], rest.most[left]), starts),
+                    np.minimum.reduceat(own.total[inner] + rest.total[left], starts),
                 )
             else:
                 only_empty = np.where(self.sets.sizes, np.inf, 0.0)
-                self._least[partitions] = SetScores(only_empty, only_empty)
-        return self._least[partitions]
+                self._least[places] = SetScores(only_empty, only_empty)
+        return self._least[places]
+
+    def _least_on(self, place: PartitionKind | tuple[PartitionKind, ...]) -> SetScores:
+        """The least of each score in one place; the parts of an instance share its memory."""
+        if isinstance(place, PartitionKind):
+            return self._best[place]
+        return self._least_in(place).without(~self.allowed[str(place[0].profile)])
 
     @cached_property
     def _best(self) -> dict[PartitionKind, SetScores]:
-        """Least of each score over the options of each kind of partition, each (pairs,)."""
-        inner = self.sets.pairs[0]
+        """Least of each score over the options of each kind of partition, each (sets,)."""
         return {
             partition: SetScores(*(
-                np.minimum.reduce([own[at] for _, own in ways])[inner] for at in (0, 1)
+                np.minimum.reduce([own[at] for _, own in ways]) for at in (0, 1)
             ))
             for partition, ways in self.scores.items()
         }  # fmt: skip
 
     def _extended(self, parent: Assignment) -> Iterator[_Bounded]:
-        """`parent` with each set in its next partition under each option, the best first."""
-        number, partitions = len(parent.placed), parent.cut.partitions
-        inside = self.sets.inside(parent.left)
-        inside = inside[self._may_be_next(parent, inside)]
-        left = parent.left - inside
-        least = self._least_in(partitions[number + 1 :])
-        ways, columns = self.scores[partitions[number]], []
-        for _, own in ways:
-            most = np.maximum(parent.most, own.most[inside])
-            total = parent.total + own.total[inside]
-            bound = self.price(np.maximum(most, least.most[left]), total + least.total[left])
-            columns.append((inside, left, most, total, *bound))
-        chosen, left, most, total, cost, then = map(np.concatenate, zip(*columns, strict=True))
-        way_of = np.repeat(np.arange(len(ways)), len(inside))
+        """`parent` with each set in its next place, in a partition by each option, the best first.
+
+        An instance of several parts gets a set that its memory holds, which is divided next. Equal
+        places take their sets in order.
+        """
+        (jobs, (place, *others), largest), *outer = parent.left
+        inside = self.sets.inside(jobs)
+        inside = inside[inside <= largest]
+        rest, after = jobs - inside, self._least_in(tuple(others))
+        most, total = parent.most, parent.total
+        for left in outer:
+            own = self._least_in(left.places)
+            most, total = max(most, own.most[left.jobs]), total + own.total[left.jobs]
+        ways: list[tuple[Option | None, SetScores]] = [(None, self._least_on(place))]
+        if isinstance(place, PartitionKind):
+            ways = [*self.scores[place]]
+        bounds = [
+            self.price(
+                np.maximum(np.maximum(own.most[inside], after.most[rest]), most),
+                own.total[inside] + after.total[rest] + total,
+            )
+            for _, own in ways
+        ]
+        cost, then = map(np.concatenate, zip(*bounds, strict=True))
+        chosen, way_of = np.tile(inside, len(ways)), np.repeat(np.arange(len(ways)), len(inside))
         possible = np.flatnonzero(np.isfinite(cost) & ((chosen > 0) | (way_of == 0)))
         for at in possible[np.lexsort((then[possible], cost[possible]))].tolist():
-            placed = (*parent.placed, Choice(ways[way_of[at]][0], int(chosen[at])))
-            after = Assignment(parent.cut, int(left[at]), float(most[at]), float(total[at]), placed)
-            yield float(cost[at]), float(then[at]), after
+            option, own = ways[way_of[at]]
+            extended = _with(parent, int(chosen[at]), option, own)
+            yield float(cost[at]), float(then[at]), extended
 
-    def _may_be_next(self, parent: Assignment, inside: Indices) -> Bools:
-        """Sets allowed next: they fit on the instance; equal partitions take theirs in order."""
-        number, cut = len(parent.placed), parent.cut
-        instance_at, partitions = cut.instance_at, cut.partitions
-        in_part = partitions[number].slices is not None
-        may = np.ones(len(inside), dtype=bool)
-        equal = number and partitions[number] == partitions[number - 1]
-        if equal and (instance_at[number] == instance_at[number - 1] or not in_part):
-            may = inside <= parent.placed[-1].chosen
-        if in_part:
-            held = sum(each.chosen for each, at in zip(parent.placed, instance_at, strict=False)
-                       if at == instance_at[number])  # fmt: skip
-            may &= self.allowed[str(partitions[number].profile)][inside + held]
-        return np.asarray(may)
+
+def _with(parent: Assignment, chosen: int, option: Option | None, own: SetScores) -> Assignment:
+    """`parent` with the set `chosen` in its next place; no option: in an instance to be divided."""
+    (jobs, (place, *others), _), *outer = parent.left
+    largest = chosen if others[:1] == [place] else jobs
+    left = [_Left(jobs - chosen, tuple(others), largest), *outer] if others else outer
+    if option is None:
+        assert not isinstance(place, PartitionKind), "partitions have options"
+        return replace(parent, left=(_Left(chosen, place, chosen), *left))
+    return Assignment(
+        parent.cut, tuple(left), max(parent.most, float(own.most[chosen])),
+        parent.total + float(own.total[chosen]), (*parent.placed, Choice(option, chosen)),
+    )  # fmt: skip

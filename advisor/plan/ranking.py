@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from typing import Any, Literal, get_args
 
 from advisor.errors import NothingFits, counted
@@ -31,6 +31,7 @@ from advisor.plan.objectives import (
     tied,
 )
 from advisor.plan.partitions import cut_into
+from advisor.plan.progress import step
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -194,16 +195,15 @@ def _candidates(
     """Forecast the candidates besides serial; what is left out, their number, and the search."""
     jobs, answer = mixes.jobs, partial(forecast_allowed, mixes, question)
     sharings, left_out, compared = _whole_gpu(mixes, question)
-    first = start_answers(answer, sharings)  # replayed during the search for others
-    if question.rough:
-        more, exact = list[Sharing](), None
-        left_out.append(LeftOut("MIG, phases and other limits", "the search stopped early"))
-    else:
+    answers = []
+    with start_answers(answer, sharings) as first:  # replayed during the search for others
         more, unsearched, exact = proposed(jobs, question)
         left_out += unsearched
-    more = [each for each in dict.fromkeys(more) if each not in sharings]
-    results = start_answers(answer, more)
-    answers = [*first(), *results()]
+        more = [each for each in dict.fromkeys(more) if each not in sharings]
+        with start_answers(answer, more) as others:
+            for each in chain(first, others):
+                step()
+                answers.append(each)
     forecasts = [each for each in answers if isinstance(each, Forecast)]
     left_out += [each for each in answers if isinstance(each, LeftOut)]
     if question.conditions.power_caps:
@@ -219,7 +219,7 @@ def _candidates(
     if exact is not None:
         searched.append(
             "every set of jobs was predicted, at once, in phases and on MIG instances" if exact
-            else "the surrogate model chose the few phases and MIG layouts that were predicted"
+            else "estimates chose the few phases and MIG layouts that were predicted"
         )  # fmt: skip
     if compared:
         searched.append(f"{compared:,} limits were compared by the surrogate model, and the best "
@@ -238,10 +238,12 @@ def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[Le
             ways.append(whole)
     if Mps() not in ways:
         return ways, left_out, 0
-    objective, level, rough = question.objective, question.level, question.rough
-    limits, compared = best_limits(mixes, objective, level, rough=rough)
-    protecting = [] if rough else protecting_limits(mixes.jobs)
-    return list(dict.fromkeys((*ways, *limits, *protecting))), left_out, compared - len(limits)
+    limits, compared = best_limits(mixes, question.objective, question.level)
+    return (
+        list(dict.fromkeys((*ways, *limits, *protecting_limits(mixes.jobs)))),
+        left_out,
+        compared - len(limits),
+    )
 
 
 def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -> list[Forecast]:
@@ -260,16 +262,16 @@ def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -
 
 def ranked(
     jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, objective: ObjectiveName,
-    conditions: Conditions = UNCONDITIONAL, level: Level = "p50", *, rough: bool = False,
+    conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
 ) -> Recommendation:  # fmt: skip
-    """Rank the plans for `jobs` on `gpu` that the jobs and `conditions` allow; few if `rough`.
+    """Rank the plans for `jobs` on `gpu` that the jobs and `conditions` allow.
 
     Raises:
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
         gpu=gpu, predictor=CachingPredictor(predictor), objective=objective, level=level,
-        conditions=conditions, rough=rough,
+        conditions=conditions,
     )  # fmt: skip
     mixes = Mixes(jobs, question.predictor)
     serial = forecast(mixes, Serial())

@@ -30,6 +30,11 @@ EXACT_JOBS = 8
 """More jobs than this on one GPU are split into groups."""
 
 
+def are_many(jobs: int, gpus: int = 1) -> bool:
+    """Check whether so many jobs get the best plan that a search finds; of few, all are ranked."""
+    return gpus > 1 or jobs > EXACT_JOBS
+
+
 _CUDA = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 

@@ -20,14 +20,13 @@ Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question about the jobs on one GPU; `rough`: the search is to stop early."""
+    """A question about the jobs on one GPU."""
 
     gpu: Gpu
     predictor: Predicts
     objective: ObjectiveName
     level: Level = "p50"
     conditions: Conditions = UNCONDITIONAL
-    rough: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,22 +87,36 @@ def answer_all(
     cores = len(allowed_cores())
     if min(cores, len(questions)) < 2:
         return [answer(each) for each in questions]
-    others = _workers(cores, "replay").map(answer, questions[1:])  # which starts them
-    return [answer(questions[0]), *others]
+    others = [_workers(cores, "replay").submit(answer, each) for each in questions[1:]]
+    with _cancelled(others):
+        return [answer(questions[0]), *(each.result() for each in others)]
 
 
+@contextmanager
 def start_answers(
     answer: Callable[[_Question], _Answer], questions: Sequence[_Question]
-) -> Callable[[], list[_Answer]]:
-    """Start `answer_all`, and return a function that waits for the answers.
+) -> Iterator[Iterator[_Answer]]:
+    """Start `answer_all`, and yield the answers, each as soon as it and those before are there.
 
-    `answer` may call `answer_all` itself, but not `start_answers`.
+    `answer` may call `answer_all` itself, but not `start_answers`. The end of the block cancels
+    what did not start.
     """
     cores = len(allowed_cores())
     if cores < 2:
-        return lambda: [answer(each) for each in questions]
+        yield map(answer, questions)
+        return
     futures = [_workers(cores, "ahead").submit(answer, each) for each in questions]
-    return lambda: [each.result() for each in futures]
+    with _cancelled(futures):
+        yield (each.result() for each in futures)
+
+
+@contextmanager
+def _cancelled(futures: Sequence[Future[_Answer]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for each in futures:
+            each.cancel()
 
 
 _SetThreads = Callable[[int], None]

@@ -86,9 +86,8 @@ def _on_place(
         others = sum(share for job, share in traffic.items() if job not in part.jobs)
         for job in part.jobs:
             slowed[job] = apart[job].times(slowed_by_traffic(others, moved[job].busy_share))
-    moving = [moving_s(each) for each in moved.values()]
-    least_s = [max(each.p50, data_s) for each, data_s in zip(slowed.values(), moving, strict=True)]
-    together_s = contended(least_s, moving, 1.0)
+    moving = np.array([moving_s(each) for each in moved.values()])
+    together_s = contended(np.array([each.p50 for each in slowed.values()]), moving, 1.0).tolist()
     return {
         job: each.scaled(step_s / each.p50)
         for (job, each), step_s in zip(slowed.items(), together_s, strict=True)

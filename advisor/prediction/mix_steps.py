@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
 from advisor.prediction.cache import answer_all, once_a_profile, one_thread
+from advisor.prediction.capacity import steps_of_sets
 from advisor.prediction.correction import corrected
 from advisor.prediction.features import features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
@@ -127,11 +128,17 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class SurrogatePredictor:
-    """Estimates by the surrogate model for some jobs and subsets of them."""
+    """Estimates for some jobs and subsets of them, to search by.
+
+    Attributes:
+        replays: Whether it estimates by the surrogate model of replay; else by the capacity model,
+            because that was not fitted, or a profile lacks its trace or counters.
+    """
 
     profiles: tuple[Profile, ...]
     gpu: Gpu
     model: Model
+    replays: bool = True
 
     @property
     def distilled(self) -> SurrogateModel:
@@ -155,6 +162,8 @@ class SurrogatePredictor:
 
         Each has the profile in each place of its sets, -1 for none; all are of one width.
         """
+        if not self.replays:
+            return [self._by_capacity(*each) for each in sets]
         fitted = self.distilled.surrogates
         modes = [each.mode if each.mode in fitted else "mps" for each, _ in sets]
         steps: dict[int, Floats] = {}
@@ -164,6 +173,13 @@ class SurrogatePredictor:
             ends = np.cumsum([len(sets[at][1]) for at in chosen])
             steps |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
         return [steps[at] for at in range(len(sets))]
+
+    def _by_capacity(self, tenancy: Tenancy, places: _Places) -> Floats:
+        physics, part = self.model.of(self.gpu).physics, tenancy.partition
+        moved = [on_partition(each, part, physics) for each in self.profiles]
+        return steps_of_sets(
+            moved, places, tenancy.sharing, part.as_gpu, self.model.capacity, tenancy.limit
+        )
 
     def _joined(self, sets: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
         """Return all sets as mixes of jobs that differ from partition to partition."""
@@ -226,7 +242,8 @@ class SurrogatePredictor:
 
     def knows(self, mode: Mode) -> bool:
         """Return whether `mode` has a surrogate and a correction of replay."""
-        return mode in self.distilled.surrogates and mode in self.model.intervals
+        surrogates = self.distilled.surrogates if self.replays else ()
+        return mode in surrogates and mode in self.model.intervals
 
     def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
         """Return seconds of a step of each job under MPS limits in per cent, shape (mixes, jobs).
@@ -253,13 +270,11 @@ class SurrogatePredictor:
         return np.array(steps)
 
 
-def surrogate_predictor(
-    profiles: Sequence[Profile], gpu: Gpu, model: Model
-) -> SurrogatePredictor | None:
-    """Return the surrogate for `profiles`; None without a surrogate model, traces or counters."""
-    if model.distilled is None or summaries(profiles, gpu, model.of(gpu).physics) is None:
-        return None
-    return SurrogatePredictor(tuple(profiles), gpu, model)
+def surrogate_predictor(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor:
+    """Return the estimates for `profiles`, by the surrogate model if there are all its inputs."""
+    replays = model.distilled is not None
+    replays = replays and summaries(profiles, gpu, model.of(gpu).physics) is not None
+    return SurrogatePredictor(tuple(profiles), gpu, model, replays)
 
 
 def paced_steps(profiles: Sequence[Profile], steps_s: Floats) -> Floats:

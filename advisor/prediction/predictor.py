@@ -19,6 +19,7 @@ from advisor.prediction.capacity import (
     seen_by_driver,
     slices_follow_memory,
     slowdown_on,
+    weight_of_limits,
 )
 from advisor.prediction.correction import corrected
 from advisor.prediction.host import Host, on_host, stretch_on
@@ -247,12 +248,6 @@ def _by_capacity(
     return _bounded_by_limits(steps_s, profiles, sharing, gpu, model) if sharing.limits else steps_s
 
 
-# Limits of which the geometric mean is above this share are answered as partly without limits, so
-# that the last of a limit changes little: at limits of 50 to 100 %, 0.3 points nearer to an H200's
-# runs and an H100's than by the model of limits alone.
-_HARDLY_LIMITED = 0.5
-
-
 def _bounded_by_limits(
     steps_s: Sequence[Interval],
     profiles: Sequence[Profile],
@@ -266,9 +261,7 @@ def _bounded_by_limits(
     is not fitted to that. Where limits leave a third of an H200 idle, it is 31 % off without this,
     and 18 % with it (15 steps).
     """
-    shares = np.array(sharing.limits) / 100
-    weight = min(1.0, (1 - float(np.exp(np.log(shares).mean()))) / (1 - _HARDLY_LIMITED))
-    free_s = _by_capacity(profiles, Mps(), gpu, model)
+    weight, free_s = weight_of_limits(sharing.limits), _by_capacity(profiles, Mps(), gpu, model)
     limited = [whole_gpu(gpu).limited(limit) for limit in sharing.limits]
     return [
         between(free, step, weight).at_least(slowdown_on(profile, part).scaled(profile.step_s))

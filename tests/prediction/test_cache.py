@@ -78,8 +78,9 @@ def test_a_computation_that_failed_is_tried_again():
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
 def test_answers_come_in_the_order_of_the_questions_on_any_cores(monkeypatch, cores):
     monkeypatch.setattr(parallel, "allowed_cores", lambda: cores)
-    wait = start_answers(lambda most: answer_all(lambda one: one**2, range(most)), range(20))
-    assert wait() == [[number**2 for number in range(most)] for most in range(20)]
+    squares = lambda most: answer_all(lambda one: one**2, range(most))  # noqa: E731
+    with start_answers(squares, range(20)) as answers:
+        assert list(answers) == [[number**2 for number in range(most)] for most in range(20)]
     with pytest.raises(ZeroDivisionError):
         answer_all(lambda number: 1 / number, [1, 0])
 

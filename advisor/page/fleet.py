@@ -1,0 +1,51 @@
+"""The plan for many jobs or several GPUs: what to do, the jobs over time, and its commands."""
+
+import streamlit as st
+
+from advisor.launch.commands import fleet_launch_plans, why_not_started
+from advisor.page.plan import draw, show_table
+from advisor.page.question import Question, advisor_of, plain
+from advisor.plan.fleet import FleetPlan
+from advisor.report import charts, fleet
+from advisor.report.forecast import NOT_CONFIRMED
+from advisor.report.simulation import row_name
+from advisor.simulation.simulate import Fleet
+from advisor.workload.job import Arrival
+from advisor.workload.writing import json_text
+
+
+def show_headline(text: str, *, estimated: bool = False) -> None:
+    st.markdown(f"## {plain(text)}")
+    if estimated:
+        st.caption(f"This is {NOT_CONFIRMED}.")
+
+
+def show_fleet(question: Question, plan: FleetPlan) -> None:
+    """Show the best plan for many jobs or several GPUs of one kind."""
+    show_headline(f"{fleet.instruction(plan)}.", estimated=not plan.confirmed_on_hardware)
+    st.markdown(plain(fleet.outcome(plan)))
+    if plan.makespan_s is not None:
+        one = Fleet(question.gpu, 1, "first-come")
+        simulations = [
+            advisor_of(question.gpu, on.power_cap_w or question.cap_w)
+            .simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation
+            for on in plan.on
+        ]  # fmt: skip
+        placed = fleet.jobs_of_plan(plan, simulations)
+        draw(charts.lanes_chart(fleet.lanes_of(placed), question.names))
+        st.caption("The thin line is the 90 % interval of an end.")
+        show_table([
+            {"GPU": run.gpu, "job": row_name(number, run.job.name), "starts, min": run.start_s / 60,
+             "ends, min": run.end_s.p50 / 60, "from": run.end_s.p05 / 60, "to": run.end_s.p95 / 60,
+             "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s}
+            for number, run in placed
+        ])  # fmt: skip
+    st.caption(plain(" ".join(fleet.gpu_notes(plan))))
+    document = json_text(fleet.fleet_document(plan))
+    with st.container(horizontal=True):
+        if why := why_not_started(fleet_launch_plans(plan)):
+            st.caption(plain(why))
+        else:
+            text = fleet.fleet_commands(plan, 1)
+            st.download_button("Download the commands", text, "fleet.sh", "text/plain")
+        st.download_button("Download as JSON", document, "fleet.json", "application/json")
