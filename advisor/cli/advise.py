@@ -352,9 +352,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
-    On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan. A pod for
-    each training is kubernetes for NVIDIA's GPU operator, kubernetes-dra for its DRA driver, kai
-    and hami for these schedulers.
+    On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan; kubernetes
+    is a pod for each training, for NVIDIA's GPU operator.
     """
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import refused_by_run
@@ -365,8 +364,8 @@ def export(
 
     passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context)
-    if gres_name and form not in ("slurm", "submitit"):
-        raise InvalidInput(f"--gres-name is for --format slurm or submitit, not {form}.")
+    if gres_name and form != "slurm":
+        raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
     why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
     exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)

@@ -3,7 +3,6 @@
 from typing import Literal
 
 ExportFormat = Literal[
-    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "kubernetes-dra", "kai",
-    "hami", "slurm", "submitit", "radt", "json",
-]  # fmt: skip
+    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "slurm", "radt", "json"
+]
 """Formats of a plan; `advisor.launch.exports` has a writer for each."""

@@ -12,9 +12,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_text, commands_text_of_all
 from advisor.launch.kubernetes import IMAGE, IMAGE_WANTED
-from advisor.launch.kubernetes_dra import kubernetes_dra_text
 from advisor.launch.kubernetes_plugin import kubernetes_text
-from advisor.launch.kubernetes_schedulers import hami_text, kai_text
 from advisor.launch.kubernetes_script import kubernetes_script_text
 from advisor.launch.launch_plan import (
     NOT_RUN,
@@ -27,7 +25,6 @@ from advisor.launch.launch_plan import (
 from advisor.launch.mig_parted import mig_parted_text
 from advisor.launch.plan_file import plans_text
 from advisor.launch.slurm import slurm_text_of_all
-from advisor.launch.submitit import submitit_text
 from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
 from advisor.workload.plan_document import OtherPlan
@@ -179,11 +176,7 @@ WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
     "mig-parted": mig_parted_text,
     "kubernetes": kubernetes_text,
     "kubernetes-script": kubernetes_script_text,
-    "kubernetes-dra": kubernetes_dra_text,
-    "kai": kai_text,
-    "hami": hami_text,
     "slurm": slurm_text_of_all,
-    "submitit": submitit_text,
     "json": plans_text,
 }
 """Writers of plans for one GPU or several into one file."""
@@ -209,11 +202,7 @@ SUFFIXES: dict[ExportFormat, str] = {
     "mig-parted": "mig-parted.yaml",
     "kubernetes": "kubernetes.yaml",
     "kubernetes-script": "kubernetes-script.yaml",
-    "kubernetes-dra": "kubernetes-dra.yaml",
-    "kai": "kai.yaml",
-    "hami": "hami.yaml",
     "slurm": "slurm.sh",
-    "submitit": "submitit.py",
     "radt": "radt.csv",
     "json": "json",
 }

@@ -127,7 +127,6 @@ def training_job(
     *,
     variables: Mapping[str, str],
     pod: Document,
-    annotations: Mapping[str, str],
     folders: Mapping[str, Document],
 ) -> Document:
     """Return the Job of one training.
@@ -137,7 +136,6 @@ def training_job(
         devices: The GPU or MIG instance in the resources of its container.
         variables: Variables of its container, besides its own.
         pod: What its pod has besides its container.
-        annotations: Annotations of its pod, besides the predicted memory.
         folders: Volumes of its pod by path.
     """
     script = start.job.profile.workload.script
@@ -155,7 +153,7 @@ def training_job(
         job_name(f"{start.number}-{start.job.name}"),
         container,
         pod=pod,
-        annotations={_GPU_MEMORY: str(start.memory_mib), **annotations},
+        annotations={_GPU_MEMORY: str(start.memory_mib)},
         folders=folders,
     )
 

@@ -11,7 +11,6 @@ from heapq import nlargest
 from typing import Literal
 
 from advisor.errors import InvalidInput
-from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
 
@@ -47,17 +46,6 @@ def resource_of(part: LaunchPartition) -> str:
     return f"nvidia.com/mig-{part.instance.profile.replace('+', '.')}"
 
 
-def check_expressible(plan: LaunchPlan, form: str) -> None:
-    """Check that separate pods can express `plan`.
-
-    Raises:
-        InvalidInput: It has groups of jobs in turn, or compute instances.
-    """
-    if len(plan.stages) > 1:
-        raise refusal(plan, form, "run groups of jobs in turn")
-    check_compute(plan, form)
-
-
 def check_compute(plan: LaunchPlan, form: str) -> None:
     """Check that `plan` has no compute instances.
 
@@ -87,7 +75,9 @@ def places_by_kind(plans: Sequence[LaunchPlan], form: str) -> dict[str, dict[str
     kinds: dict[str, dict[str, Places]] = {}
     memory_mib: dict[tuple[str, str], list[int]] = defaultdict(list)
     for plan in plans:
-        check_expressible(plan, form)
+        if len(plan.stages) > 1:
+            raise refusal(plan, form, "run groups of jobs in turn")
+        check_compute(plan, form)
         kind = kinds.setdefault(plan.gpu.key, {})
         for part in plan.partitions:
             resource = resource_of(part)
@@ -124,8 +114,3 @@ def _places(part: LaunchPartition) -> Places:
 def _described(places: Places) -> str:
     how = {"mps": " by MPS", "timeSlicing": " by time-slicing", None: ""}[places.strategy]
     return f"{places.replicas} at once{how}"
-
-
-def mps_variables(start: Start, limit: float | None) -> dict[str, str]:
-    """Return variables of a client of MPS: its `limit` in percent, and the memory it reserves."""
-    return client_variables(limit, start.memory_cap_mib or start.memory_mib)

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from advisor.hardware.machine import client_variables
 from advisor.launch.kubernetes import (
     MIG,
     NODE,
@@ -28,7 +29,6 @@ from advisor.launch.kubernetes import (
 from advisor.launch.kubernetes_places import (
     GPU,
     Places,
-    mps_variables,
     placed_starts,
     places_by_kind,
     refusal,
@@ -66,9 +66,10 @@ def kubernetes_text(plans: Sequence[LaunchPlan]) -> str:
         training_job(
             start,
             {"limits": {_shared_name(resource_of(part), own): start.job.gpus}},
-            variables=mps_variables(start, None) if own.strategy == "mps" else {},
+            variables=client_variables(None, start.memory_cap_mib or start.memory_mib)
+            if own.strategy == "mps"
+            else {},
             pod=on_product(plan.gpu),
-            annotations={},
             folders={} if own.strategy == "mps" else shared_memory([start]),
         )
         for plan, part, start in placed_starts(plans)

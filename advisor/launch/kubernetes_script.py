@@ -73,7 +73,6 @@ def _alone(own: Allocation) -> Iterator[Document]:
         devices,
         variables={},
         pod=on_product(own.plan.gpu),
-        annotations={},
         folders=shared_memory([start]),
     )
 

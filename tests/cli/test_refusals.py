@@ -70,7 +70,7 @@ WRONG = [
     (f"export {BERT} --format xml", 2, "xml"), ("simulate --policy luck", 2, "luck"),
     (f"export {BERT}:2 --sharing naive --format mps", 2, "MPS"),
     (f"export {BERT}:2 --sharing mps=50,50 --format radt", 2, "radT"),
-    (f"export {BERT} --gres-name gpu:a100", 2, "--format slurm or submitit"),
+    (f"export {BERT} --gres-name gpu:a100", 2, "--format slurm"),
     (f"export {BERT} --format slurm --gres-name a100;ls", 2, "without a count"),
     (f"export {BERT} --format slurm --sharing mig=7g.141gb --gres-name gpu:a100", 2, "Leave"),
     (f"export {BERT}:4 --gpus h200:1,h100-sxm-80gb:1 --format slurm --gres-name gpu:tesla", 2,

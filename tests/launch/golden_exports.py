@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.launch import ExportFormat
 from advisor.launch.commands import side_by_side
 from advisor.launch.exports import EXPORTS, SUFFIXES, WHOLE
 from tests.handed import JOBS, handed
@@ -16,8 +15,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
 SHOWN = (
     "serial.commands.sh", "limits.commands.sh", "mig.commands.sh", "phases.commands.sh",
     "mig.slurm.sh", "mig.mig-parted.yaml", "naive.kubernetes.yaml", "mig.kubernetes.yaml",
-    "limits.kubernetes-script.yaml", "limits.kubernetes-dra.yaml", "limits.kai.yaml",
-    "naive.hami.yaml", "several-gpus.slurm.sh", "several-gpus.submitit.py",
+    "limits.kubernetes-script.yaml", "several-gpus.slurm.sh",
 )  # fmt: skip
 
 PLANS = {
@@ -53,9 +51,8 @@ SEVERAL = side_by_side(
 
 
 def written_for_several() -> dict[str, str]:
-    """The text of `SEVERAL` in formats for clusters, by the name of a file."""
-    forms: tuple[ExportFormat, ...] = ("slurm", "submitit")
-    return {f"several-gpus.{SUFFIXES[form]}": WHOLE[form](SEVERAL) for form in forms}
+    """The text of `SEVERAL` for Slurm, by the name of a file."""
+    return {"several-gpus.slurm.sh": WHOLE["slurm"](SEVERAL)}
 
 
 def written() -> dict[str, str]:

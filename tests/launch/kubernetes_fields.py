@@ -15,18 +15,6 @@ _RESOURCE = {"name", "rename", "devices", "replicas"}
 _PARTED = {"version", "mig-configs"}
 _ENTRY = {"device-filter", "devices", "mig-enabled", "mig-devices"}
 
-# kubernetes-sigs/dra-driver-nvidia-gpu, api/nvidia.com/resource/v1beta1: GpuConfig,
-# MigDeviceConfig, GpuSharing, MigDeviceSharing, TimeSlicingConfig, MpsConfig.
-_CONFIG = {"apiVersion", "kind", "sharing"}
-_SHARING_OF = {
-    "GpuConfig": {"strategy", "timeSlicingConfig", "mpsConfig"},
-    "MigDeviceConfig": {"strategy", "mpsConfig"},
-}
-_MPS = {
-    "defaultActiveThreadPercentage", "defaultPinnedDeviceMemoryLimit",
-    "defaultPerDevicePinnedMemoryLimit", "multiUser",
-}  # fmt: skip
-
 
 def check_plugin(config):
     """Check a configuration of the device plugin, as its types and its `UnmarshalJSON` do."""
@@ -58,17 +46,3 @@ def check_mig_parted(document):
             for profile, count in entry.get("mig-devices", {}).items():
                 assert re.fullmatch(r"(\d+c\.)?\d+g\.\d+gb(\+\w+)?", profile)
                 assert count >= 1
-
-
-def check_dra(parameters):
-    """Check parameters of the DRA driver, as `Validate` of its types does."""
-    assert set(parameters) <= _CONFIG
-    assert parameters["apiVersion"] == "resource.nvidia.com/v1beta1"
-    sharing = parameters["sharing"]
-    assert set(sharing) <= _SHARING_OF[parameters["kind"]]
-    assert sharing["strategy"] in ("MPS", "TimeSlicing")
-    assert ("mpsConfig" in sharing) <= (sharing["strategy"] == "MPS")
-    assert set(sharing.get("mpsConfig", {})) <= _MPS
-    percent = sharing.get("mpsConfig", {}).get("defaultActiveThreadPercentage", 0)
-    assert isinstance(percent, int)
-    assert 0 <= percent <= 100

@@ -15,13 +15,13 @@ from advisor.launch.launch_plan import launch_plan
 from advisor.workload.job import Job
 from tests.handed import BERT, predicted
 from tests.launch.golden_exports import PLANS
-from tests.launch.kubernetes_fields import check_dra, check_mig_parted, check_plugin
+from tests.launch.kubernetes_fields import check_mig_parted, check_plugin
 
 WIDE = Job(BERT.profile, gpus=2)
-FORMS = ("kubernetes", "kubernetes-script", "kubernetes-dra", "kai", "hami")
+FORMS = ("kubernetes", "kubernetes-script")
 # It reads a file of 2 MB for each object.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
-EARLIEST, LATEST = "1.34", "1.37"  # resource.k8s.io/v1 came with 1.34
+EARLIEST, LATEST = "1.34", "1.37"
 
 
 @cache
@@ -73,9 +73,6 @@ def check_objects(text):
             elif document["metadata"]["name"] == "advisor-device-plugin":
                 assert re.fullmatch(r"[-._a-zA-Z0-9]+", key)
                 check_plugin(yaml.safe_load(content))
-        spec = document.get("spec", {})
-        for config in spec.get("spec", spec).get("devices", {}).get("config", []):
-            check_dra(config["opaque"]["parameters"])
     names = [(each["kind"], each["metadata"]["name"]) for each in documents]
     assert len(set(names)) == len(names)
 

@@ -236,7 +236,6 @@ def test_slurm_keeps_host_memory_for_the_jobs_at_once_if_all_profiles_have_it():
     held = [replace(job, profile=replace(job.profile, host_memory_mib=mib))
             for job, mib in zip(JOBS, (4096, 2048, 1024), strict=True)]  # fmt: skip
     assert "--mem=8G" in EXPORTS["slurm"](handed("mps/2", held))  # 1.25 * 6 GiB
-    assert '"memory_gib": 8' in EXPORTS["submitit"](handed("mps/2", held))
     text = EXPORTS["slurm"](handed("mps", [held[0], BERT]))
     assert "--mem=" not in text
     assert re.search(f"^# Set SBATCH_MEM_PER_NODE: .*: {BERT.name}.$", text, re.MULTILINE)

@@ -90,15 +90,6 @@ UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
         ("kubernetes", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
         ("kubernetes", PLANS["compute-instances"], "compute instances", "commands"),
         ("kubernetes-script", PLANS["compute-instances"], "compute instances", "commands"),
-        ("kubernetes-dra", PLANS["queue"], "a queue to 2 jobs at once", "kubernetes-script"),
-        ("kubernetes-dra", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
-        ("kubernetes-dra", PLANS["compute-beside-whole"], "compute instances", "commands"),
-        ("kai", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
-        ("kai", PLANS["mig"], "MIG instances", "kubernetes"),
-        ("hami", PLANS["mps"], "under MPS", "kai"),
-        ("hami", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
-        ("hami", handed("mig=4g.71gb[1]+3g.71gb[2,3]", JOBS), "share a MIG", "kubernetes"),
-        ("hami", PLANS["mig"], "profiles of equal memory", "kubernetes"),
         ("kubernetes-script", PLANS["phases-of-mig"], "change MIG instances", "commands"),
         (
             "kubernetes", PLANS["several-on-an-instance"], "by MPS on nodes with MIG instances",
@@ -139,15 +130,13 @@ def test_every_plan_that_a_format_accepts_is_whole_and_valid(gpus, form, host_gp
     assert sorted(numbers(text)) == list(range(1, total + 1))
 
 
-@pytest.mark.parametrize("form", ["kubernetes", "kai", "hami"])
-def test_jobs_that_a_scheduler_may_put_together_fit_together(form):
+def test_jobs_that_a_scheduler_may_put_together_fit_together():
     memory_mib = (100_000, 20_000, 90_000, 20_000)
     plans = [holding(plan, *memory_mib) for plan in on_gpus(*[("naive", JOBS[:2])] * 2)]
-    assert numbers(WHOLE["kubernetes-dra"](plans)) == [1, 2, 3, 4]  # whose claims keep them apart
     with pytest.raises(InvalidInput, match="which 2 jobs meet on a GPU, and some do not fit"):
-        WHOLE[form](plans)
+        WHOLE["kubernetes"](plans)
     fits = [holding(plan, 70_000, 20_000, 70_000, 20_000) for plan in plans]
-    assert numbers(WHOLE[form](fits)) == [1, 2, 3, 4]
+    assert numbers(WHOLE["kubernetes"](fits)) == [1, 2, 3, 4]
 
 
 def with_wide_job():
@@ -167,22 +156,17 @@ def test_a_job_of_several_gpus_is_a_pod_with_all_of_them_before_what_they_run_ne
     assert "/dev/shm" in [each["mountPath"] for each in container(jobs[0])["volumeMounts"]]
 
 
-@pytest.mark.parametrize("form", ["kubernetes", "kubernetes-dra", "kai", "hami"])
-def test_a_job_of_several_gpus_that_nothing_shares_requests_all_of_them(form):
+def test_a_job_of_several_gpus_that_nothing_shares_requests_all_of_them():
     plans = [handed("serial", [WIDE, RESNET]), handed("serial", [WIDE, BERT])]
-    text = WHOLE[form](side_by_side(dict(enumerate(plans)), {0: [1, 2], 1: [1, 3]}))
+    write = WHOLE["kubernetes"]
+    text = write(side_by_side(dict(enumerate(plans)), {0: [1, 2], 1: [1, 3]}))
     check_objects(text)
     assert sorted(numbers(text)) == [1, 2, 3]
     wide = objects(text, "Job")[0]
-    if form == "kubernetes-dra":
-        (template, alone) = objects(text, "ResourceClaimTemplate")
-        assert template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] == 2
-        assert "count" not in alone["spec"]["spec"]["devices"]["requests"][0]["exactly"]
-    else:
-        assert container(wide)["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert container(wide)["resources"]["limits"]["nvidia.com/gpu"] == 2
     shared = [handed("naive", [WIDE, RESNET])]
     with pytest.raises(InvalidInput, match="several GPUs that others share"):
-        WHOLE[form](shared)
+        write(shared)
 
 
 ROWS = {
