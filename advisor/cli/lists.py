@@ -18,6 +18,7 @@ class _Kind(StrEnum):
     JOBS = "jobs"
     CAMPAIGN = "campaign"
     TRACE = "trace"
+    GPU = "gpu"
 
 
 # Usual name, use, and content of each.
@@ -25,6 +26,7 @@ _FILES = {
     _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}", "jobs with lengths and limits"),
     _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run", "mixes to be measured"),
     _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}", "jobs that arrive over time"),
+    _Kind.GPU: ("gpu.toml", "advisor recommend --gpu {}", "a GPU that `advisor gpus` lacks"),
 }
 # fmt: off
 _Details = Annotated[bool, Option(
@@ -40,7 +42,7 @@ _Branch = Annotated[str | None, Option(
 )]
 _All = Annotated[bool, Option("--all", help="Draw each set of instances in all its places.")]
 _ExampleKind = Annotated[_Kind | None, Argument(
-    metavar="KIND", help="jobs, campaign or trace; default: print the list of files.",
+    metavar="KIND", help="jobs, campaign, trace or gpu; default: print the list of files.",
 )]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: its usual name, here.",

@@ -34,7 +34,7 @@ def choose_gpu(context: Context, word: str) -> str:
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
-    from advisor.hardware.gpus import gpu_meant
+    from advisor.hardware.gpus import gpu_meant, read_own_gpu
     from advisor.measure.device import first_gpu
     from advisor.workload.reading import located
 
@@ -44,7 +44,9 @@ def choose_gpu(context: Context, word: str) -> str:
     if source is not None and source.name != "DEFAULT":
         with located("ADVISOR_GPU") if source.name == "ENVIRONMENT" else nullcontext():
             try:
-                return gpu_meant(word).key
+                return (
+                    read_own_gpu(Path(word)).key if word.endswith(".toml") else gpu_meant(word).key
+                )
             except UnknownName:
                 first_gpu()  # adds a GPU that the catalogue lacks
                 return gpu_meant(word).key
@@ -168,8 +170,8 @@ JobFile = Annotated[Path | None, Option(
 GpuKey = Annotated[str, Option(
     "--gpu", metavar="GPU", callback=choose_gpu, autocompletion=complete_gpu, envvar="ADVISOR_GPU",
     show_default=False,
-    help="GPU model, as `advisor gpus` lists it; default: the GPU in this machine, else the one on "
-    f"which the jobs were profiled, else {DEFAULT_GPU}.",
+    help="GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
+    f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
 )]
 Profiles = Annotated[Path | None, Option(
     "--profiles", metavar="DIR", envvar="ADVISOR_PROFILES",

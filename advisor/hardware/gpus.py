@@ -6,20 +6,17 @@ kept in the user's data folder, so that commands elsewhere know it too.
 
 import json
 import re
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from math import log
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InvalidInput, UnknownName, with_article
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
-from advisor.workload.calibration import Calibration, GpuSide
-from advisor.workload.profile import Profile
-from advisor.workload.reading import check_number, read_json, read_once, user_folder
+from advisor.workload.reading import check_number, read_json, read_once, read_toml, user_folder
+from advisor.workload.records import check_record
 from advisor.workload.writing import write_whole
 
 
@@ -53,6 +50,24 @@ DESCRIBED = "driver"
 
 # NVML's name of a MIG device has that of its GPU before this, and its profile behind.
 OF_MIG = " MIG "
+
+# Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
+# C++ Programming Guide, arithmetic instructions and technical specifications by capability.
+CAPABILITIES = {
+    (7, 0): ("Volta", 64, 2048),
+    (7, 5): ("Turing", 64, 1024),
+    (8, 0): ("Ampere", 64, 2048),
+    (8, 6): ("Ampere", 128, 1536),
+    (8, 7): ("Ampere", 128, 1536),
+    (8, 9): ("Ada", 128, 1536),
+    (9, 0): ("Hopper", 128, 2048),
+    (10, 0): ("Blackwell", 128, 2048),
+    (10, 3): ("Blackwell", 128, 2048),
+    (12, 0): ("Blackwell", 128, 1536),
+    (12, 1): ("Blackwell", 128, 1536),
+}
+
+MAX_MPS_CLIENTS = 48  # from Volta on: CUDA MPS documentation, contexts up to CUDA 13.0
 
 # A GPU with a number of them: 8xh100, h100x8 or h100:8.
 _COUNTED = re.compile(
@@ -178,6 +193,18 @@ _NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
 _MOST_OF_A_GPU = 2**24
 
 
+_OWN_NUMBERS = (
+    "bandwidth_gb_s",
+    "clock_mhz",
+    "fp32_tflops",
+    "fp16_tflops",
+    "tf32_tflops",
+    "l2_mib",
+    "power_limit_w",
+)
+_CAPABILITY_WORDS = tuple((str(major), str(minor)) for major, minor in CAPABILITIES)
+
+
 @read_once(64)
 def read_gpu(path: Path) -> Gpu:
     """The GPU model that a driver described, kept in `path` by `keep_gpu`.
@@ -197,7 +224,15 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
     if document["schema"] != 1 or document["key"] != key:
         raise InvalidInput(f"it is not of {key} in schema 1")
     fields = {name: value for name, value in document.items() if name != "schema"}
-    described = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
+    rates = GpuRates(**document["rates"]) if document.get("rates") else None
+    described = Gpu(
+        **fields
+        | {
+            "products": tuple(document["products"]),
+            "mig": _mig_of(document),
+            "rates": rates,
+        }
+    )
     names = (described.architecture, described.compute_capability)
     if not all(isinstance(each, str) for each in (*names, *described.products, *described.sources)):
         raise InvalidInput("a name in it is not text")
@@ -208,10 +243,110 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
     return described
 
 
+_OWN_REMEDY = "Correct the file: `advisor init gpu` writes one to start from."
+_KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,59}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGpu:
+    """A GPU model that a user describes in a file, by its data sheet and nvidia-smi.
+
+    Attributes:
+        key: Its name for ``--gpu`` from then on.
+        products: Its names as nvidia-smi prints them.
+        compute_capability: e.g. ``"8.6"``.
+        memory_slices: In MIG mode; 0 without MIG.
+        source: Of its numbers.
+    """
+
+    key: str
+    products: tuple[str, ...]
+    compute_capability: str
+    sms: int
+    memory_mib: int
+    bandwidth_gb_s: float
+    clock_mhz: float
+    fp32_tflops: float
+    fp16_tflops: float
+    tf32_tflops: float | None = None
+    l2_mib: float | None = None
+    power_limit_w: float | None = None
+    memory_slices: int = 0
+    mig: tuple[MigProfile, ...] = ()
+    source: str = "its owner"
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key):
+            raise InvalidInput(f"key: write letters a-z, digits, . and -, got {self.key!r:.60}")
+        names = {name for each in catalogue().values() for name in (each.key, *each.products)}
+        if taken := names & {self.key, *self.products}:
+            raise InvalidInput(
+                f"{min(taken)} is a GPU of `advisor gpus`. Choose another key and name"
+            )
+        if tuple(self.compute_capability.split(".")) not in _CAPABILITY_WORDS:
+            known = ", ".join(".".join(words) for words in _CAPABILITY_WORDS)
+            raise InvalidInput(
+                f"compute_capability: write one of {known} in quotes, got "
+                f"{self.compute_capability!r:.20}"
+            )
+        for name in (*_NEEDED[:2], *_OWN_NUMBERS):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value, _MOST_OF_A_GPU, 1)
+        for row in self.mig:
+            if not row.starts or max(row.starts) + row.memory_slices > self.memory_slices:
+                raise InvalidInput(
+                    f"mig: {row.name} does not fit into memory_slices, counted from 0"
+                )
+            if row.memory_mib > self.memory_mib or (row.sms or 0) > self.sms:
+                raise InvalidInput(f"mig: {row.name} is larger than the GPU")
+
+    def described(self) -> Gpu:
+        """Return it as other models are described."""
+        major, minor = map(int, self.compute_capability.split("."))
+        architecture, _, threads_per_sm = CAPABILITIES[major, minor]
+        rates = GpuRates(
+            fp32_tflops=self.fp32_tflops,
+            tf32_tflops=self.tf32_tflops,
+            clock_mhz=self.clock_mhz,
+            fp16_tflops=self.fp16_tflops,
+            bandwidth_gb_s=self.bandwidth_gb_s,
+        )
+        return Gpu(
+            key=self.key,
+            products=self.products,
+            architecture=architecture,
+            rates=rates,
+            compute_capability=self.compute_capability,
+            sms=self.sms,
+            memory_mib=self.memory_mib,
+            reserved_mib=None,
+            bandwidth_gb_s=self.bandwidth_gb_s,
+            l2_mib=self.l2_mib,
+            power_limit_w=self.power_limit_w,
+            power_limit_min_w=None,
+            threads_per_sm=threads_per_sm,
+            max_mps_clients=MAX_MPS_CLIENTS,
+            memory_slices=self.memory_slices,
+            mig=self.mig,
+            sources={"file": self.source, "mig": self.source},
+        )
+
+
+def read_own_gpu(path: Path) -> Gpu:
+    """Return the GPU model that the TOML file `path` describes, and keep it for later commands.
+
+    Raises:
+        InvalidInput: The file is malformed, or describes what cannot be.
+    """
+    own = check_record(OwnGpu, read_toml(path), str(path), _OWN_REMEDY).described()
+    keep_gpu(own)
+    return own
+
+
 def keep_gpu(described: Gpu) -> None:
-    """Keep a driver's description of a GPU in the user's data folder, for commands without it."""
-    fields = {name: value for name, value in asdict(described).items() if name != "rates"}
-    text = json.dumps({"schema": 1, **fields}, indent=1) + "\n"
+    """Keep the description of a GPU in the user's data folder, for commands without its source."""
+    text = json.dumps({"schema": 1, **asdict(described)}, indent=1) + "\n"
     write_whole(user_folder("gpus") / f"{described.key}.json", text)
 
 
@@ -245,7 +380,7 @@ def gpu_meant(word: str) -> Gpu:
     In letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``, ``"3090"``.
 
     Raises:
-        InvalidInput: Several models match.
+        InvalidInput: Several models match, or the file is malformed.
         UnknownName: None matches.
     """
     if word in catalogue():
@@ -294,184 +429,6 @@ def name_parts(name: str) -> tuple[str, ...]:
 def gpu_of_product(product: str) -> Gpu | None:
     """The GPU model that NVML calls `product`; None if it is not known."""
     return next((each for each in known_gpus().values() if product in each.products), None)
-
-
-# The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
-# V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
-# SMs have 64 lanes, as Turing's do; and of the same on an H100, whose SMs have 128,
-# as all others here. Tensor cores: best product in TF32 on that H100; those of GPUs for graphics,
-# with half of the rate or less to feed, are taken to attain what 64 lanes do. An H200 and another
-# H100, measured afterwards, attain the same shares: 0.76 in FP32, 0.81 in
-# TF32, 0.77 in FP16, 0.90 and 0.91 of their bandwidth.
-_OF_64_LANES, _OF_128_LANES = 0.94, 0.80
-_OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
-_WITH_64_LANES = ("7.0", "7.5", "8.0")
-_FOR_GRAPHICS = ("7.5", "8.6", "8.9", "12.0", "12.1")
-# Best addition, by the same timings: 0.85 of an A100, 0.91 of a V100 and 0.90 of an H100.
-_OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
-
-# Watts that an SM takes for each GHz under arithmetic: with less, a GPU lowers its clock. An L4 has
-# 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
-_W_PER_SM_GHZ = 1.33
-
-_RATES_NEEDED = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
-
-
-def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
-    """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
-
-    A calibration of another GPU, or without a sweep of operators, is ignored.
-    """
-    rates = gpu.rates or _of_its_kind(gpu)
-    stated = None
-    if rates is not None:
-        clock = 1.0  # share of its highest clock at which its power limit lets it compute
-        if gpu.power_limit_w is not None:
-            sm_ghz = gpu.sms * rates.clock_mhz * 1e-3
-            clock = min(1.0, gpu.power_limit_w / sm_ghz / _W_PER_SM_GHZ)
-        lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
-        ampere = gpu.compute_capability == "8.0"
-        bandwidth = (_OF_A100_BANDWIDTH if ampere else _OF_BANDWIDTH) * rates.bandwidth_gb_s
-        stated = _scaled(rates, clock * lanes, clock * tensor_share(gpu), bandwidth)
-    side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
-    return stated if side is None else _measured(side, stated)
-
-
-def _of_its_kind(gpu: Gpu) -> GpuRates | None:
-    """Rates scaled from the nearest GPU of equal compute capability; None if there is none."""
-    kin = (each for each in catalogue().values()
-           if each.compute_capability == gpu.compute_capability)  # fmt: skip
-    nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms), default=None)
-    if nearest is None or gpu.bandwidth_gb_s is None:
-        return None
-    assert nearest.rates is not None, "the catalogue has the rates of every GPU"
-    share = gpu.sms / nearest.sms
-    return _scaled(nearest.rates, share, share, gpu.bandwidth_gb_s)
-
-
-def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float) -> GpuRates:
-    """`rates` times the shares for vector units and tensor cores, with another bandwidth."""
-    tf32_tflops = rates.tf32_tflops
-    return replace(
-        rates,
-        fp32_tflops=vector * rates.fp32_tflops,
-        tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
-        fp16_tflops=tensor * rates.fp16_tflops,
-        bandwidth_gb_s=bandwidth_gb_s,
-    )
-
-
-def unlikeness(one: Gpu, other: Gpu) -> float:
-    """Distance between the log rates of two GPUs; less for GPUs of one architecture."""
-    first, second = rates_of(one), rates_of(other)
-    if first is None or second is None:
-        return float("inf")
-    apart = sum(abs(log(getattr(first, name) / getattr(second, name))) for name in _RATES_NEEDED)
-    return apart + 10 * (one.architecture != other.architecture)
-
-
-def tensor_share(gpu: Gpu) -> float:
-    """Share of its peak that products on tensor cores attain at most, 0..1."""
-    return _OF_SMALL_TENSOR if gpu.compute_capability in _FOR_GRAPHICS else _OF_TENSOR
-
-
-def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
-    """Rates of `side` where it measured them, else `stated`."""
-    rates = {
-        "fp32_tflops": side.tflops("fp32"),
-        "tf32_tflops": side.tflops("tf32"),
-        "fp16_tflops": side.tflops("fp16"),
-        "bandwidth_gb_s": side.bandwidth_gb_s,
-        "launch_us": side.empty_kernel_us,
-    }
-    measured = {name: rate for name, rate in rates.items() if rate is not None}
-    if stated is not None:
-        if stated.tf32_tflops is None:  # then it computed TF32 products in FP32
-            measured.pop("tf32_tflops", None)
-        return replace(stated, **measured)
-    if side.sm_clock_mhz is None or not measured.keys() >= set(_RATES_NEEDED):
-        return None
-    tf32_tflops = measured.pop("tf32_tflops", None)
-    return GpuRates(clock_mhz=side.sm_clock_mhz, tf32_tflops=tf32_tflops, **measured)
-
-
-# Boards may be set a little above the limit of their model, and their sensors are some per cent
-# off; a larger number is of another unit, or of another GPU.
-_MOST_ABOVE_LIMIT = 1.15
-# Of the limit: half of what an H200 or H100 draws while nothing runs, since sensors are off and
-# other models idle at less. A smaller number is of another unit, or of another GPU.
-_LEAST_OF_LIMIT = 0.05
-
-
-def check_key(profile: Profile, where: str) -> Profile:
-    """`profile`, whose GPU is a key of the catalogue, or an unknown one.
-
-    Raises:
-        InvalidInput: `where` names a known GPU by another name than its key, or means several.
-    """
-    if profile.gpu in known_gpus():
-        return profile
-    try:
-        remedy = f"Write {gpu_meant(profile.gpu).key} there"
-    except UnknownName:
-        return profile
-    except InvalidInput as error:
-        remedy = str(error).removesuffix(".")
-    problem = f"its gpu, {profile.gpu}, is not a key of `advisor gpus`"
-    raise InvalidInput(f"{where}: {problem}. {remedy}.")
-
-
-def check_power(profile: Profile, gpu: Gpu) -> Profile:
-    """`profile`, which was taken on `gpu`; measured power is not checked.
-
-    Raises:
-        InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.
-    """
-    limit_w, power_w = gpu.power_limit_w, profile.power_w
-    bare = profile.workload.is_bare and not profile.is_estimate
-    if not (limit_w and bare) or power_w is None:
-        return profile
-    least_w = _LEAST_OF_LIMIT * limit_w
-    if least_w <= power_w <= _MOST_ABOVE_LIMIT * limit_w:
-        return profile
-    draws = f"more than {least_w:g} W at idle" if power_w < least_w else f"at most {limit_w:g} W"
-    raise InvalidInput(
-        f"{profile.name}: power_w is {power_w:g}, and {with_article(gpu.key)} draws {draws}. Give "
-        f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, as "
-        f"nvidia-smi shows them; if they are not known, leave --power-w out, in a file null."
-    )
-
-
-# Shares of a GPU's memory that frameworks take at their start, whatever the job needs, and what
-# stops that, by their documentation.
-_TAKEN_AT_START = {
-    (0.75, 0.75): ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false"),
-    (0.90, 0.90): ("vLLM", "a lower --gpu-memory-utilization"),
-    (0.95, 1.00): ("TensorFlow", "TF_FORCE_GPU_ALLOW_GROWTH=true"),
-}
-_ROUNDING, _CONTEXT_MIB = 0.01, 600
-
-
-def preallocating_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return a line for each job whose memory may be what its framework takes at its start.
-
-    That of a job whose allocator was seen is what the job needs.
-    """
-    cards, doubts = known_gpus(), dict[str, str]()
-    for profile in profiles:
-        card = cards.get(profile.estimated_from or profile.gpu)
-        held_mib = profile.memory.device_mib
-        if card is None or held_mib is None or profile.memory.allocated_mib is not None:
-            continue
-        share, context = held_mib / card.memory_mib, _CONTEXT_MIB / card.memory_mib
-        for (least, most), (framework, setting) in _TAKEN_AT_START.items():
-            if least - _ROUNDING <= share <= most + _ROUNDING + context:
-                doubts[profile.name] = (
-                    f"{profile.name} holds {share:.0%} of the memory of {with_article(card.key)}, "
-                    f"as {framework} does from its start, needed or not. If it is {framework}, set "
-                    f"{setting}, and read the memory again"
-                )
-    return tuple(doubts.values())
 
 
 @dataclass(frozen=True, slots=True)

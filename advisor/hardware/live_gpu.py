@@ -25,7 +25,9 @@ from psutil import virtual_memory
 from advisor.errors import AdvisorError
 from advisor.hardware.counters import dcgm_number, offers_gpm
 from advisor.hardware.gpus import (
+    CAPABILITIES,
     DESCRIBED,
+    MAX_MPS_CLIENTS,
     OF_MIG,
     Gpu,
     MigProfile,
@@ -255,24 +257,6 @@ def mig_rows(nvml: Any, handle: Any) -> tuple[MigProfile, ...]:
     return tuple(sorted(rows, key=lambda row: (row.compute_slices, row.memory_slices, row.name)))
 
 
-# Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
-# C++ Programming Guide, arithmetic instructions and technical specifications by capability.
-_CAPABILITIES = {
-    (7, 0): ("Volta", 64, 2048),
-    (7, 5): ("Turing", 64, 1024),
-    (8, 0): ("Ampere", 64, 2048),
-    (8, 6): ("Ampere", 128, 1536),
-    (8, 7): ("Ampere", 128, 1536),
-    (8, 9): ("Ada", 128, 1536),
-    (9, 0): ("Hopper", 128, 2048),
-    (10, 0): ("Blackwell", 128, 2048),
-    (10, 3): ("Blackwell", 128, 2048),
-    (12, 0): ("Blackwell", 128, 1536),
-    (12, 1): ("Blackwell", 128, 1536),
-}
-
-_MAX_MPS_CLIENTS = 48  # from Volta on: CUDA MPS documentation, contexts up to CUDA 13.0
-
 # CUDA says the size of the L2, and NVML does not. In a process of its own, since a process that
 # has begun to use CUDA cannot fork workers that do. 38: CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
 _ASK_L2 = """
@@ -295,9 +279,9 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         return _mig_device_from_driver(nvml, handle, product)
     capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
     cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
-    if not cores or capability not in _CAPABILITIES:
+    if not cores or capability not in CAPABILITIES:
         return None
-    architecture, cores_per_sm, threads_per_sm = _CAPABILITIES[capability]
+    architecture, cores_per_sm, threads_per_sm = CAPABILITIES[capability]
     memory_mib = _memory_bytes(nvml, handle)[0] // _MIB
     limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
     rows = mig_rows(nvml, handle)
@@ -318,7 +302,7 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         power_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
         power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
         threads_per_sm=threads_per_sm,
-        max_mps_clients=_MAX_MPS_CLIENTS,
+        max_mps_clients=MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
         mig=rows,
         sources={DESCRIBED: source, "max_mps_clients": "CUDA MPS documentation"},

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 
 from advisor.measure.process import error_line
-from advisor.workload.launchers import is_shell, program_of, python_of
+from advisor.workload.launchers import is_launcher, is_shell, program_of, python_of
 from advisor.workload.spec import Script
 
 _PRINTED = {
@@ -71,6 +71,31 @@ def _by_another_python(script: Script, module: str) -> str | None:
         f"{f'`{python}` is the Python of advisor itself. ' * ours}Start it by the Python that has "
         f"{module}: `advisor profile -- /path/to/env/bin/python {script.file or 'train.py'}`"
     )
+
+
+# What begins a loop of a shell.
+_LOOP = re.compile(r"(?:^|[;&|]\s*)(?:for|while|until)\s|\bxargs\b")
+
+
+def first_of_several(script: Script, parent: Sequence[str]) -> str | None:
+    """Return a sentence if the program may train several times in turn, of which one is measured.
+
+    `parent` is the command of the process that started the training; empty: it started itself.
+    """
+    lines = [re.sub(r"(?:^|\s)#.*", "", line) for line in _shell_lines(script)]
+    parts = [part for line in lines for part in re.split(r"&&|\|\||;", line)]
+    trainings = [part for part in parts if re.search(r"\bpython[0-9.]*\s|\btorchrun\s", part)]
+    in_loop = bool(trainings) and any(map(_LOOP.search, lines))
+    first, *others = [PurePath(word).name for word in parent] or [""]
+    program = program_of(parent) if parent else None
+    by_python = first.startswith("python") and program is not None and program.endswith(".py")
+    launched = any(map(is_launcher, others[:1])) or not {"-m", "-c"}.isdisjoint(parent)
+    if len(trainings) > 1 or in_loop or (by_python and not launched):
+        return (
+            "advisor measures the first training that this command starts. If others follow it, as "
+            "folds do, each is a job of its own"
+        )
+    return None
 
 
 def _shell_lines(script: Script) -> Iterator[str]:

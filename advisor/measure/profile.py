@@ -87,8 +87,7 @@ def _measured_alone(
         say("  starting it")
         loaded = living(tenant.ask("load", timeout_s=patience_s, partly=True))
         workload = _completed(workload, loaded.get("found"))
-        if workload.script is not None:
-            say(f"  {_training_text(workload)}")
+        _say_training(workload, loaded.get("found"), tenant)
         watch.lap("start_s")
         taken = settle(tenant, loaded, patience_s)
         watch.lap("settle_s")
@@ -303,8 +302,10 @@ def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
     )
 
 
-def _training_text(workload: Workload) -> str:
-    """A script's batch and epoch, with the options for those that it does not show."""
+def _say_training(workload: Workload, seen: Mapping[str, Any] | None, tenant: Tenant) -> None:
+    """Print a script's batch and epoch, what is doubtful, and options for what it does not show."""
+    if workload.script is None:
+        return
     examples = (
         f"{workload.batch:,} examples"
         if workload.batch > 1
@@ -312,7 +313,12 @@ def _training_text(workload: Workload) -> str:
     )
     steps = workload.steps_per_epoch
     epoch = "of unknown length: --steps-per-epoch N" if steps is None else f"{steps:,} steps"
-    return f"a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}"
+    if others := [each for each in (seen or {}).get("other_epochs", ()) if each != steps]:
+        listed = " and ".join(f"{each:,}" for each in others)
+        epoch += f", and by other loaders {listed}: --steps-per-epoch N if that is the epoch"
+    say(f"  a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}")
+    if note := tenant.first_of_several():
+        say(f"  {note}")
 
 
 _UNLIMITED_PCT = 100.0

@@ -13,8 +13,9 @@ from typing import get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
-from advisor.hardware.gpus import Gpu, check_power, gpu_meant, preallocating_profiles
+from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.machine import allowed_cores
+from advisor.hardware.profile_checks import check_power, preallocating_profiles
 from advisor.measure.device import (
     Device,
     command_line,

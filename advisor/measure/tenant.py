@@ -17,8 +17,10 @@ from tempfile import mkdtemp
 from time import monotonic
 from typing import Any, Literal
 
+import psutil
+
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
-from advisor.measure.explain_end import explain_end
+from advisor.measure.explain_end import explain_end, first_of_several
 from advisor.measure.hook_folder import hook_variables, why_unseen
 from advisor.measure.process import say
 from advisor.measure.script import StartedScript
@@ -229,6 +231,15 @@ class Tenant:
         while self.connections:
             self.connections.pop().close()
 
+    def first_of_several(self) -> str | None:
+        """Return a sentence if it may train several times in turn, of which the first is seen."""
+        parent: list[str] = []
+        if self.pid != self.running.pid:
+            with suppress(psutil.Error):
+                starter = psutil.Process(self.pid).parent()
+                parent = [] if starter is None else starter.cmdline()
+        return first_of_several(self.setup.script, parent)
+
     @property
     def running(self) -> StartedScript:
         """Its processes."""
@@ -271,6 +282,8 @@ class Tenant:
     def _connect(self) -> None:
         if (hello := self.accept()) is None:
             return
+        if len(self.connections) > 1 and not psutil.pid_exists(self.pid):
+            return  # the next training, e.g. of another fold, after the measured one has ended
         if len(self.connections) > 1:
             remedy = self._explained or "Start a single rank, e.g. --nproc_per_node 1"
             raise InvalidInput(

@@ -11,8 +11,9 @@ from statistics import median
 from types import MappingProxyType
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant, preallocating_profiles
+from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.hardware.mig import largest_layouts
+from advisor.hardware.profile_checks import preallocating_profiles
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step

@@ -11,7 +11,9 @@ from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName, with_article
-from advisor.hardware.gpus import Gpu, check_key, check_power, known_gpus, unlikeness
+from advisor.hardware.gpus import Gpu, known_gpus
+from advisor.hardware.profile_checks import check_key, check_power
+from advisor.hardware.rates import unlikeness
 from advisor.prediction.host import host_path_s
 from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu

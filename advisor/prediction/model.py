@@ -8,7 +8,8 @@ from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import Gpu, gpu, unlikeness
+from advisor.hardware.gpus import Gpu, gpu
+from advisor.hardware.rates import unlikeness
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import UtilisationModel
 from advisor.prediction.correction import Correction

@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput, with_article
-from advisor.hardware.gpus import Gpu, GpuRates, check_power, known_gpus, rates_of, tensor_share
+from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
 from advisor.hardware.partition import limited_sms, sm_limits
+from advisor.hardware.profile_checks import check_power
+from advisor.hardware.rates import rates_of, tensor_share
 from advisor.prediction.host import engine_growth, longer, stretched
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import catalogue, gpu, gpu_meant, rates_of
+from advisor.hardware.gpus import catalogue, gpu, gpu_meant
 from advisor.hardware.partition import compute_profiles, partition_of, whole_gpu
+from advisor.hardware.rates import rates_of
 from advisor.workload.calibration import GpuSide, Operator, OperatorTime
 from tests.measure.calibrate.recorded import calibration
 

@@ -69,7 +69,8 @@ class Feeds:
                 self.fetched_s += took_s
             loader = getattr(iterator, "_advisor_loader", None)
             self._last = ref(iterator)
-            if self._feeding is None and loader is not None:
+            # Not those of a validation, which may take more than the training.
+            if self._feeding is None and loader is not None and self._evaluating_s is None:
                 self._batches[loader] += 1
             if self._feeding in (None, loader):
                 self._follow(iterator, took_s)
@@ -118,21 +119,34 @@ class Feeds:
         """Count batches from now on: some of those before fed no training."""
         self._batches.clear()
 
-    def data(self, steps: int) -> dict[str, int | None]:
+    def data(self, steps: int) -> dict[str, Any]:
         """``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
 
-        By the batches of `steps` since `forget_batches`.
+        By the batches of `steps` since `forget_batches`. If several loaders feed each step, that
+        of the longest epoch counts, and ``other_epochs`` has the steps of the others'.
         """
         if not self._batches:
-            return {"batch": None, "steps_per_epoch": None, "loader_workers": 0}
-        self._feeding, taken = self._batches.most_common(1)[0]
-        # A loader that is read ahead gives one batch more or less than was trained on.
-        a_step = max(1, round(taken / steps)) if taken >= steps - 1 else taken / steps
-        _, batch, batches, self.loader_workers = self._feeding
+            return {"batch": None, "steps_per_epoch": None, "loader_workers": 0, "other_epochs": []}
+
+        def a_step(loader: _Loader) -> float:
+            # A loader that is read ahead gives one batch more or less than was trained on.
+            taken = self._batches[loader]
+            return max(1, round(taken / steps)) if taken >= steps - 1 else taken / steps
+
+        def epoch(loader: _Loader) -> int:
+            batches = loader.batches
+            return 0 if batches is None else max(1, round(batches / a_step(loader)))
+
+        most = max(self._batches.values())
+        feeding = [loader for loader, taken in self._batches.items() if 2 * taken > most]
+        # Of equal ones that of which most was taken, and the first.
+        longest = max(feeding, key=lambda loader: (epoch(loader), self._batches[loader]))
+        self._feeding, self.loader_workers = longest, longest.workers
         return {
-            "batch": None if batch is None else max(1, round(batch * a_step)),
-            "steps_per_epoch": None if batches is None else max(1, round(batches / a_step)),
-            "loader_workers": self.loader_workers,
+            "batch": longest.batch and max(1, round(longest.batch * a_step(longest))),
+            "steps_per_epoch": epoch(longest) or None,
+            "loader_workers": longest.workers,
+            "other_epochs": sorted({*map(epoch, feeding)} - {0, epoch(longest)}),
         }
 
     def next_batch(self) -> object:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from advisor.measure.explain_end import explain_end
+from advisor.measure.explain_end import explain_end, first_of_several
 from advisor.workload.spec import Script
 
 
@@ -84,3 +84,26 @@ def test_what_starts_trainings_elsewhere_is_named_with_the_command_to_give(tmp_p
 )  # fmt: skip
 def test_a_training_is_not_taken_for_a_sweep(tmp_path, line):
     assert explained(tmp_path, line) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "parent", "several"),
+    [
+        ("bash -c 'for k in 0 1; do python train.py $k; done'", "bash -c x", True),
+        ("bash -c 'python train.py 0 && python train.py 1'", "bash -c x", True),
+        ("bash -c 'seq 5 | xargs -n1 python train.py'", "xargs python train.py", True),
+        ("python folds.py", "python folds.py", True),
+        ("python -u k_fold.py", "python3.11 k_fold.py", True),
+        ("python train.py", "", False),
+        ("bash -c 'cd here && python train.py'", "bash -c x", False),
+        ("torchrun train.py", "python /usr/bin/torchrun train.py", False),
+        ("accelerate launch a.py", "/bin/python /bin/accelerate launch a.py", False),
+        ("python -m torch.distributed.run a.py", "python -m torch.distributed.run a.py", False),
+    ],
+)
+def test_a_command_that_may_train_several_times_in_turn_is_said_to_be_seen_once(
+    line, parent, several, tmp_path
+):
+    script = Script(command=tuple(shlex.split(line)), folder=str(tmp_path))
+    said = first_of_several(script, shlex.split(parent))
+    assert (said is not None and "first" in said) == several

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from _thread import start_new_thread
+from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread, get_ident
 
@@ -214,12 +215,39 @@ def test_each_pass_of_the_loader_that_feeds_the_training_is_seen(feeds, workers)
         for size in (4, 3)
     )
     train_on(feeds, first)
-    assert feeds.data(3) == {"batch": 4, "steps_per_epoch": 3, "loader_workers": workers}
+    expected = {"batch": 4, "steps_per_epoch": 3, "loader_workers": workers, "other_epochs": []}
+    assert feeds.data(3) == expected
     assert [train_on(feeds, first) for _ in range(3)] == [1, 1, 1]
     for _ in DataLoader(data, 2):  # a validation
         pass
     assert [train_on(feeds, each) for each in (first, second, second, first)] == [1, 1, 1, 1]
     assert feeds.between["passes"] == 7
+
+
+@pytest.mark.parametrize("lengths", [(3, 12), (12, 3), (5, 5)])
+def test_of_two_loaders_that_feed_each_step_the_longer_is_the_epoch(feeds, lengths):
+    def endless(loader):
+        while True:
+            yield from loader
+
+    few, many = (DataLoader(list(range(4 * length)), 4) for length in lengths)
+    for _ in islice(zip(endless(few), endless(many), strict=False), 12):
+        feeds.note_step()
+    seen = feeds.data(12)
+    assert seen["steps_per_epoch"] == max(lengths)
+    assert seen["other_epochs"] == sorted({*lengths} - {max(lengths)})
+
+
+def test_a_validation_that_takes_more_batches_than_the_training_is_no_epoch(feeds):
+    training, validation = (DataLoader(list(range(length)), 2) for length in (8, 400))
+    train_on(feeds, training)
+    feeds.mode_changed(None, mode=False)
+    for _ in validation:
+        pass
+    feeds.mode_changed(None)
+    train_on(feeds, training)
+    seen = feeds.data(8)
+    assert (seen["steps_per_epoch"], seen["other_epochs"]) == (4, [])
 
 
 FOLDS = """
