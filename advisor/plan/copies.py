@@ -67,6 +67,7 @@ class Copies:
     limited_by: str
     pay: int
     mps_clients: int
+    level: Level = "p50"
     standing: Standing = field(default_factory=Standing)
 
     @property
@@ -137,7 +138,7 @@ class CopiesTable:
         """Return the answer of a search."""
         return Copies(
             gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
-            mps_clients=mps_clients(self.gpu, self.conditions.cuda),
+            mps_clients=mps_clients(self.gpu, self.conditions.cuda), level=self.level,
         )  # fmt: skip
 
     def _problem(self, copies: int) -> str | None:
