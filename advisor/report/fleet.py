@@ -386,7 +386,8 @@ def fleet_document(
         "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
         **forecast.standing_document(plan.standing),
         "text": forecast.with_estimates_named(
-            plan.standing, f"{instruction(plan)}. {outcome(plan)}"
+            plan.standing,
+            " ".join([*_deadlines_missed(plan), f"{instruction(plan)}.", outcome(plan)]),
         ),
         "notes": list(gpu_notes(plan)),
         "workloads": forecast.workloads_document(plan.jobs),
