@@ -136,7 +136,7 @@ def first_plans(evaluation: Evaluation) -> Regret:
         ways = list(ran[panel.names].values())
         times: dict[Sharing, Interval] = {Serial(): in_turn(ways[0][0], evaluation)}
         times |= {sharing_of(same[0].run): shared_way(same).predicted for same in ways}
-        lost.append(panel.regret_of(_first(times)))
+        lost.append(panel.regret_of(first_way(times)))
     return regret_of(lost, [panel.regret_by(MODEL) for panel in sets])
 
 
@@ -157,8 +157,8 @@ def choices_sentence(judged: Choices, first: Regret | None) -> str:
     )
 
 
-def _first(times: Mapping[Sharing, Interval]) -> Sharing:
-    """The way that comes first, by the times that ways take for the same work."""
+def first_way(times: Mapping[Sharing, Interval]) -> Sharing:
+    """Return the way that comes first, by the times that ways take for the same work."""
 
     def simplicity(sharing: Sharing) -> tuple[int, bool]:
         return get_args(Mode).index(sharing.mode), len(set(sharing.limits)) > 1
