@@ -14,6 +14,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import evaluate, of_pace
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
+from advisor.learn.regret import Regret
 from advisor.learn.scoreboard import Scores, scores_of
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
@@ -21,7 +22,13 @@ from advisor.prediction.predictor import Predictor
 from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
-from research.choices import Advice, Recommended, advice_score, recommended
+from research.choices import (
+    Advice,
+    Recommended,
+    advice_score,
+    first_plans,
+    recommended,
+)
 from research.classes import ClassLeftOut, classes_left_out
 from research.constants import Constant, chosen_constants
 from research.coverage import CoverageGroup, coverage_groups
@@ -70,6 +77,8 @@ class Figures:
         constants: Constants chosen while errors of the scored runs were seen.
         left_out: Errors on a GPU by models that saw no run on it.
         recommended: Recommendations written down beforehand.
+        first: The plan that `recommend` puts first, for job sets that ran in several ways; None:
+            not worked out.
         whole_jobs: Jobs run from the first step to the last.
         advice: Runs of job sets under several plans.
         scripts: Mixes of training scripts.
@@ -91,6 +100,7 @@ class Figures:
     steadiness: RepeatSummary
     left_out: tuple[GpuLeftOut, ...]
     recommended: tuple[Recommended, ...]
+    first: Regret | None
     whole_jobs: WholeJobs | None
     memory: MemoryScore
     power: tuple[PowerRow, ...]
@@ -130,6 +140,7 @@ def figures_of(
         steadiness=steadiness(evaluation.chosen.repeats),
         left_out=gpus_left_out(folder, evaluation.models, playback, processes),
         recommended=recommended(evaluation),
+        first=first_plans(evaluation),
         whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_host()), profiles),
         memory=memory_score(profiles, runs, gpu),
         power=power_score(evaluation),

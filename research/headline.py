@@ -87,6 +87,15 @@ def accuracy_in_short(
     )
 
 
+def ranges_sentence(programs: Iterable[PrintedErrors]) -> str:
+    """Return how many steps of public scripts lie inside their ranges, in all and time-sliced."""
+    inside = {row.mode: row.inside for row in programs if row.kind == "programs"}
+    return (
+        f"Parentheses give the 90 % interval. Of the measured steps of public training scripts, "
+        f"{percent(inside['all'])} lie inside; time-sliced, {percent(inside[MODE_WORDS['naive']])}."
+    )
+
+
 def _short_row(
     words: str,
     by_mode: Mapping[str, PrintedErrors | ScriptErrors],

@@ -96,7 +96,7 @@ def pairs_of(evaluation: Evaluation) -> list[Pair]:
     for (host, *_), by_way in sets.items():
         repeats = list(by_way.values())
         serial = _serial(repeats[0][0], evaluation, alone_s[host])
-        ran = [*map(_shared, repeats), *([] if serial is None else [serial])]
+        ran = [*map(shared_way, repeats), *([] if serial is None else [serial])]
         ran.sort(key=lambda way: _MODES.index(way.sharing.mode))
         pairs += [Pair(*both) for both in combinations(ran, 2)
                   if both[0].sharing.mode != both[1].sharing.mode]  # fmt: skip
@@ -113,7 +113,8 @@ def _measured_alone(evaluation: Evaluation) -> Mapping[str, Mapping[str, list[fl
     return steps
 
 
-def _shared(same: Sequence[RunComparison]) -> Way:
+def shared_way(same: Sequence[RunComparison]) -> Way:
+    """Return the way in which the jobs of the runs `same` shared a GPU."""
     jobs = same[0].jobs
     predicted = around([
         1 / sum(job.alone_s / job.predicted_s.at(level) for job in jobs) for level in LEVELS
@@ -128,14 +129,18 @@ def _serial(
     """The jobs of `run` one after another; None if one of them did not run alone on its host."""
     if not evaluation.models or any(job.job not in steps_s for job in run.jobs):
         return None
+    measured = fmean(exp(fmean(map(log, steps_s[job.job]))) / job.alone_s for job in run.jobs)
+    return Way(Serial(), in_turn(run, evaluation), measured)
+
+
+def in_turn(run: RunComparison, evaluation: Evaluation) -> Interval:
+    """Predict the seconds that the work of a second alone takes one after another: about 1."""
     predicted = [
         evaluation.models[job.family].intervals["serial"]
         .around(evaluation.chosen.profiles[job.job], job.alone_s).scaled(1 / job.alone_s)
         for job in run.jobs
     ]  # fmt: skip
-    measured = fmean(exp(fmean(map(log, steps_s[job.job]))) / job.alone_s for job in run.jobs)
-    at_levels = [fmean(each.at(level) for each in predicted) for level in LEVELS]
-    return Way(Serial(), around(at_levels), measured)
+    return around([fmean(each.at(level) for each in predicted) for level in LEVELS])
 
 
 def pair_scores(evaluation: Evaluation) -> tuple[PairScore, ...]:

@@ -18,7 +18,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.learn.evaluate import select
-from advisor.learn.regret import MODEL
 from advisor.learn.scoreboard import ALL
 from advisor.report.scores import (
     RULE_WORDS,
@@ -29,6 +28,7 @@ from research.a100_server import solo_text, ways_text
 from research.choices import (
     advice_sentence,
     choices_section,
+    choices_sentence,
     choices_table,
     recommended_section,
     recommended_summary,
@@ -49,7 +49,7 @@ from research.figures import (
 from research.files import ROOT, measured
 from research.gavel import gavel_text
 from research.gpu_left_out import left_out_section, left_out_table
-from research.headline import accuracy_in_short, headline, rules_section
+from research.headline import accuracy_in_short, headline, ranges_sentence, rules_section
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
 from research.pairs import pairs_section
@@ -93,6 +93,7 @@ def report_text(figures: Figures) -> str:
         _NOTE,
         data_text(figures.data),
         targets_section(figures),
+        joined("## Steps of every kind of runs", _accuracy(figures)),
         scripts_section(figures.scripts),
         families_section(figures.scores),
         rules_section(figures.scores),
@@ -104,10 +105,13 @@ def report_text(figures: Figures) -> str:
         lacking_section(figures.lacking),
         groups_section(figures.families, figures.busy),
         choices_section(figures.scores),
+        _first_section(figures),
         recommended_section(figures.recommended),
         pairs_section(figures.pairs),
         joined("## Job sets run under several plans", advice_sentence(figures.advice)),
         whole_jobs_section(figures.whole_jobs),
+        joined("## Short jobs in a queue on an H100", queues_text()),
+        joined("## Sixteen jobs on four GPUs", four_gpus_text()),
         memory_section(figures.memory),
         power_section(figures.power),
     ]
@@ -122,6 +126,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
     return {
         Path("README.md"): {
             "recommend": recommendation,
+            "ranges": ranges_sentence(figures.programs),
             "data": data,
             "accuracy": _accuracy_in_short(figures),
         },
@@ -151,18 +156,12 @@ def _accuracy_in_short(figures: Figures) -> str:
     parts = [accuracy_in_short(figures.programs, figures.scripts, figures.scores)]
     judged = figures.scores.chosen
     if judged.sets:
-        ours = judged.rules[MODEL]
         others = ", ".join(
             f"{RULE_WORDS[name]} {percent(rule.mean)} and {percent(rule.worst)}"
             for name in ("fair-share", "always-mps", "always-serial")
             if (rule := judged.rules.get(name)) and rule.n
         )
-        parts.append(
-            f"{ours.n} job sets ran in several ways. The way with the best prediction was the "
-            f"fastest for {ours.best} of them. On average the choice gave away "
-            f"{percent(ours.mean)} of the best measured throughput, {percent(ours.worst)} at "
-            f"worst; {others}."
-        )
+        parts.append(f"{choices_sentence(judged, figures.first)}; {others}.")
     return joined(*parts)
 
 
@@ -176,11 +175,21 @@ def _accuracy(figures: Figures) -> str:
     )
 
 
+def _first_section(figures: Figures) -> str:
+    """Return the section on the plan that comes first."""
+    if figures.first is None or not figures.first.n:
+        return ""
+    sentence = choices_sentence(figures.scores.chosen, figures.first)
+    return joined("## The plan that comes first", f"{sentence}.")
+
+
 def _choices(figures: Figures) -> str:
     """Return how close advice came to its predictions, and what choices gave away."""
     parts = [advice_sentence(figures.advice)]
     if figures.scores.chosen.sets:
         parts.append(choices_table(figures.scores.chosen))
+        if figures.first is not None:
+            parts.append(f"{choices_sentence(figures.scores.chosen, figures.first)}.")
         if figures.recommended:
             parts.append(recommended_summary(figures.recommended))
     return joined(*parts)

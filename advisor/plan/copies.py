@@ -68,6 +68,7 @@ class Copies:
     limited_by: str
     worthwhile: int
     mps_clients: int
+    level: Level = "p50"
     standing: Standing = field(default_factory=Standing)
 
     @property
@@ -139,6 +140,7 @@ class CopiesTable:
         return Copies(
             gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by,
             worthwhile=best, mps_clients=mps_clients(self.gpu, self.conditions.cuda),
+            level=self.level,
         )  # fmt: skip
 
     def _problem(self, copies: int) -> str | None:

@@ -47,8 +47,9 @@ def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
         row = {
             "": f"{'>' if plan is comparison.best else ' '} {name}",
             OBJECTIVES[by].measure: forecast.shown_cost(by)(known_cost(plan, by)),
+            **forecast.time_cell(plan, by),
             "gain over first": units.times(gain) + (_TIE if unsure else ""),
-            **forecast.plan_cells(plan),
+            **forecast.plan_cells(plan, by),
             "power": units.middle(mix.power_w, units.watts),
         }
         if any(due is not None for due in plan.deadlines_s):

@@ -55,6 +55,8 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
             f"{best.throughput:.2f}x the work of one alone. {copies.fit} fit."
         )
 
+    advice += forecast.ranking_note(copies.level)
+
     def cells(row: CopiesRow) -> dict[str, str]:
         gain = copies.gain(row)
         more = "" if gain is None else f" ({gain:+.1%})"
@@ -270,7 +272,7 @@ def trials_advice(search: Search) -> str:
             whole += f", in {counted(study.rounds, 'round')}; more at once "
             whole += f"end at most {MIN_GAIN:.0%} sooner"
         lines.append(f"{whole}.")
-    return "\n".join([*lines, f"{rate}."])
+    return "\n".join([*lines, f"{rate}.{forecast.ranking_note(first.trials.copies.level)}"])
 
 
 def _gpus(on: TrialsOnGpus, several: str = "") -> str:

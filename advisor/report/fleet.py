@@ -48,12 +48,13 @@ def fleet_report(
     `command` is the line on how to start it. With `top`, the best so many plans instead of the
     ways. With `details`, every job of every GPU by its number, and how the plan was found.
     """
+    first, *then = [*_deadlines_missed(plan), f"{instruction(plan)}."]
 
     def answer(*gpus: RenderableType) -> Group:
         rest = "More" if gpus else "The jobs of each GPU, and more"
         more = [_caveat(plan), *_effort(plan), f"{rest}: --details."]
         return Group(
-            Text(f"{instruction(plan)}.", style="bold"),
+            Text(first, style="bold"), *map(Text, then),
             Text(" ".join([outcome(plan), *gpu_notes(plan)])),
             table_of(plan_rows(plan, top)), *gpus,
             *map(Text, filter(None, [command, "" if details else " ".join(more)])),
@@ -66,6 +67,13 @@ def fleet_report(
     every.columns[1].overflow = "fold"
     lines = [*_numbered(plan.jobs), ""]
     return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, _more_notes(plan)))
+
+
+def _deadlines_missed(plan: FleetPlan) -> Iterator[str]:
+    """The deadlines that no plan keeps."""
+    if all(each.late for each in plan.plans):
+        ends_s = [each.ends_s for each in plan.plans]
+        yield from forecast.deadlines_missed(plan.jobs, ends_s, plan.level, plan.ranked_by)
 
 
 def instruction(plan: FleetForecast) -> str:
@@ -134,20 +142,24 @@ def outcome(plan: FleetPlan) -> str:
     if plan.gpus == 1:
         alone = "one after another"
     gain = plan.gain(plan)
-    slower = ", may be slower" if gain.p05 < 1 else ""
+    worse = "use more" if by.unit == "J" else "be slower"
+    slower = f", may {worse}" if gain.p05 < 1 else ""
+    note, time = forecast.ranking_note(plan.level), ""
+    if by.name not in ("makespan", "deadlines") and plan.makespan_s is not None:
+        time = f"; all done in {units.duration(plan.makespan_s.p50)}"
     if by.name == "throughput":
-        return f"Gain in throughput over {alone} {units.times(gain)}{slower}."
+        return f"Gain in throughput over {alone} {units.times(gain)}{slower}{time}.{note}"
     shown = units.joules if by.unit == "J" else units.seconds
     cost = shown(plan.compared)
     cost = cost if by.name in ("makespan", "deadlines") else f"{by.measure.capitalize()} {cost}"
     if plan is plan.serial:
         gains = [gain for other in plan.others if (gain := plan.gain(other)).p50 > 1]
         if not gains:
-            return f"{cost}."
+            return f"{cost}{time}.{note}"
         best = max(gains, key=lambda each: each.p50)
-        return f"{cost}; sharing at its best has a gain of {units.times(best)}."
+        return f"{cost}{time}; sharing at its best has a gain of {units.times(best)}.{note}"
     before = units.middle(plan.serial.compared, shown)
-    return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}."
+    return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}{time}.{note}"
 
 
 def plan_rows(plan: FleetPlan, top: int | None = None) -> list[dict[str, str]]:
@@ -278,6 +290,9 @@ def gpu_notes(plan: FleetPlan) -> Iterator[str]:
     for count, gpus in slices.items():
         if count:
             yield f"Unused on GPU {units.numbers(gpus)}: {counted(count, 'MIG slice')}."
+    users = {job.user for job in plan.jobs}
+    if len(users) > 1:
+        yield "MPS serves one user at a time: jobs of different users do not share it."
     if plan.note:
         yield f"Ranked by {plan.ranked_by}: {plan.note}."
 
@@ -372,7 +387,8 @@ def fleet_document(
         "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
         **forecast.standing_document(plan.standing),
         "text": forecast.with_estimates_named(
-            plan.standing, f"{instruction(plan)}. {outcome(plan)}"
+            plan.standing,
+            " ".join([*_deadlines_missed(plan), f"{instruction(plan)}.", outcome(plan)]),
         ),
         "notes": list(gpu_notes(plan)),
         "workloads": forecast.workloads_document(plan.jobs), "profiles": profiles,

@@ -19,7 +19,7 @@ from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
 from advisor.plan.reasons import Binding
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
-from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
 from advisor.report.documents import (
     BindingFields,
@@ -193,6 +193,41 @@ def slowdown(job: JobPrediction) -> Interval:
     return Interval(*map(job.slowdown_at, LEVELS))
 
 
+def deadlines_missed(
+    jobs: Sequence[Job], plans: Iterable[Sequence[Interval] | None], level: Level,
+    ranked_by: ObjectiveName,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the deadlines that even the best of `plans` misses, and by how much, as a sentence.
+
+    A plan is the ends of `jobs`; the best is that whose tightest job ends after the least part of
+    its time. None: the ends are not known.
+    """
+
+    def of_time(ends_s: Sequence[Interval]) -> list[float]:
+        pairs = zip(ends_s, jobs, strict=True)
+        return [end_s.at(level) / job.deadline_s if job.deadline_s else 0.0 for end_s, job in pairs]
+
+    tightest = min((max(of_time(ends_s)), of_time(ends_s)) for ends_s in plans if ends_s)[1]
+    late = {
+        job.name: f"{job.name} ends {units.duration((part - 1) * job.deadline_s)} after its "
+        f"deadline of {units.duration(job.deadline_s)}"
+        for part, job in sorted(zip(tightest, jobs, strict=True), key=lambda pair: pair[0])
+        if job.deadline_s and part > 1
+    }  # fmt: skip
+    if late:
+        worst = list(late.values())[::-1]
+        more = len(worst) - _MOST_NAMED
+        rest = f"; {counted(more, 'other job')} late" if more > 0 else ""
+        best = f"{'; '.join(worst[:_MOST_NAMED])}{rest}"
+        how = "" if ranked_by == "deadlines" else " Rank by that: --objective deadlines."
+        yield f"No plan keeps every deadline. At best, {best}.{how}"
+
+
+def ranking_note(level: Level) -> str:
+    """Return by what plans are ranked, where it is not by medians."""
+    return "" if level == "p50" else " Ranked by the upper ends of the 90 % intervals."
+
+
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
     """Return the function that writes a cost by `objective` with its unit."""
     by_unit = {"s": units.seconds, "J": units.joules, "ratio": units.times}
@@ -306,14 +341,22 @@ def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
     return list(same.values())
 
 
-def plan_cells(plan: Forecast) -> dict[str, str]:
+def plan_cells(plan: Forecast, ranked_by: ObjectiveName) -> dict[str, str]:
     """Return the cells that tables of plans share; the keys are the columns' names."""
     mix = plan.prediction
+    energy = {"energy": units.middle(plan.energy_j, units.joules)}
     return {
         "memory": units.gib_of(mix.memory_total_mib),
-        "energy": units.middle(plan.energy_j, units.joules),
+        **({} if ranked_by == "energy" else energy),
         "slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x",
     }
+
+
+def time_cell(plan: Forecast, ranked_by: ObjectiveName) -> dict[str, str]:
+    """Return the cell of the total time for a table whose measure is another quantity."""
+    if ranked_by == "makespan" or plan.makespan_interval_s is None:
+        return {}
+    return {"total time": units.middle(plan.makespan_interval_s, units.seconds)}
 
 
 def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:

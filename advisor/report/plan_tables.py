@@ -13,7 +13,7 @@ from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.format import FittedTable, FixedRow, table_of
-from advisor.report.recommendation import caveats, hints, instruction, outcome
+from advisor.report.recommendation import caveats, hints, missing_ways, opening
 
 _PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
 
@@ -26,14 +26,15 @@ def plans_report(
     `command` is the line that says how to start it. With `top`, the best so many plans instead of
     the ways. With `details`, every plan in full, too, and how the plans were searched.
     """
-    first = f"{instruction(advised.best, [job.name for job in advised.jobs])}."
-    notes = list(caveats(advised))
-    parts: list[RenderableType] = [Text(first, style="bold"), Text(outcome(advised))]
+    first, *then = opening(advised)
+    missing = list(missing_ways(advised))
+    notes = [note for note in caveats(advised) if note not in missing]
+    parts: list[RenderableType] = [Text(first, style="bold"), *map(Text, then)]
     if len(advised.jobs) > 1:
         named = list(forecast.best_of_each_way(advised).items())
         if top is not None:
             named = [(forecast.plan_name(advised, plan), plan) for plan in advised.plans[:top]]
-        parts += [Text(), _ways_table(advised, named)]
+        parts += [Text(), _ways_table(advised, named), *map(Text, missing)]
     if command:
         parts.append(Text(command))
     if details:
@@ -47,7 +48,8 @@ def plans_report(
 
 def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> FittedTable:
     """A line for each plan, a mark before the best; the heading says if all are estimated."""
-    measure, shown = OBJECTIVES[advised.ranked_by].measure, forecast.shown_cost(advised.ranked_by)
+    by = advised.ranked_by
+    measure, shown = OBJECTIVES[by].measure, forecast.shown_cost(by)
     measured = any(plan.prediction.confirmed_on_hardware for _, plan in named)
     first, rows = "" if measured else "  all estimated", []
     for name, plan in named:
@@ -55,8 +57,9 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
         mark = ">" if plan is advised.best else " "
         estimated = ", estimated" if measured and not mix.confirmed_on_hardware else ""
         rows.append({
-            first: f"{mark} {name}{estimated}", measure: shown(known_cost(plan, advised.ranked_by)),
-            "gain": units.times(forecast.gain(advised, plan)), **forecast.plan_cells(plan),
+            first: f"{mark} {name}{estimated}", measure: shown(known_cost(plan, by)),
+            **forecast.time_cell(plan, by), "gain": units.times(forecast.gain(advised, plan)),
+            **forecast.plan_cells(plan, by),
         })  # fmt: skip
     return table_of(rows)
 

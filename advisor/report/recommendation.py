@@ -18,12 +18,13 @@ from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.documents import PlanFields, RecommendationDocument, RequestFields
 from advisor.report.format import each_counted, explained, in_order, short_names
-from advisor.sharing import Group, Mps, Naive, Queue, Sharing
+from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
+_NO_ROOM = "does not fit: "
 _MOST_NAMED = 2  # jobs with too little time
 _NEGLIGIBLE_LENGTH = 0.01  # of the longest job's
 _BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadlines", "energy")
@@ -36,9 +37,27 @@ def answer(advised: Recommendation) -> str:
 
 def paragraphs(advised: Recommendation) -> tuple[str, ...]:
     """Return a recommendation in paragraphs: what to do, what it brings, what to know, a hint."""
-    names = [job.name for job in advised.jobs]
-    first = f"{instruction(advised.best, names)}."
-    return (first, outcome(advised), *caveats(advised), *hints(advised))
+    return (*opening(advised), *caveats(advised), *hints(advised))
+
+
+def opening(advised: Recommendation) -> Iterator[str]:
+    """Yield deadlines that no plan keeps, what to do, what it brings, and what is not possible."""
+    if all(plan.late_jobs for plan in advised.plans):
+        ends_s = [plan.ends_s for plan in advised.plans]
+        yield from forecast.deadlines_missed(advised.jobs, ends_s, advised.level, advised.ranked_by)
+    yield f"{instruction(advised.best, [job.name for job in advised.jobs])}."
+    yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
+
+
+def missing_ways(advised: Recommendation) -> Iterator[str]:
+    """Yield why jobs cannot share the whole GPU at once, by time-slicing or under MPS."""
+    ways: dict[str, list[tuple[str, str]]] = {}
+    for each in advised.left_out:
+        if each.sharing in _TOGETHER:
+            way = units.way_of(parse_sharing(each.sharing), len(advised.jobs))
+            ways.setdefault(each.why.partition(":")[0], []).append((way, each.why))
+    for same in ways.values():
+        yield f"No {' or '.join(way for way, _ in same)}: {same[0][1].removeprefix(_NO_ROOM)}."
 
 
 def caveats(advised: Recommendation) -> Iterator[str]:
@@ -56,10 +75,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
             f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
             f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
         )
-    together = [each for each in advised.left_out if each.sharing in _TOGETHER]
-    if together and all(one_by_one(plan.sharing) for plan in advised.plans):
-        why = together[0].why
-        yield f"All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
+    yield from missing_ways(advised)
     if memory_left_mib(advised) < 0:
         yield "It fits because each job's memory is capped."
     yield from _faster(advised)
@@ -135,17 +151,19 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     first = instruction(plan, [short[job.name] for job in advised.jobs], in_short=True)
     cost, serial = (_cost(advised, each) for each in (plan, advised.serial))
     if advised.ranked_by == "deadlines":
-        return f"{first}: the tightest job ends after {cost.p50:.0%} of its time."
+        part = f"the tightest job ends after {cost.p50:.0%} of its time"
+        return f"{first}: {part}{_all_done(advised, plan)}."
     if advised.ranked_by == "throughput":
         much = units.number(forecast.gain(advised, plan).p50)
-        return f"{first}." if cost.p50 == serial.p50 else f"{first}: {much}x the work in an hour."
+        gained = "" if cost.p50 == serial.p50 else f": {much}x the work in an hour"
+        return f"{first}{gained}{_all_done(advised, plan)}."
     shown = forecast.shown_cost(advised.ranked_by)
     after, before = (units.middle(each, shown) for each in (cost, serial))
     if before != after:
         number, _, unit = before.partition(" ")
         after += f" instead of {number if unit == after.partition(' ')[2] else before}"
     each = " until a job ends, on average" if advised.ranked_by == "mean-completion" else ""
-    return f"{first}: {after}{each}."
+    return f"{first}: {after}{each}{_all_done(advised, plan)}."
 
 
 def badge_of(
@@ -205,21 +223,31 @@ def _may_lose(advised: Recommendation) -> tuple[str, ...]:
 
 def outcome(advised: Recommendation) -> str:
     """Return what the best plan costs and gains over one after another, with ranges."""
-    plan, by = advised.best, OBJECTIVES[advised.ranked_by]
+    plan, by, time = advised.best, OBJECTIVES[advised.ranked_by], _all_done(advised, advised.best)
     shown = forecast.shown_cost(advised.ranked_by)
     before, now = (_cost(advised, each) for each in (advised.serial, plan))
     where = f"on {with_article(advised.gpu.key)}"
     cost = shown(now) if by.name == "makespan" else f"{by.measure.capitalize()} {shown(now)}"
     if one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction:
-        return f"{cost} {where}{_gained_by_sharing(advised)}."
+        return f"{cost} {where}{time}{_gained_by_sharing(advised)}."
     better = forecast.gain(advised, plan)
-    slower = ", may be slower" if better.p05 < 1 else ""
+    worse = "use more" if by.unit == "J" else "be slower"
+    slower = f", may {worse}" if better.p05 < 1 else ""
     if by.name == "throughput":
-        return f"Gain in throughput {units.times(better)} {where}{slower}."
+        return f"Gain in throughput {units.times(better)} {where}{slower}{time}."
     return (
         f"{cost} instead of {units.middle(before, shown)} {where}: gain {units.times(better)}"
-        f"{slower}."
+        f"{slower}{time}."
     )
+
+
+def _all_done(advised: Recommendation, plan: Plan) -> str:
+    """The time of all jobs where plans are ranked by something else."""
+    before_s, done_s = advised.serial.makespan_interval_s, plan.makespan_interval_s
+    if advised.ranked_by == "makespan" or before_s is None or done_s is None:
+        return ""
+    instead = "" if plan is advised.serial else f" instead of {units.duration(before_s.p50)}"
+    return f"; all done in {units.duration(done_s.p50)}{instead}"
 
 
 def _gained_by_sharing(advised: Recommendation) -> str:
@@ -301,10 +329,7 @@ def _missed(advised: Recommendation) -> str:
             needs[f"{job.name} needs {times}"] = None
     why = "; ".join(list(needs)[:_MOST_NAMED])
     allow = f"{why}. Allow" if why else "allow"
-    return (
-        f"Plan 1 is too late for {late}, and no plan keeps every deadline: {allow} more time, or "
-        f"take a job out."
-    )
+    return f"Plan 1 is too late for {late}: {allow} more time, or take a job out."
 
 
 def _lengths_apart(advised: Recommendation) -> Iterator[str]:

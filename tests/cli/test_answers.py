@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -499,3 +500,56 @@ def test_what_measures_or_runs_prints_one_json_document_too(advisor, tmp_path, m
         assert document.keys() >= keys
         assert schema is None or problems(schema, document) == []
     assert advisor("run", "plan.json", "--json").code == 2
+
+
+def job_file(folder, *entries):
+    file = folder / "jobs.toml"
+    file.write_text("\n".join(f"[[job]]\n{entry}" for entry in entries), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("gpus", [(), ("--gpus", 2)])
+@pytest.mark.parametrize("objective", ["deadlines", "makespan", "energy"])
+def test_a_deadline_that_no_plan_keeps_is_in_the_first_line(advisor, tmp_path, gpus, objective):
+    jobs = job_file(
+        tmp_path, f'profile = "{RESNET}"\ndeadline_s = 2', f'profile = "{BERT}"',
+        f'profile = "{RESNET}"',
+    )  # fmt: skip
+    words = ("recommend", "--jobs", jobs, *gpus, "--objective", objective)
+    first, _, _ = " ".join(advisor(*words).out.split()).partition(" Use ")
+    alone_s = document_of(advisor, "predict", RESNET, "--sharing", "serial")["makespan_s"]
+    late = re.match(
+        rf"No plan .*{RESNET} ends ([\d.]+) (s|min) after its deadline of 2.00 s", first
+    )
+    late_s = float(late[1]) * (60 if late[2] == "min" else 1)
+    assert late_s >= 0.9 * (alone_s - 2)
+    allowed = job_file(tmp_path, f'profile = "{RESNET}"\ndeadline_s = 90000', f'profile = "{BERT}"')
+    kept = advisor("recommend", "--jobs", allowed, *gpus, "--objective", objective)
+    assert "deadline" not in kept.out.splitlines()[0]
+
+
+def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp_path):
+    jobs = job_file(
+        tmp_path, f'profile = "{RESNET}"\nuser = "ada"', f'profile = "{BERT}"\nuser = "grace"'
+    )
+    for gpus in ((), ("--gpus", 2)):
+        for key in (GPU, "v100-32gb"):
+            answer = advisor("recommend", "--jobs", jobs, *gpus, "--gpu", key).out
+            assert "MPS serves one user at a time" in " ".join(answer.split())
+    assert "one user" not in advisor("recommend", RESNET, BERT).out
+
+
+@pytest.mark.parametrize("objective", ["throughput", "mean-completion", "energy", "makespan"])
+def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks(
+    advisor, objective
+):
+    question = ("recommend", RESNET, BERT, "--objective", objective)
+    for words in (question, (*question, "--gpus", 2)):
+        plain, careful = (
+            " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
+        )
+        assert objective == "makespan" or "all done in" in plain
+        assert "by the upper ends" in careful
+        assert "by the upper ends" not in plain
+    for words in (("recommend", f"{RESNET}:auto"), ("trials", RESNET)):
+        assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())
