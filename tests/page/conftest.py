@@ -6,7 +6,6 @@ import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 from tests import shelf
 from tests.waiting import PATIENCE_S
@@ -51,7 +50,7 @@ def page(shelved):  # noqa: ARG001
 @pytest.fixture
 def more_page(page):
     """The second page, after the first was shown."""
-    page.run()._page_hash = calc_hash("more")
+    page.run()._page_hash = st.Page(sys.exit, title="more", url_path="more")._script_hash
     return page
 
 
