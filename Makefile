@@ -15,7 +15,7 @@ FRESH := $(VENV)/fresh
 # Where it is set, each of the hundreds of processes that tests start compiles all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check check-all app report notebooks docs browser pictures constraints clean
+.PHONY: demo check check-all versions app report notebooks docs browser pictures constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -38,6 +38,17 @@ check-all: $(VENV)/dev
 	$(BIN)/ruff check && $(BIN)/ruff format --check
 	$(call PROVED,-m "" --hypothesis-profile thorough --nbmake notebooks tests)
 	$(BIN)/python -m research.report --check
+	$(MAKE) versions
+
+# A part of the tests with the lowest versions that pyproject.toml allows, and with the newest.
+QUICK := tests/cli/test_help.py tests/cli/test_answers.py tests/prediction/test_engine.py tests/page/test_opens.py
+versions: $(VENV)/dev
+	for which in lowest-direct highest; do \
+		$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$$which && \
+		$(BIN)/uv pip install --quiet --python $(VENV)/$$which --resolution $$which --editable '.[page,fit,metrics]' && \
+		$(BIN)/uv pip install --quiet --python $(VENV)/$$which pytest hypothesis jsonschema && \
+		$(VENV)/$$which/bin/python -m pytest -p no:cacheprovider $(QUICK) || exit 1; \
+	done
 
 app: $(VENV)/base
 	$(BIN)/advisor app

@@ -54,10 +54,18 @@ class _Command(TyperCommand):
         return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        for argument in self.get_params(ctx):
-            if argument.param_type_name == "argument" and argument.metavar:
-                vars(argument)["display_type_rich"] = lambda ctx: ""  # noqa: ARG005
-        super().format_options(ctx, formatter)
+        parts: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for each in self.get_params(ctx):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            if each.param_type_name == "argument":
+                parts["Arguments"].append((str(each.metavar), record[1]))
+            else:
+                parts["Options"].append(record)
+        for title, records in parts.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class _Commands(TyperGroup):

@@ -95,7 +95,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
         names = {profile_in(word) for word in single_words(filter(None, words))}
         public = params.get("trace_format") not in (None, "csv")  # which names no profile
         trace = None if public else params.get("trace_in")
-        for file in filter(None, (params.get("job_file"), trace)):
+        for file in map(Path, filter(None, (params.get("job_file"), trace))):
             names |= names_in_arrivals(file) if file.suffix == ".csv" else names_in_file(file)
         files = {name for name in names if name.endswith(".json")}
         keys = {read_profile(Path(name)).gpu for name in files}

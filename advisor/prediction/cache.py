@@ -7,14 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from ctypes import CDLL
 from functools import cache, wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from numpy.linalg import _umath_linalg
+import numpy.linalg  # noqa: F401 - loads its BLAS, whose threads are set here
 
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.pdeathsig import die_with_parent
 from advisor.workload.profile import Profile
+from advisor.workload.reading import is_file
 
 # Fitting converts a profile to the host of each run, and evaluation fits to the same thousand runs
 # many times.
@@ -125,7 +127,11 @@ _SetThreads = Callable[[int], None]
 @cache
 def _blas() -> tuple[Callable[[], int], _SetThreads] | None:
     """Return how to get and set the threads of numpy's OpenBLAS; None if it uses another BLAS."""
-    linked = CDLL(_umath_linalg.__file__)
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {line.split(maxsplit=5)[-1] for line in maps if "openblas" in line}
+    # Wheels of scipy have a BLAS of their own.
+    paths = sorted(filter(is_file, map(Path, loaded)), key=lambda path: "numpy" not in str(path))
+    linked = CDLL(str(paths[0]) if paths else None)
     for name in ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}"):
         if hasattr(linked, name.format("set_num_threads")):
             get, put = (linked[name.format(f"{verb}_num_threads")] for verb in ("get", "set"))

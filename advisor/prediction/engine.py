@@ -404,8 +404,7 @@ def _machine_code():
     0 is returned if there is none. An array is passed as numba's structure of it.
     """
     _LOG.warning("compiling the replay engine, once on this machine: about 5 s")
-    from numba import njit, types
-    from numba.core import config
+    from numba import config, njit, types
 
     numbers = [types.int64 if each is c_int64 else types.float64 for each in _NUMBERS]
     arrays = [types.Array(getattr(types, dtype.name), many, "C") for dtype, many in _ARRAYS]

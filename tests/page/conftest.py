@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit import util
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 from tests import shelf
 from tests.waiting import PATIENCE_S
@@ -51,7 +51,8 @@ def page(shelved):  # noqa: ARG001
 @pytest.fixture
 def more_page(page):
     """The second page, after the first was shown."""
-    page.run()._page_hash = calc_hash("more")
+    page_hash = getattr(util, "calc_hash", None) or util.calc_md5  # older streamlit
+    page.run()._page_hash = page_hash("more")
     return page
 
 
