@@ -111,9 +111,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for key in dict.fromkeys(row["gpu"] for row in rows):
         own = [row for row in rows if row["gpu"] == key]
-        ended = [row["cpu_s"] for row in own if row["cpu_s"] is not None]
+        ended = [row["cpu_s"] for row in own if row["cpu_s"] is not None] or [float("nan")]
         lines.append(
-            f"{key}: {len(ended)} of {len(own)} sets ended, "
+            f"{key}: {sum(row['cpu_s'] is not None for row in own)} of {len(own)} sets ended, "
             f"mean {sum(ended) / len(ended):.2f} s, most {max(ended):.2f} s"
         )
     return "\n".join(lines)

@@ -17,7 +17,9 @@ from advisor.plan.job_sets import Option, PartitionKind, Sets, options
 from advisor.plan.partitions import AssignmentSearch, SetScores, cuts
 from advisor.plan.progress import watched
 from advisor.plan.ranking import ranked
+from advisor.plan.rules import Conditions
 from advisor.workload.job import Job
+from advisor.workload.minimal_profile import MinimalProfile
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
@@ -128,3 +130,19 @@ def test_the_library_plans_nine_jobs_as_it_plans_many():
     assert plan.on == advisor.recommend_fleet(nine, FleetTerms()).on
     assert advisor.recommend(nine) is plan, "it remembers its last answers"
     assert not isinstance(advisor.recommend(nine[:8]), FleetPlan)
+
+
+def test_power_caps_leave_out_ways_of_which_the_energy_is_not_known():
+    """Two of three jobs fit at once, and the idle power between groups is not known."""
+    bare = [
+        MinimalProfile(
+            schema=1, workload=f"job-{n}", gpu="h200-141gb", batch_size=8, step_s=0.1 * n,
+            memory_mib=60_000, power_w=300, gpu_utilization=0.4, memory_utilization=None,
+            examples_per_epoch=50_000,
+        ).whole()
+        for n in range(1, 4)
+    ]  # fmt: skip
+    may_cap = Conditions(power_caps=True)
+    advised = Advisor("h200-141gb").rank(bare, "energy", conditions=may_cap)
+    assert advised.ranked_by == "energy"
+    assert all(plan.energy_j is not None for plan in advised.plans)
