@@ -55,11 +55,12 @@ def drawn_jobs(model: Gpu, number: int) -> tuple[Job, ...]:
 
 def _bare_numbers(draw: Random, model: Gpu, number: int) -> Profile:
     busy = None if draw.random() < 0.2 else draw.uniform(0.1, 1.0)
+    memory = draw.uniform(0.02, _LARGEST) ** draw.choice((1, 2))
     limit_w = model.power_limit_w or 300.0
     return MinimalProfile(
         schema=1, workload=f"bare-{number}", gpu=model.key, batch_size=2 ** draw.randint(3, 8),
         step_s=10 ** draw.uniform(-2, 0),
-        memory_mib=max(500.0, model.memory_mib * draw.uniform(0.02, _LARGEST) ** draw.choice((1, 2))),
+        memory_mib=max(500.0, memory * model.memory_mib),
         power_w=None if draw.random() < 0.2 else limit_w * draw.uniform(0.3, 1.0),
         gpu_utilization=busy,
         memory_utilization=None if busy is None else busy * draw.random(),
@@ -110,9 +111,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for key in dict.fromkeys(row["gpu"] for row in rows):
         own = [row for row in rows if row["gpu"] == key]
-        ended = [row["cpu_s"] for row in own if row["cpu_s"] is not None]
+        ended = [row["cpu_s"] for row in own if row["cpu_s"] is not None] or [float("nan")]
         lines.append(
-            f"{key}: {len(ended)} of {len(own)} sets ended, "
+            f"{key}: {sum(row['cpu_s'] is not None for row in own)} of {len(own)} sets ended, "
             f"mean {sum(ended) / len(ended):.2f} s, most {max(ended):.2f} s"
         )
     return "\n".join(lines)

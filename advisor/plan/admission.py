@@ -261,6 +261,10 @@ def additions(
     )  # fmt: skip
 
 
+# All sets of six different jobs are tried.
+_MOST_OF_A_SIZE = 20
+
+
 class _Joined:
     """Predicts the running jobs together with added ones."""
 
@@ -283,19 +287,25 @@ class _Joined:
         """All sets that may be added, and the jobs that fit in none.
 
         A set is tried only if all its subsets of one job less may be added: another job never
-        speeds up those that run.
+        speeds up those that run. Of more than `_MOST_OF_A_SIZE` sets of a size, those are tried
+        whose jobs add most one by one.
         """
         kinds, additions, left_out = Kinds(offered), list[Addition](), list[LeftOut]()
         larger: set[Members] = {(kind,) for kind in range(len(kinds.jobs))}
+        worth = [0.0] * len(kinds.jobs)
         while larger:
             allowed = []
-            for group in sorted(larger):
+            by_worth = sorted(larger, key=lambda own: (-sum(worth[kind] for kind in own), own))
+            for group in by_worth[: _MOST_OF_A_SIZE if any(worth) else None]:
                 answer = self._best(kinds.of(group))
                 if isinstance(answer, Addition):
                     allowed.append(group)
                     additions.append(answer)
                 elif len(group) == 1:
                     left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
+            if not any(worth):
+                for (kind,), addition in zip(allowed, additions, strict=True):
+                    worth[kind] = addition.added
             sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
             larger = {
                 group for group in sets

@@ -253,6 +253,7 @@ def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -
         answers = (forecast_allowed(mixes, question, sharing, cap_w)
                    for cap_w in (None, *cap_choices(question.gpu)))  # fmt: skip
         plans = [each for each in answers if isinstance(each, Forecast)]
+        plans = [each for each in plans if cost(each, question.objective) is not None]
         in_time = [each for each in plans if each.late(level) <= plans[0].late(level)]
         costs = [known_cost(each, question.objective).at(level) for each in in_time]
         if costs and costs[0] > min(costs):

@@ -323,7 +323,7 @@ class Predictor:
         return power.held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return the surrogate for searching; None without a fitted one, traces or counters."""
+        """Return the estimates to search by."""
         return surrogate_predictor(self._on_this_host(profiles), self.gpu, self.model)
 
     def _on_this_host(self, profiles: Sequence[Profile]) -> Sequence[Profile]:

@@ -6,8 +6,11 @@ from typing import get_args
 
 import pytest
 
+from advisor.api import Advisor
 from advisor.launch.exports import EXPORTS
 from advisor.plan import ObjectiveName
+from advisor.plan.fleet import FleetPlan
+from advisor.report.fleet import instruction
 from advisor.report.format import WAYS
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import write_whole
@@ -227,3 +230,13 @@ def test_a_plan_has_commands_in_every_format_or_it_is_said_why_not(page):
         page.selectbox(key="format").set_value(form).run()
         assert not page.exception
         assert page.get("download_button") or page.info
+
+
+def test_nine_jobs_have_the_plan_of_the_library_and_no_other_line_before_it(page):
+    page.query_params["jobs"] = f"{SMALL}:9"
+    page.run()
+    assert wrong(page) == ""
+    lines = [text for text in words(page.markdown) if text.startswith("## ")]
+    plan = Advisor(shelf.GPU).recommend([f"{SMALL}:9"])
+    assert isinstance(plan, FleetPlan)
+    assert lines == [f"## {instruction(plan)}."]

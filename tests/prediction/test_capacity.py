@@ -20,6 +20,7 @@ from advisor.prediction.capacity import (
     columns,
     seen_by_driver,
     slowdown_on,
+    steps_of_sets,
 )
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
@@ -250,3 +251,30 @@ def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_lim
     for each, limit in zip(together, limits, strict=True):
         (alone,) = predictor.predict([job], Mps((float(limit),))).jobs
         assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1), st.none() | st.floats(0.05, 1)), min_size=2,
+                max_size=4), st.sampled_from(["naive", "mps", "mps=28"]))  # fmt: skip
+def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
+    profiles = [
+        MinimalProfile(
+            schema=1, workload=f"job-{n}", gpu=A100.key, batch_size=8, step_s=step_s,
+            memory_mib=500, power_w=200, gpu_utilization=busy,
+            memory_utilization=None if busy is None else busy / 2,
+        ).whole()
+        for n, (step_s, busy) in enumerate(jobs)
+    ]  # fmt: skip
+    predictor, limit = Predictor(A100, load_model(model_path())), 28.0 if "=" in way else None
+    sets = np.full((len(jobs), len(jobs)), -1)
+    for row in range(len(jobs)):
+        sets[row, : row + 1] = range(row + 1)
+    sharing = Naive() if way == "naive" else Mps()
+    steps_s = steps_of_sets(profiles, sets, sharing, A100, predictor.model.capacity, limit)
+    assert np.isnan(steps_s[sets < 0]).all()
+    for own_s, size in zip(steps_s[1:], range(2, len(jobs) + 1), strict=True):
+        shared = sharing if limit is None else Mps((limit,) * size)
+        mix = predictor.predict(profiles[:size], shared)
+        known = all(busy is not None for _, busy in jobs[:size])
+        assert own_s[:size] == pytest.approx(
+            [job.step_s.p50 for job in mix.jobs], rel=1e-6 if known else 0.5
+        )
