@@ -1,6 +1,7 @@
 """Exported scripts that fail, are interrupted or killed at any call they make: nothing is left."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from advisor.launch.commands import side_by_side
 from advisor.launch.exports import EXPORTS
 from tests.handed import JOBS, handed
-from tests.launch.scripts_on_machine import begun, ended, running_script, seen
+from tests.launch.scripts_on_machine import begun, ended, left_on, running_script, seen
 from tests.waiting import PATIENCE_S, until
 
 # Plan, and MIG mode before it.
@@ -38,17 +39,7 @@ HOWS = ("fails", "worked", "lies", "int", "term")
 STATUS = {"int": 130, "term": 143}
 
 
-def left(machine, mode):
-    """The changes that a script left behind."""
-    uuids = (machine.uuid, *machine.others)
-    own = {
-        "instances": machine.layout(), "daemons": machine.daemons,
-        "power limit": set(machine.caps_w.values()) - {500.0},
-        "MIG mode": machine.mode != [mode] * 2,
-        "pipes": [path for uuid in uuids for path in Path("/tmp").glob(f"advisor-mps-*{uuid}*")],
-        "state": list(Path("state").rglob("*.sh")),
-    }  # fmt: skip
-    return {what: there for what, there in own.items() if there}
+left = partial(left_on, folder=Path())
 
 
 def faultless(machine, name):
