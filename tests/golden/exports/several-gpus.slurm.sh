@@ -72,7 +72,7 @@ stop() {  # at every end of the script, with status $1 at a signal; further sign
   undo 0 && rm -f "$state" || status=1; wait; event "over $status"; exit "$status"
 }
 begin() {  # locks the GPU, and undoes what a killed script left there, or a shell of this one
-  find_gpu mig
+  event "script $$"; find_gpu mig
   state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$uuid.sh
   mkdir -p "${state%/*}" && exec 9>> "$state.lock"
   flock -w 2 9 || fail "GPU $index: another script runs jobs there. It wrote $state"

@@ -96,7 +96,7 @@ SHARED = [  # the functions that scripts call
     '  undo 0 && rm -f "$state" || status=1; wait; event "over $status"; exit "$status"',
     '}',
     'begin() {  # locks the GPU, and undoes what a killed script left there, or a shell of this one',
-    '  find_gpu mig',
+    '  event "script $$"; find_gpu mig',
     '  state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$uuid.sh',
     '  mkdir -p "${state%/*}" && exec 9>> "$state.lock"',
     '  flock -w 2 9 || fail "GPU $index: another script runs jobs there. It wrote $state"',
