@@ -19,6 +19,7 @@ from math import ceil
 from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
 from time import monotonic, sleep
+from types import FrameType
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
@@ -166,30 +167,34 @@ def started(
 ) -> Iterator[list[Path]]:
     """Start each of `plans` on its device, or none; see `start`. Ctrl-C in the block ends them."""
     folders: list[Path] = []
-
-    def end() -> None:
-        for folder in folders:
-            if events_in(folder).over is None:
-                stop(folder, None, say)
-
+    starting, before = True, getsignal(SIGINT)
     try:
         with _signals_held():
             for plan, device in zip(plans, devices, strict=True):
                 folders.append(start(plan, device, terms))
                 say(f"run {folders[-1].name}, in {folders[-1]}")
-    except BaseException:
-        end()
-        raise
-    try:
+        starting = False
         yield folders
-    except KeyboardInterrupt:
-        end()
+    except BaseException as error:
+        if starting or isinstance(error, KeyboardInterrupt):
+            for folder in folders:
+                if events_in(folder).over is None:
+                    stop(folder, None, say)
         raise
+    finally:
+        signal(SIGINT, before)
+
+
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
+    signal(SIGINT, SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
     """Hold back signals that would end this process until the block is over.
+
+    From then on the first Ctrl-C alone interrupts this process.
 
     Raises:
         KeyboardInterrupt: SIGINT came.
@@ -202,8 +207,9 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         for each, handler in before.items():
-            signal(each, handler)
+            signal(each, _interrupt_once if each == SIGINT else handler)
     if came:
+        signal(SIGINT, SIG_IGN)
         raise KeyboardInterrupt if SIGINT in came else SystemExit(128 + came[0])
 
 

@@ -29,6 +29,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from tempfile import TemporaryDirectory
 from threading import Lock, Thread, Timer
 from time import monotonic, sleep
+from typing import NoReturn
 from uuid import uuid4
 
 import psutil
@@ -335,7 +336,7 @@ def outcome(seed: int, bound_s: float, plans: Sequence[str], number: int) -> Out
     plan = draw.choice([each for each in plans if ("two" in each) == (gpus == 2)])
     lines = lines_of(plan)
     result = Outcome(fault, gpus, plan, draw.choice(lines))
-    with _drill(plan, draw) as drill:
+    with drilling(plan, draw) as drill:
         dirty = draw.random() < 0.2
         if dirty:  # a killed script left something
             with meets(drill, "SIGKILL to its group") as variables:
@@ -365,7 +366,7 @@ def outcome(seed: int, bound_s: float, plans: Sequence[str], number: int) -> Out
 
 
 @contextmanager
-def _drill(plan: str, draw: Random) -> Iterator[Drill]:
+def drilling(plan: str, draw: Random) -> Iterator[Drill]:
     with TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         drill = Drill(Path(folder), plan, draw)
         server = drill.machine.install(drill.folder)
@@ -402,19 +403,20 @@ def _undo(drill: Drill, *, by_doctor: bool) -> None:
 @cache
 def lines_of(plan: str) -> list[str]:
     """Return the lines that the shells of a script come to without a fault."""
-    with _drill(plan, Random(0)) as drill:
+    with drilling(plan, Random(0)) as drill:
         log = drill.folder / "lines"
         code = drill.start(FAULT_LOG=str(log)).wait()
         assert (code, drill.left()) == (0, {}), drill.printed
         return sorted(set(log.read_text().splitlines()))
 
 
-def drilled(
-    numbers: Sequence[int], seed: int, bound_s: float = 60.0, plans: Sequence[str] = tuple(PLANS)
-) -> Iterator[Outcome]:
-    """Yield the outcomes of drills in order."""
+def drilled(numbers: Sequence[int], run: Callable[[int], Outcome]) -> Iterator[Outcome]:
+    """Yield the outcomes of drills in order, two of which run at a time."""
     with ThreadPoolExecutor(2) as pool:
-        yield from pool.map(partial(outcome, seed, bound_s, plans), numbers)
+        for number, each in zip(numbers, pool.map(run, numbers), strict=True):
+            if not each.good:
+                print(json.dumps({"number": number, **vars(each)}), file=sys.stderr, flush=True)
+            yield each
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -431,6 +433,13 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"| {fault} | {gpus or ''} | {len(own)} | {left} | {hung} | {wrong} |"
 
 
+def report(outcomes: Iterator[Outcome]) -> NoReturn:
+    """Print the table, and exit with 1 if a drill ended badly."""
+    own = list(outcomes)
+    print("\n".join(table(own)))
+    sys.exit(not all(each.good for each in own))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=300)
@@ -439,13 +448,7 @@ def main() -> None:
     parser.add_argument("--bound", type=float, default=60.0, help="seconds after which one hangs")
     options = parser.parse_args()
     numbers = range(options.count) if options.only is None else [options.only]
-    outcomes = []
-    for number, each in zip(numbers, drilled(numbers, options.seed, options.bound), strict=True):
-        outcomes.append(each)
-        if not each.good:
-            print(json.dumps({"number": number, **vars(each)}), file=sys.stderr, flush=True)
-    print("\n".join(table(outcomes)))
-    sys.exit(not all(each.good for each in outcomes))
+    report(drilled(numbers, partial(outcome, options.seed, options.bound, tuple(PLANS))))
 
 
 if __name__ == "__main__":

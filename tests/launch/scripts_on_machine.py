@@ -50,7 +50,7 @@ def left_on(machine, mode, folder):
     """The changes that a script in `folder` left behind, whose GPUs were in MIG mode, or not."""
     uuids = (machine.uuid, *machine.others)
     pipes = [each for uuid in uuids for each in Path("/tmp").glob(f"advisor-mps-*{uuid}*")]
-    states = (folder / "state").rglob("*.sh*")
+    states = (folder / "state").rglob("gpus/*.sh*")
     own = {
         "instances": machine.layout(), "daemons": list(machine.daemons),
         "power limit": sorted(set(machine.caps_w.values()) - {500.0}),
