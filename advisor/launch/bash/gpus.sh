@@ -1,6 +1,6 @@
-gpu_of=()  # by the process of its shell
+gpu_of=() next=''  # by the process of its shell; the one whose shell begins
 on_gpu() {  # has a shell of its own run plan_$1 on GPU $1, which is in mode $2
-  next=$1; (GPU=$1; begin "$2"; "plan_$1"; exit "$failed") & gpu_of[$!]=$1
+  next=$1; (GPU=$1; begin "$2"; "plan_$1"; exit "$failed") & gpu_of[$!]=$1; next=''
 }
 wait_for_gpus() {  # sends the shells signal $1, 0 for none, until they have ended
   local each
@@ -16,7 +16,8 @@ wait_for_gpus() {  # sends the shells signal $1, 0 for none, until they have end
 }
 stop_gpus() {  # at every end of the script, as `stop`
   local status=${1-$?}; trap '' HUP INT QUIT PIPE TERM; trap - EXIT; set +e
-  [ -z "${!-}" ] || gpu_of[$!]=$next; wait_for_gpus 15; exit "$status"
+  [ -z "$next" ] || [ -z "${!-}" ] || gpu_of[$!]=${gpu_of[$!]-$next}
+  wait_for_gpus 15; exit "$status"
 }
 trap stop_gpus EXIT; trap 'stop_gpus 129' HUP; trap 'stop_gpus 130' INT
 trap 'stop_gpus 131' QUIT; trap 'stop_gpus 143' TERM
