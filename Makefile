@@ -37,6 +37,7 @@ check: $(VENV)/dev
 check-all: $(VENV)/dev
 	$(BIN)/ruff check && $(BIN)/ruff format --check
 	$(call PROVED,-m "" --hypothesis-profile thorough --nbmake notebooks tests)
+	$(BIN)/python -m benchmarks.faults && $(BIN)/python -m benchmarks.run_faults
 	$(BIN)/python -m research.report --check
 	$(MAKE) versions
 

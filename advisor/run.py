@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIG_IGN, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
 from time import monotonic, sleep
+from types import FrameType
 from typing import Literal
-
-import psutil
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
 from advisor.hardware.machine import allowed_cores
@@ -52,7 +51,7 @@ from advisor.run_state import (
 )
 from advisor.watched_job import WatchedJob, events_in, script_lives
 from advisor.watched_run import WatchedRun
-from advisor.workload.reading import read_bytes, reason_of
+from advisor.workload.reading import is_file, read_bytes, reason_of
 from advisor.workload.records import parse_record
 from advisor.workload.writing import write_whole
 
@@ -162,20 +161,56 @@ def rehearse(plan: LaunchPlan, device: str, terms: StartTerms) -> str:
     return script_text(plan, target.kind, terms.steps, masked=True)
 
 
-def start_all(
+@contextmanager
+def started(
     plans: Sequence[LaunchPlan], devices: Sequence[str], terms: StartTerms, say: Say
-) -> list[Path]:
-    """Start each of `plans` on its device, or none; see `start`."""
+) -> Iterator[list[Path]]:
+    """Start each of `plans` on its device, or none; see `start`. Ctrl-C in the block ends them."""
     folders: list[Path] = []
+    starting, before = True, getsignal(SIGINT)
     try:
-        for plan, device in zip(plans, devices, strict=True):
-            folders.append(start(plan, device, terms))
-            say(f"run {folders[-1].name}, in {folders[-1]}")
-    except BaseException:
-        for folder in folders:
-            stop(folder, None, say)
+        with _signals_held():
+            for plan, device in zip(plans, devices, strict=True):
+                folders.append(start(plan, device, terms))
+                say(f"run {folders[-1].name}, in {folders[-1]}")
+        starting = False
+        yield folders
+    except BaseException as error:
+        if starting or isinstance(error, KeyboardInterrupt):
+            for folder in folders:
+                if events_in(folder).over is None:
+                    stop(folder, None, say)
         raise
-    return folders
+    finally:
+        signal(SIGINT, before)
+
+
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
+    signal(SIGINT, SIG_IGN)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold back signals that would end this process until the block is over.
+
+    From then on the first Ctrl-C alone interrupts this process.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came.
+        SystemExit: Another came.
+    """
+    came: list[int] = []
+    ending = [each for each in (SIGHUP, SIGINT, SIGQUIT, SIGTERM) if getsignal(each) != SIG_IGN]
+    before = {each: signal(each, lambda number, _: came.append(number)) for each in ending}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal(each, _interrupt_once if each == SIGINT else handler)
+    if came:
+        signal(SIGINT, SIG_IGN)
+        raise KeyboardInterrupt if SIGINT in came else SystemExit(128 + came[0])
 
 
 def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
@@ -231,8 +266,6 @@ def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
                 pass_fds=[] if lock is None else [lock],
             )  # fmt: skip
         _STARTED.append(process)
-        _note(folder, f"script {_child(process) if terms.tied else process.pid}")
-        # Popen returns before the kernel shows the variables by which a script is recognised.
         while not script_lives(folder) and process.poll() is None:
             sleep(0.01)
     except BaseException:
@@ -253,16 +286,6 @@ def _between(words: Sequence[str]) -> list[str]:
     """
     in_between = '"${@:1:3}" "$$" "${@:5}"; exit $?'  # its own process id instead of ours
     return tied_to_parent(["bash", "-c", in_between, "between", *tied_to_parent(words)])
-
-
-def _child(process: "subprocess.Popen[bytes]") -> int:
-    """The only child of `process`; of one that has ended, itself."""
-    while process.poll() is None:
-        with suppress(psutil.Error):
-            for child in psutil.Process(process.pid).children():
-                return child.pid
-        sleep(0.01)
-    return process.pid
 
 
 @contextmanager
@@ -291,7 +314,7 @@ def _make_folder(folder: Path, plan: LaunchPlan, about: RunFile, script: str) ->
 
 
 def _note(folder: Path, line: str) -> None:
-    with (folder / "events").open("a") as events:
+    with suppress(OSError), (folder / "events").open("a") as events:  # a full disk ends nothing
         events.write(line + "\n")
 
 
@@ -401,7 +424,7 @@ def find_run(word: str | None) -> Path:
     Raises:
         InvalidInput: There is none, or several.
     """
-    if word is not None and (Path(word) / "run.json").is_file():
+    if word is not None and is_file(Path(word) / "run.json"):
         return Path(word).resolve()
     if word is None:
         fitting = [each for each in _run_folders() if events_in(each).over is None]

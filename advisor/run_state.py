@@ -43,7 +43,7 @@ def left_in(path: Path) -> list[str]:
     There are none if the file is gone, or the machine has restarted since.
     """
     text = _text(path)
-    if f"# boot {boot_id()}" not in text.splitlines()[:1]:
+    if f"# boot {boot_id()}" not in text.splitlines():
         return []
     undos = {}
     for line in re.findall(r"^undos\[\d+\]=.*$", text, re.MULTILINE):

@@ -155,13 +155,14 @@ def watch(
     interrupted = False
     while True:
         try:
+            if interrupted:
+                say("ending the jobs")
+                for watcher in watchers:
+                    watcher.end()
             _to_the_end(watchers, show)
             break
         except KeyboardInterrupt:
             interrupted = True
-            say("ending the jobs")
-            for watcher in watchers:
-                watcher.end()
     sweep()
     if interrupted:
         raise KeyboardInterrupt

@@ -1,8 +1,8 @@
 """A job of a run as its folder shows it: its state, its pace and its end.
 
-The script of the run writes ``events``, a line each: ``started N``, ``ended N STATUS`` and ``over
-STATUS``, and after each the seconds since the machine started. `advisor.run` adds ``script PID``,
-and ``asked N`` when it asks job N to end; 0 stands for all jobs.
+The script of the run writes ``events``, a line each: ``script PID``, ``started N``, ``ended N
+STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `advisor.run`
+adds ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
 import time

@@ -22,7 +22,6 @@ from advisor.run import (
     listed_runs,
     rehearse,
     start,
-    start_all,
     stop,
     undo_left,
 )
@@ -179,8 +178,12 @@ def test_ctrl_c_at_the_watcher_ends_the_run():
 def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended():
     plans = [replace(prepared("naive", FOREVER), device=at) for at in (0, 1)]
     said = []
-    with pytest.raises(GpuUnavailable):
-        start_all(plans, ("cpu", "GPU-none"), StartTerms(grace_s=1), said.append)
+    terms = StartTerms(grace_s=1)
+    with (
+        pytest.raises(GpuUnavailable),
+        runner.started(plans, ("cpu", "GPU-none"), terms, said.append),
+    ):
+        raise AssertionError
     (listed,) = listed_runs()
     assert (listed.state, living(find_run(listed.name))) == ("over", [])
 

@@ -103,8 +103,9 @@ def run(
     """
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.measured_pace import PacedPlan
-    from advisor.run import StartTerms, devices_for, find_run, rehearse, start_all, without_gangs
+    from advisor.run import StartTerms, devices_for, find_run, rehearse, started, without_gangs
     from advisor.watch import Watcher
+    from advisor.workload.reading import is_file
 
     if list_runs:
         _list(as_json)
@@ -116,7 +117,7 @@ def run(
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
-    if not (plan.endswith(".json") or Path(plan).is_file()):
+    if not (plan.endswith(".json") or is_file(Path(plan))):
         _watch([Watcher(find_run(plan), None, aside, time_limit, patience)], log, served)
 
     @cache
@@ -149,8 +150,9 @@ def run(
         aside(_NOT_STARTED)
         return
     paced = map(PacedPlan, planned, advisors)
-    pairs = zip(start_all(launches, devices, terms, aside), paced, strict=True)
-    _watch([Watcher(*pair, aside, time_limit, patience) for pair in pairs], log, served)
+    with started(launches, devices, terms, aside) as folders:
+        pairs = zip(folders, paced, strict=True)
+        _watch([Watcher(*pair, aside, time_limit, patience) for pair in pairs], log, served)
 
 
 _NOT_STARTED = "no job was started. Add --apply to start."

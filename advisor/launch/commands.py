@@ -109,14 +109,6 @@ def _renumbered(plan: LaunchPlan, jobs: Sequence[int], partitions: int) -> Launc
     return plan.with_partitions(part)
 
 
-# Each GPU has a shell of its own, which undoes what it did when it is asked to end.
-_AT_ONCE = (
-    "at_once=''",
-    "trap 'trap \"\" INT HUP TERM; kill $at_once 2> /dev/null || :; wait' EXIT",
-    "trap 'exit 130' INT; trap 'exit 143' HUP TERM",
-)
-
-
 def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Return lines that apply `plans`, as made by `fleet_launch_plans`, and wait for all of them.
 
@@ -137,11 +129,9 @@ def _script_at_once(plans: Sequence[LaunchPlan]) -> Iterator[str]:
     yield from _head(plans)
     for plan in plans:
         yield from _plan_function(plan, f"plan_{plan.device}")
-    yield from (*shell.functions(plans), *_AT_ONCE)
-    for plan in plans:
-        run = f'begin {_mode(plan)}; plan_{plan.device}; exit "$failed"'
-        yield f'(GPU={plan.device}; {run}) & at_once+=" $!"'
-    yield from ("jobs=$at_once", "wait_for_jobs", 'exit "$failed"')
+    yield from (*shell.functions(plans), *shell.bash("gpus"))
+    yield from (f"on_gpu {plan.device} {_mode(plan)}" for plan in plans)
+    yield from ("wait_for_gpus 0", 'exit "$failed"')
 
 
 def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:

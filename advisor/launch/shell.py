@@ -6,15 +6,17 @@
     core.sh   finds the GPU, ends jobs
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
     queue.sh  waits until one of the jobs ends
+    gpus.sh   has a shell for each of several GPUs
     mps.sh    MPS daemons
     root.sh, power.sh, mig.sh   the power limit and MIG
     stop_job.sh   for `advisor stop --job`, in no script
 
 Before each change, `undo_by` adds the command that undoes it to a state file, which starts with all
-functions: so the script's own end, the next script on that GPU after a kill, and `undo_left` in
-`advisor.run` undo it the same way. A process belongs to a job if ``ADVISOR_MARK`` in its
-environment is MARK-NUMBER-; to an MPS daemon if it is mps-FOLDER. Each job is the child of a shell
-with its mark, in whose process group it is also found if it overwrites its environment.
+functions; it counts once it has its line ``# boot``. So the script's own end, the next script on
+that GPU after a kill, and `undo_left` in `advisor.run` undo it the same way. A process belongs to a
+job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is mps-FOLDER.
+Each job is the child of a shell with its mark, in whose process group it is also found if it
+overwrites its environment.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
 Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon

@@ -28,6 +28,7 @@ from advisor.measure.inside import installed_version
 from advisor.measure.process import wait_until
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
+from advisor.workload.reading import is_file
 from advisor.workload.spec import Script
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
@@ -273,7 +274,7 @@ def recipe_of_script(script: Script) -> str | None:
     """The first digits of a digest of the file that a script runs; None if it names no file."""
     program = script.file or ""
     for name in (program, f"{program.replace('.', '/')}.py"):  # a file, or else a module
-        if (path := Path(script.folder, name)).is_file():
+        if is_file(path := Path(script.folder, name)):
             return sha256(path.read_bytes()).hexdigest()[:12]
     return None
 

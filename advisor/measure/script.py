@@ -29,7 +29,7 @@ from advisor.measure.process import (
     wait_until,
 )
 from advisor.workload.profile import Memory
-from advisor.workload.reading import MOST_COUNT, check_number, is_folder, reason_of
+from advisor.workload.reading import MOST_COUNT, check_number, is_file, is_folder, reason_of
 from advisor.workload.records import parse_record
 from advisor.workload.spec import Script
 
@@ -255,7 +255,7 @@ def _refuse_missing(script: Script) -> None:
         remedy = _REMEDIES.get(Path(program).suffix, "Check the command").format(program)
         raise InvalidInput(f"{program}: there is no such program to start. {remedy}.")
     file = words[0] if words and _PYTHON.fullmatch(Path(program).name) else ""
-    if file.endswith(".py") and not Path(script.folder, file).is_file():
+    if file.endswith(".py") and not is_file(Path(script.folder, file)):
         raise InvalidInput(f"{file}: no such file in {script.folder}, where it is to run")
 
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from errno import ENOSPC
+from errno import ENAMETOOLONG, ENOSPC
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
@@ -43,7 +43,8 @@ def writable(path: Path) -> Path:
     Call it before long work whose result goes there; writing checks again.
 
     Raises:
-        InvalidInput: It is not a regular file, or this process's own output goes there.
+        InvalidInput: It is not a regular file, this process's own output goes there, or no file
+            can have that name.
         AdvisorError: Its folder cannot be written.
     """
     try:
@@ -66,7 +67,9 @@ def writable(path: Path) -> Path:
     except NotADirectoryError:
         raise InvalidInput(f"{path}: part of it is not a folder. Choose another path.") from None
     except (OSError, ValueError) as error:
-        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
+        impossible = isinstance(error, ValueError) or error.errno == ENAMETOOLONG
+        kind = InvalidInput if impossible else AdvisorError
+        raise kind(f"{path}: {reason_of(error)}. Choose another path.") from None
 
 
 def writable_folder(path: Path) -> Path:

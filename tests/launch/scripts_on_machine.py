@@ -44,3 +44,18 @@ def ended(machine, plan):
 
 def seen():
     return sorted(Path("seen").read_text().split("\n")[:-1]) if Path("seen").exists() else []
+
+
+def left_on(machine, mode, folder):
+    """The changes that a script in `folder` left behind, whose GPUs were in MIG mode, or not."""
+    uuids = (machine.uuid, *machine.others)
+    pipes = [each for uuid in uuids for each in Path("/tmp").glob(f"advisor-mps-*{uuid}*")]
+    states = (folder / "state").rglob("gpus/*.sh*")
+    own = {
+        "instances": machine.layout(), "daemons": list(machine.daemons),
+        "power limit": sorted(set(machine.caps_w.values()) - {500.0}),
+        "MIG mode": machine.mode != [mode] * 2,
+        "pipes": list(map(str, pipes)),
+        "state": [each.name for each in states if each.suffix != ".lock"],
+    }  # fmt: skip
+    return {what: there for what, there in own.items() if there}

@@ -1,14 +1,16 @@
 """Exported scripts that fail, are interrupted or killed at any call they make: nothing is left."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from advisor.launch.commands import side_by_side
 from advisor.launch.exports import EXPORTS
 from tests.handed import JOBS, handed
-from tests.launch.scripts_on_machine import begun, ended, running_script, seen
+from tests.launch.scripts_on_machine import begun, ended, left_on, running_script, seen
 from tests.waiting import PATIENCE_S, until
 
 # Plan, and MIG mode before it.
@@ -38,17 +40,7 @@ HOWS = ("fails", "worked", "lies", "int", "term")
 STATUS = {"int": 130, "term": 143}
 
 
-def left(machine, mode):
-    """The changes that a script left behind."""
-    uuids = (machine.uuid, *machine.others)
-    own = {
-        "instances": machine.layout(), "daemons": machine.daemons,
-        "power limit": set(machine.caps_w.values()) - {500.0},
-        "MIG mode": machine.mode != [mode] * 2,
-        "pipes": [path for uuid in uuids for path in Path("/tmp").glob(f"advisor-mps-*{uuid}*")],
-        "state": list(Path("state").rglob("*.sh")),
-    }  # fmt: skip
-    return {what: there for what, there in own.items() if there}
+left = partial(left_on, folder=Path())
 
 
 def faultless(machine, name):
@@ -127,6 +119,22 @@ def test_what_a_script_left_that_was_killed_at_any_change_is_undone_by_the_next(
         assert ended(machine, handed("naive" if mode == "Disabled" else "mig=7g.141gb")) == (0, "")
         assert left(machine, mode) == {}, at
     assert dirty > 1
+
+
+def test_what_a_killed_shell_of_one_gpu_changed_is_undone_while_the_jobs_of_others_go_on(machine):
+    plan, mode = PLANS["several GPUs"]
+    machine.mode = [mode] * 2
+    running = begun(machine, plan, ENDLESS="yes")
+    until(lambda: len(seen()) == 3)
+    shells = [
+        each for each in psutil.Process(running.pid).children() if "plan.sh" in each.cmdline()
+    ]
+    min(shells, key=lambda each: each.pid).kill()
+    until(lambda: machine.cap_w == 500.0 and not machine.daemons)
+    assert set(machine.caps_w.values()) == {500.0, 300.0}
+    running.terminate()
+    running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, left(machine, mode)) == (143, {})
 
 
 @pytest.mark.parametrize(

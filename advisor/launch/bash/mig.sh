@@ -1,5 +1,5 @@
 # A bare return in a trap returns the status from before the trap: hence each `return 1`.
-mig() { as_root nvidia-smi mig -i "$uuid" "$@"; }
+mig() { as_root mig -i "$uuid" "$@"; }
 mig_mode() {  # whether MIG mode is $1, now and after a reset; $2 is what nvidia-smi -mig calls it
   local now
   now=$(query mig.mode.current,mig.mode.pending) || return 1
@@ -11,7 +11,7 @@ mig_mode() {  # whether MIG mode is $1, now and after a reset; $2 is what nvidia
 switch_mig() {
   for _ in 1 2 3; do
     ! mig_mode "$@" 2> /dev/null || return 0
-    as_root nvidia-smi -i "$uuid" -mig "$2" >&2 || :
+    as_root -i "$uuid" -mig "$2" >&2 || :
   done
   mig_mode "$@"
 }
@@ -70,11 +70,11 @@ mig_uuid() {  # of the compute instance number $3 called $2, or of the only one,
   gi=$(mig_gi "$1") && list=$(mig_list -lci -gi "$gi") || return 1
   ci=$(awk -v name="${2:-}" -v nth="${3:-1}" \
     '$4 == "MIG" && (name == "" || $5 == name) && ++n == nth { print $7 }' <<< "$list")
-  list=$(nvidia-smi -i "$uuid" -q) || return 1
+  list=$(smi -i "$uuid" -q) || return 1
   found=$(awk -F ' *: *' -v gi="$gi" -v ci="$ci" '/^ +Index / { index_of = $2 }
     /GPU Instance ID/ { in_gi = $2 == gi }
     /Compute Instance ID/ && in_gi && $2 == ci { print index_of; exit }' <<< "$list")
-  list=$(nvidia-smi -L) || return 1
+  list=$(smi -L) || return 1
   awk -v gpu="$uuid" -v device="$found:" '/^GPU / { on = index($0, ": " gpu ")") }
     on && $1 == "MIG" && $4 == device { sub(/\)$/, "", $6); print $6; found = 1; exit }
     END { exit !found }' <<< "$list" || { echo "GPU $GPU: no MIG device in $1" >&2; return 1; }

@@ -8,7 +8,7 @@ use_mps() {  # has the next jobs run on device $1 under an MPS daemon of their o
   [ ! -e "$pipes" ] || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."
   undo_by mps_stop "$pipes"; [ -O "$pipes" ] || mkdir -m 700 "$pipes"
   ADVISOR_MARK=mps-$pipes CUDA_VISIBLE_DEVICES=${1:-$uuid} CUDA_MPS_PIPE_DIRECTORY=$pipes \
-    CUDA_MPS_LOG_DIRECTORY=$pipes nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
+    CUDA_MPS_LOG_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
     ! mps get_server_list "$pipes" || return 0  # CUDA runs without a daemon, too
     sleep 0.1
   done

@@ -1,2 +1,3 @@
-as_root() { if [ "$EUID" = 0 ]; then "$@"; else sudo "$@"; fi; }
-query() { nvidia-smi -i "$uuid" --query-gpu="$1" --format=csv,noheader,nounits; }
+smi() { timeout 60 nvidia-smi "$@"; }
+as_root() { if [ "$EUID" = 0 ]; then smi "$@"; else sudo nvidia-smi "$@"; fi; }
+query() { smi -i "$uuid" --query-gpu="$1" --format=csv,noheader,nounits; }

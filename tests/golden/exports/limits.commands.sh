@@ -9,12 +9,12 @@ plan() {
 }
 set -euo pipefail
 unset "${!CUDA_MPS_@}"; export CUDA_DEVICE_ORDER=PCI_BUS_ID  # GPUs count as in nvidia-smi
-GPU=${GPU:-0} run=${ADVISOR_RUN-} undos=() jobs='' failed=0
-fail() { echo "$*" >&2; exit 1; }
+GPU=${GPU:-0} run=${ADVISOR_RUN-} undos=() jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)
+fail() { echo "$*" >&2; exit 1; }; trap 'exit 131' QUIT  # which bash ignores otherwise
 find_gpu() {  # its UUID, and its index, which beside a GPU in MIG mode CUDA would count otherwise
   uuid=$GPU index=$GPU client=$GPU mode=''
   [[ $GPU != cpu* && $GPU != MIG-* ]] && type -t nvidia-smi > /dev/null || return 0
-  read -r uuid index client mode < <(nvidia-smi --query-gpu=uuid,index,mig.mode.current \
+  read -r uuid index client mode < <(timeout 60 nvidia-smi --query-gpu=uuid,index,mig.mode.current \
     --format=csv,noheader | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
     gpu == $2 || index($1, gpu) == 1 { uuid = $1; n = $2; mode = $3 }
     END { if (uuid) print uuid, mig ? uuid : n, 0, mode }') || fail "GPU $GPU: see nvidia-smi -L"
@@ -26,10 +26,10 @@ job_groups() {  # the process groups, as -GROUP, of all processes whose mark beg
     xargs -r sed 's/.*) . [0-9]* \([0-9]*\) .*/-\1/' | sort -u; } 2> /dev/null || :
 }
 end_jobs() {  # asks all processes whose mark begins with $1 to end; after $2 seconds kills them
-  local left n
-  for ((n = 0; n < $2 * 5 + 50; n++)); do
+  local left n grace_s=${2:-${ADVISOR_GRACE_S:-30}}
+  for ((n = 0; n < grace_s * 5 + 50; n++)); do
     mapfile -t left < <(job_groups "$1"); [ "${#left[@]}" -gt 0 ] || return 0
-    kill -$((n == 0 ? 15 : n < $2 * 5 ? 0 : 9)) -- "${left[@]}" 2> /dev/null || :
+    kill -$((n == 0 ? 15 : n < grace_s * 5 ? 0 : 9)) -- "${left[@]}" 2> /dev/null || :
     sleep 0.2
   done
   return 1
@@ -37,31 +37,31 @@ end_jobs() {  # asks all processes whose mark begins with $1 to end; after $2 se
 event() { [ -z "$run" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$run/events"; }
 undo_by() { printf 'undos[%d]=%q\n' "${#undos[@]}" "$*" >> "$state" && undos+=("$*"); }
 undo() {  # ends all jobs, then undoes the changes from the last to number $1
-  local n bad=0; end_jobs "$mark-" "${ADVISOR_GRACE_S:-30}" || bad=1
+  local n bad=0; end_jobs "$mark-" || bad=1
   for ((n = ${#undos[@]} - 1; n >= $1; n--)); do
-    { ${undos[n]} || ${undos[n]}; } && undos[n]=: && echo "undos[$n]=:" >> "$state" || bad=1
-  done
+    if ${undos[n]} || ${undos[n]}; then undos[n]=:; echo "undos[$n]=:" >> "$state"; else bad=1; fi
+  done || :  # a full disk hinders no undoing
   [ "$bad" = 0 ] || { echo "Not all is undone, the next run tries again: $state" >&2; return 1; }
 }
-stop() {  # at every end of the script
-  local status=$?; set +e; trap '' INT HUP TERM
-  # Again and again: a job that only begins has no mark yet.
-  while [ "$(jobs -pr)" ] && end_jobs "$mark-" "${ADVISOR_GRACE_S:-30}"; do sleep 0.1; done
-  undo 0 && rm -f "$state" "$state.new" || status=1
-  wait; event "over $status"; exit "$status"
+stop() {  # at every end of the script, with status $1 at a signal; further signals change nothing
+  local status=${1-$?} left; trap '' HUP INT QUIT PIPE TERM; trap - EXIT; set +e
+  # Again and again: a job that only begins has no mark yet. Bash may list some that have ended.
+  while mapfile -t left < <(jobs -pr); kill -0 "${left[@]}" 2> /dev/null && end_jobs "$mark-"
+  do sleep 0.1; done
+  undo 0 && rm -f "$state" || status=1; wait; event "over $status"; exit "$status"
 }
-begin() {  # locks the GPU, and undoes what a killed script left there
-  find_gpu mig
+begin() {  # locks the GPU, and undoes what a killed script left there, or a shell of this one
+  event "script $$"; find_gpu mig
   state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$uuid.sh
   mkdir -p "${state%/*}" && exec 9>> "$state.lock"
   flock -w 2 9 || fail "GPU $index: another script runs jobs there. It wrote $state"
   boot="# boot $(< /proc/sys/kernel/random/boot_id)"
   ! grep -qsx "$boot" "$state" ||
-    (eval "$(< "$state")"; [ -z "$(job_groups "$mark-")" ] && undo 0) ||
+    (my=$mark; eval "$(< "$state")"; [[ $mark = "$my"* || -z $(job_groups "$mark-") ]] && undo 0) ||
     fail "GPU $GPU: jobs of a killed script go on, or it is not undone: advisor doctor --undo"
-  find_gpu "$1"; mark=$(< /proc/sys/kernel/random/uuid); trap stop EXIT
-  (umask 077; { echo "$boot"; declare -p GPU uuid mark run state; declare -f; } > "$state.new")
-  trap 'exit 130' INT; trap 'exit 143' HUP TERM; mv "$state.new" "$state"
+  find_gpu "$1"; mark+=-$index; trap stop EXIT
+  trap 'stop 129' HUP; trap 'stop 130' INT; trap 'stop 131' QUIT; trap 'stop 143' TERM
+  (umask 077; { declare -p GPU uuid mark run state; declare -f; echo "$boot"; } > "$state")
 }
 job() {  # starts command $2... as job $1 in a session of its own; what it leaves ends with it
   (
@@ -83,7 +83,7 @@ use_mps() {  # has the next jobs run on device $1 under an MPS daemon of their o
   [ ! -e "$pipes" ] || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."
   undo_by mps_stop "$pipes"; [ -O "$pipes" ] || mkdir -m 700 "$pipes"
   ADVISOR_MARK=mps-$pipes CUDA_VISIBLE_DEVICES=${1:-$uuid} CUDA_MPS_PIPE_DIRECTORY=$pipes \
-    CUDA_MPS_LOG_DIRECTORY=$pipes nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
+    CUDA_MPS_LOG_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
     ! mps get_server_list "$pipes" || return 0  # CUDA runs without a daemon, too
     sleep 0.1
   done
