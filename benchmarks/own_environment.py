@@ -33,7 +33,7 @@ import torch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.1)
-parser.add_argument("--epochs", type=int, default=20)
+parser.add_argument("--epochs", type=int, default=40)
 parser.add_argument("--width", type=int, default=64)
 parser.add_argument("--device", default="cuda")
 options = parser.parse_args()
