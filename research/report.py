@@ -127,6 +127,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
         Path("README.md"): {
             "recommend": recommendation,
             "ranges": ranges_sentence(figures.programs),
+            "profile": _own_script_text(),
             "data": data,
             "accuracy": _accuracy_in_short(figures),
         },
@@ -149,6 +150,25 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
         },
         Path("profiles", "DATA_CARD.md"): card,
     }
+
+
+def _own_script_text() -> str:
+    """Return what README's commands took for a script, and what `profile` printed, if measured."""
+    file = ROOT / "benchmarks" / "own-environment.json"
+    if not file.exists():
+        return ""
+    record = json.loads(file.read_text())
+    steps = {step["command"].split()[1]: step for step in reversed(record["steps"])}
+    took = (f"`{verb}` {steps[verb]['seconds']:.0f} s" for verb in _VERBS if verb in steps)
+    lines = [line for line in steps["profile"]["printed"] if re.search(r"\ba step\b", line)]
+    sentence = (
+        f"With {record['device']}, Python {record['python']} and torch {record['torch']}: "
+        f"{', '.join(took)}. `profile` prints:"
+    )
+    return "\n".join([sentence, "", "```", *lines[:3], "```"])
+
+
+_VERBS = ("profile", "recommend", "compare", "validate", "export")
 
 
 def _accuracy_in_short(figures: Figures) -> str:

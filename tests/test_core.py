@@ -1,12 +1,15 @@
 """Commands where only the core is installed: they answer, or name the extra that they need."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from advisor import errors
+from advisor.errors import AdvisorError
 from tests.waiting import PATIENCE_S
 
 EXTRAS = (
@@ -102,3 +105,17 @@ def test_the_core_alone_answers(ended, command):
 def test_a_command_names_the_extra_that_it_needs(ended, command, extra):
     code, printed = ended[command]
     assert (code, f"pip install 'gpu-advisor[{extra}]'" in printed) == (1, True), printed
+
+
+@pytest.mark.parametrize(
+    ("lacking", "remedies"),
+    [("torch", ["pip install"]), ("timm", []), ("torchvision", [])],
+)
+def test_an_extra_is_installed_into_advisors_environment_and_never_where_a_torch_is(
+    lacking, remedies, monkeypatch
+):
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == lacking else name)
+    with pytest.raises(AdvisorError, match="the extra 'profile'") as raised:
+        errors.require_extra("measuring resnet50", "profile", "torch", lacking)
+    assert re.findall("pip install", str(raised.value)) == remedies
+    assert (sys.executable in str(raised.value)) == bool(remedies)

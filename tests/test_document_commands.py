@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,14 +30,16 @@ SPAN = re.compile(r"`(advisor (?=[a-z-])[^`]*)`")
 CORES = ",".join(map(str, sorted(os.sched_getaffinity(0))))  # of this machine
 ASSIGNED = re.compile(r"\w+=")
 # A word that a reader replaces.
-PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|~|\.\.\.")
+PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|\.\.\.")
+ITS_PYTHON = "~/env/bin/python"  # that of the environment of the reader's script
 NOT_RUN = {
     ".": "changes the shell", "bash": "needs Slurm", "cd": "changes the shell",
     "cp": "another test has the file at its place",
     "echo": "needs MPS", "export": "changes the shell", "git": "needs the network",
     "kubectl": "needs a cluster", "make": "installs", "nvidia-cuda-mps-control": "needs MPS",
     "nvidia-smi": "needs a GPU", "pip": "installs", "python": "needs files of the reader",
-    "scancel": "needs Slurm", "sudo": "needs root", "-p": "goes on from the line before",
+    "python3": "installs", "scancel": "needs Slurm", "sudo": "needs root", "uv": "installs",
+    "-p": "goes on from the line before",
 }  # fmt: skip
 
 TRAIN = """
@@ -111,7 +114,7 @@ def machine(monkeypatch):
 def prepare(path, folder):
     """Give the user what an earlier page made: the profile of a script, and bare numbers."""
     text = path.read_text()
-    if "-- python train.py" not in text:
+    if not re.search(r"-- \S*python train\.py --lr", text):
         own = folder.parent / "data/advisor/profiles" / gpu_machine.GPU / "train.json"
         write_whole(own, profile_text(gpu_machine.script_profile(folder)))
     if "my-job.json" in text and "--name my-job" not in text:
@@ -121,7 +124,8 @@ def prepare(path, folder):
 
 def run(line, capfd):
     """Run a command line in this process; return its exit code, and what it printed."""
-    words = [CORES if word == "0-15" else word for word in shlex.split(line, comments=True)[1:]]
+    here = {"0-15": CORES, ITS_PYTHON: sys.executable}
+    words = [here.get(word, word) for word in shlex.split(line, comments=True)[1:]]
     words, _, file = (words[:-2], ">", words[-1]) if ">" in words else (words, "", "")
     try:
         main(words)

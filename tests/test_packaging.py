@@ -3,13 +3,14 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 import zipfile
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, distribution, files, requires, version
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from advisor.workload.reading import cache_folder
+from advisor.workload.store import read_profile
+from tests.test_document_commands import FILES
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
@@ -53,23 +56,83 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     assert not [name for name in names if name.startswith("research") or name.endswith(".md")]
 
 
-def test_the_wheel_alone_ranks_as_the_checkout_does(wheel, tmp_path):
-    (home := tmp_path / "empty").mkdir()
-    venv.create(tmp_path / "venv")
-    # The environment's libraries, but not what their own .pth files add: not this checkout.
-    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    zipfile.ZipFile(wheel).extractall(site)
-    command = "from advisor.cli import main; main()"
-    isolated = {
-        "HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": "",
+def link_core(folder):
+    """Link what the core needs of this environment's packages, and nothing else, into `folder`."""
+    names, left = set(), ["gpu-advisor"]
+    while left:
+        wanted = [Requirement(text) for text in requires(left.pop()) or ()]
+        new = {each.name for each in wanted
+               if each.marker is None or each.marker.evaluate({"extra": ""})} - names  # fmt: skip
+        left += new
+        names |= new
+    for name in names:
+        for top in {path.parts[0] for path in files(name) or ()} - {"..", "__pycache__"}:
+            (folder / top).symlink_to(distribution(name).locate_file(top))
+
+
+@pytest.fixture(scope="module")
+def core(wheel, tmp_path_factory):
+    """The folder of the commands of an environment with the wheel and what its core needs."""
+    folder = tmp_path_factory.mktemp("core")
+    venv.create(folder / "venv")
+    (site,) = (folder / "venv/lib").glob("python*/site-packages")
+    link_core(site)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv/bin/python")]
+    lines_of([*pip, "install", "--quiet", "--no-index", str(wheel)])
+    return folder / "venv/bin"
+
+
+@pytest.fixture
+def isolated(tmp_path):
+    """The variables of a user without files of the advisor."""
+    return {
+        "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data"), "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(cache_folder("engine").parents[1]),  # compiling takes seconds
     }  # fmt: skip
-    here = lines_of([sys.executable, "-c", command, "recommend", "--json"], **isolated)
-    python = str(tmp_path / "venv/bin/python")
-    ranked = lines_of([python, "-c", command, "recommend", "--json"], folder=home, **isolated)
+
+
+def test_the_wheel_alone_ranks_as_the_checkout_does(core, isolated, tmp_path):
+    here = lines_of([sys.executable, "-m", "advisor", "recommend", "--json"], **isolated)
+    ranked = lines_of([str(core / "advisor"), "recommend", "--json"], folder=tmp_path, **isolated)
     assert json.loads(ranked)["plans"]
     assert json.loads(ranked) == json.loads(here)
+
+
+def test_the_installed_core_profiles_a_script_by_the_python_of_the_script(core, isolated, tmp_path):
+    absent = subprocess.run(
+        [core / "python", "-c", "import torch"], capture_output=True, check=False
+    )
+    assert b"No module named 'torch'" in absent.stderr
+    (tmp_path / "train.py").write_text(FILES["train.py"].replace("range(2)", "range(40)"))
+    profile = [str(core / "advisor"), "profile", "--device", "cpu", "--out", "own"]
+    lines_of([*profile, "--", sys.executable, "train.py"], folder=tmp_path, **isolated)
+    assert read_profile(tmp_path / "own/train.json").provenance.torch == version("torch")
+
+
+INSTALLS = re.findall(r"(?:uv tool|pipx|pip) install [^\s:]+", README)
+
+
+def test_readme_installs_the_core_into_an_environment_of_its_own():
+    assert INSTALLS == ["uv tool install .", "pipx install .", "pip install ."]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("line", INSTALLS)
+def test_a_line_of_readme_installs_advisor_from_the_registry_without_torch(line, tmp_path):
+    if shutil.which(line.split()[0]) is None:
+        pytest.skip(f"{line.split()[0]} is not installed here")
+    project, bin_folder = tmp_path / "project", tmp_path / "venv/bin"
+    hidden = shutil.ignore_patterns(".git", ".venv", "shared", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, project, ignore=hidden)
+    venv.create(tmp_path / "venv", with_pip=True)
+    places = {"UV_TOOL_DIR": "uv", "UV_TOOL_BIN_DIR": "venv/bin", "PIPX_HOME": "pipx",
+              "PIPX_BIN_DIR": "venv/bin"}  # fmt: skip
+    variables = {name: str(tmp_path / place) for name, place in places.items()}
+    variables["PATH"] = f"{bin_folder}:{os.environ['PATH']}"
+    lines_of(shlex.split(line), folder=project, **variables)
+    assert "h200-141gb" in lines_of([str(bin_folder / "advisor"), "gpus"], folder=tmp_path)
+    assert list(tmp_path.rglob("site-packages/numba"))
+    assert not list(tmp_path.rglob("site-packages/torch"))
 
 
 def test_continuous_integration_runs_the_readmes_test_command_and_nothing_else():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor import errors
 from advisor.measure import calibrate
 from advisor.measure.calibrate import (
     OPERATORS,
@@ -73,6 +74,14 @@ def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slice
 def test_a_cpu_cannot_be_calibrated(words, capsys):
     code, said = refused(run_calibrate, ["--device", "cpu", *words], capsys)
     assert (code, "cpu" in said) == (2, True)
+
+
+def test_a_calibration_names_its_extra_before_it_takes_the_gpu(monkeypatch, capsys):
+    h200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580")
+    monkeypatch.setattr(calibrate, "find_device", lambda _: h200)
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)
+    code, printed = refused(calibrate.run_calibrate, [], capsys)
+    assert (code, "the extra 'profile'" in printed) == (1, True)
 
 
 SMALL = (
