@@ -367,3 +367,27 @@ def test_a_folder_may_have_the_name_of_one_above_it(tmp_path):
     place, _ = mirror_folder(folder, tmp_path / "scratch")
     assert contents(place) == {"train.py": b"pass"}
     assert (place / ".." / "near.txt").read_text() == "near"
+
+
+def test_file_systems_mounted_inside_a_folder_are_covered_or_named(top):
+    if os.geteuid() != 0 or overlays_work(user=False) != "True":
+        pytest.skip("only root can mount")
+    own, base = top / "near" / "own", top / "run" / "s"
+    for each in (own / "data", base):
+        each.mkdir(parents=True)
+    for each in (own / "settings", top / "kept"):
+        each.write_text("old\n")
+    line = "echo new >> data/x; echo new >> settings; cat data/x settings"
+    words = [sys.executable, "-m", "tests.measure.process.run_in_place", own, base, "-"]
+    mounts = (
+        f"mount --make-rprivate /; cd {own}; mount -t tmpfs none data; echo old > data/x\n"
+        f'mount --bind {top}/kept settings; cd {CHECKOUT}; "$@"; cat {own}/data/x'
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounts, "sh", *map(str, words), "sh", "-c", line],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    came, after = done.stdout.splitlines()
+    assert json.loads(came)["lines"] == ["old", "new"] * 2
+    assert after == "old", "a file system of its own"
+    assert json.loads(came)["others"] == [str(own / "settings")], "a single file cannot be covered"
