@@ -137,7 +137,7 @@ def _overlays(
     """
     kept = [base.parent] if base.is_relative_to(folders[0]) else []
     if any(_home().is_relative_to(each) for each in folders):
-        kept += _settings()
+        kept += [each for each in _settings() if not working.is_relative_to(each)]
 
     def words(folders: Sequence[Path]) -> list[str]:
         return overlaid(working, folders, Path(mkdtemp(prefix="o", dir=base)), kept)

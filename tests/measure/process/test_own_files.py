@@ -292,6 +292,8 @@ def test_caches_in_the_home_folder_stay_and_what_else_is_there_does_not(
     in_place(folder, base, "touch ~/.cache/kept ~/other/lost ../lost lost")
     assert (tmp_path / "me" / ".cache" / "kept").exists()
     assert not [*(tmp_path / "me").rglob("lost")]
+    in_place(tmp_path / "me" / ".cache", base, "touch lost")
+    assert not [*(tmp_path / "me").rglob("lost")], "a script may be among them, too"
 
 
 def test_what_an_overlay_leaves_is_removed_with_the_run(tmp_path):
