@@ -158,8 +158,18 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         end_within(folder)  # one that an interrupt kept from being noted
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """Remove `folder`, also what a script or an overlay made unreadable in it."""
+    for place, names, _ in os.walk(folder):  # it enters each only after it was yielded
+        for inner in (Path(place, name) for name in names):
+            if not inner.is_symlink():
+                with suppress(OSError):
+                    inner.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def locked(path: Path, flags: int) -> int | None:
@@ -211,7 +221,7 @@ def sweep() -> tuple[Path, ...]:
     for path in left_behind():
         if path.is_dir():
             end_within(path)
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
         else:
             path.unlink(missing_ok=True)
         removed.append(path)

@@ -176,8 +176,8 @@ def _profile_parser() -> Parser:
         "that Prometheus or a file has. See `advisor profile --from-history -h`.")  # fmt: skip
     add = parser.add_argument_group("options of your own script, after --").add_argument
     add("--name", metavar="NAME", help="Name the profile; default: that of the file or module.")
-    add("--folder", type=Path, metavar="DIR", help="Run a copy of this folder, so that files that "
-        "the script writes by relative paths are not kept; default: this folder.")  # fmt: skip
+    add("--folder", type=Path, metavar="DIR", help="Run it in this folder; what it writes there "
+        "is not kept; default: this folder.")  # fmt: skip
     add(
         "--env",
         type=variable,

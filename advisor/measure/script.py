@@ -1,11 +1,10 @@
-"""A user's script: a copy of its folder to run in, its process, and the count of its steps."""
+"""A user's script: its processes, and the count of its steps."""
 
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
 from advisor.measure.inside import RECORD_BYTES, lacks_memory
+from advisor.measure.own_files import Place
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import (
     MARK,
@@ -29,85 +29,9 @@ from advisor.measure.process import (
     wait_until,
 )
 from advisor.workload.profile import Memory
-from advisor.workload.reading import MOST_COUNT, check_number, is_file, is_folder, reason_of
+from advisor.workload.reading import MOST_COUNT, check_number, is_file, reason_of
 from advisor.workload.records import parse_record
 from advisor.workload.spec import Script
-
-# A script and its settings are small; data sets and checkpoints are not.
-_COPIED_BYTES, _COPIED_IN_ALL = 2**20, 2**26
-_MOST_IN_A_FOLDER, _MOST_IN_ALL = 1000, 5000
-
-
-def mirror_folder(original: Path, base: Path) -> Path:
-    """Make a folder below `base` with the contents of `original`, and with its surroundings.
-
-    Small files are copied; large files, folders beyond the limits above and all that lies around
-    the original, up to the root, are links. A write to a linked file would reach the original, so
-    `advisor.measure.inside.files` puts a copy in its place first; a write inside a linked folder
-    does reach it.
-    """
-    if not is_folder(original):
-        raise InvalidInput(f"{original}: no such folder, and the script runs there")
-    original, base = original.resolve(), base.resolve()
-    level = base / "around"
-    inside = original.parts[1:] or ("root",)
-    mirror = level.joinpath(*inside)
-    try:
-        for folder, inner in zip(reversed(original.parents), inside, strict=False):
-            level.mkdir(parents=True, exist_ok=True)
-            with suppress(OSError):  # a script that reads ../data may do without what is not there
-                entries = _entries(folder)
-                for entry in entries if len(entries) <= _MOST_IN_ALL else ():
-                    if entry.name != inner and not base.is_relative_to(entry.path):
-                        (level / entry.name).symlink_to(entry.path)
-            level /= inner
-        mirror.parent.mkdir(parents=True, exist_ok=True)
-        _fill(mirror, original, base)
-    except OSError as error:
-        raise AdvisorError(
-            f"{error.filename or base}: {reason_of(error)}. The script needs a copy of its "
-            f"folder: make room, or set TMPDIR to a folder with more."
-        ) from None
-    return mirror
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    return sorted(os.scandir(folder), key=lambda entry: entry.name)
-
-
-def _fill(mirror: Path, original: Path, base: Path) -> None:
-    """Copy or link `original` to `mirror`, entries near its top first, within the limits."""
-    left, room = _MOST_IN_ALL, _COPIED_IN_ALL
-    todo = deque([(original, mirror)])
-    while todo:
-        source, target = todo.popleft()
-        linked = target != mirror and not os.access(source, os.R_OK)
-        entries = [] if linked else _entries(source)
-        if linked or (target != mirror and len(entries) > min(left, _MOST_IN_A_FOLDER)):
-            target.symlink_to(source.resolve())
-            continue
-        left -= len(entries)
-        target.mkdir()
-        for entry in entries:
-            if entry.name == "__pycache__" or base.is_relative_to(entry.path):  # the mirror itself
-                continue
-            place = target / entry.name
-            if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
-                todo.append((Path(entry.path), place))
-            elif (size := _bytes_to_copy(entry)) <= min(room, _COPIED_BYTES):
-                room -= size
-                shutil.copy2(entry.path, place)
-            else:
-                place.symlink_to(os.path.realpath(entry.path))
-
-
-def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
-    """Bytes of a file that can be copied; of anything else more than are ever copied."""
-    with suppress(OSError):  # a link that leads nowhere, or in a circle
-        if entry.is_file() and os.access(entry.path, os.R_OK):
-            return entry.stat().st_size
-    return _COPIED_BYTES + 1
-
 
 # How long it has after each request to end, the next of which is less polite.
 _POLITE_S = 3.0
@@ -133,31 +57,31 @@ class StartedScript:
     """
 
     def __init__(
-        self, script: Script, folder: Path, environment: Mapping[str, str], *, mirrored: bool,
+        self, script: Script, folder: Path, environment: Mapping[str, str], *, place: Place,
         piped: bool, writable: bool,
     ) -> None:  # fmt: skip
-        """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
+        """Start `script` at its `place`; its log lies in `folder`, which is new.
 
         If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
         input. `environment` is set on top of its own variables and the caller's without MPS.
         """
-        working = mirror_folder(Path(script.folder), folder) if mirrored else folder
         _refuse_missing(script)
         variables = {**without_mps(os.environ), **script.environment, **environment}
         self.log = folder / "output"
         self._folder, self._over, self._interrupted = folder, Event(), False
+        self._exposed = place.exposed
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    tied_to_parent(script.command), cwd=working,
-                    env={**variables, MARK: str(folder)},
+                    [*place.launcher, *tied_to_parent(script.command)], cwd=place.working,
+                    env={**variables, MARK: str(folder), "PWD": str(place.working)},
                     stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
                 )  # fmt: skip
         except OSError as error:
             raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
-        Thread(target=self._bound_log, daemon=True).start()
+        Thread(target=self._look_after, daemon=True).start()
         self.pid = self._process.pid
         self.exited = os.pidfd_open(self.pid)
         self.output = self._process.stdout
@@ -169,8 +93,11 @@ class StartedScript:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def _bound_log(self) -> None:
+    def _look_after(self) -> None:
+        """Keep its log short, and see which files of the user's it writes to."""
         while not self._over.wait(_LOOK_S):
+            if self._exposed:
+                self._exposed.look(session_members(self.pid))
             with suppress(OSError):
                 if self.log.stat().st_size > _LOG_BYTES:
                     os.truncate(self.log, 0)
@@ -228,6 +155,8 @@ class StartedScript:
 
     def end_by(self, deadline: float) -> None:
         """Interrupt it, and end by force all processes that are left after `deadline`."""
+        if self._exposed:
+            self._exposed.look(each.pid for each in self.processes())
         self.interrupt()
         left_s = max(deadline - monotonic(), _POLITE_S)
         wait_until(lambda: not session_members(self.pid), left_s)

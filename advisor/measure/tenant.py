@@ -22,6 +22,7 @@ import psutil
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
 from advisor.measure.explain_end import explain_end, first_of_several
 from advisor.measure.hook_folder import hook_variables, why_unseen
+from advisor.measure.own_files import Exposed, Place, place_for
 from advisor.measure.process import say
 from advisor.measure.script import StartedScript
 from advisor.workload.spec import Script, Workload
@@ -142,6 +143,7 @@ class Tenant:
         versions: ``python``, ``torch``, ``cuda`` and ``timm``, each a version or None; empty before
             it connected.
         ended: None while it lives.
+        exposed: The files of the user's that it could change.
     """
 
     def __init__(self, setup: TenantSetup, folder: Path) -> None:
@@ -149,6 +151,7 @@ class Tenant:
         self.pid = 0
         self.versions: dict[str, str | None] = {}
         self.ended: Ended | None = None
+        self.exposed: Exposed | None = None
         self.folder = Path(mkdtemp(prefix="s", dir=folder))
         self.named = setup.script.file or setup.script.command[0]
         self.listener = socket.socket(socket.AF_UNIX)
@@ -253,7 +256,10 @@ class Tenant:
         address = str(self.folder / "socket")
         self.listener.bind(address)
         self.listener.listen()
-        settings = {"aside": True} if printing else {"folder": "" if ours else str(self.folder)}
+        place = Place(self.folder) if ours else place_for(script, self.folder)
+        self.exposed = place.exposed
+        guarded = "" if ours or place.launcher else str(self.folder)
+        settings = {"aside": True} if printing else {"folder": guarded}
         added = hook_variables(
             self._hook, {"address": address, **settings}, {**os.environ, **script.environment}
         )
@@ -264,7 +270,7 @@ class Tenant:
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {}
         self._started = StartedScript(
             script, self.folder, {**hidden, **self.setup.environment, **added},
-            mirrored=not ours, piped=printing, writable=self.setup.line is not None,
+            place=place, piped=printing, writable=self.setup.line is not None,
         )  # fmt: skip
         self.pid = self._started.pid
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
+from advisor.errors import AdvisorError
 from advisor.measure.printing import PrintingTenant
 from advisor.measure.tenant import LOAD_S, Answer, Tenant, TenantSetup, zoo_setup
 
@@ -22,6 +23,9 @@ def tenants_on(
 
     The first request starts them, but those of the zoo that `take` has started already. Their
     temporary files go to `folder`, a short path.
+
+    Raises:
+        AdvisorError: One changed a file of the user's.
     """
     tenants: list[Tenant] = []
     try:
@@ -38,6 +42,12 @@ def tenants_on(
         deadline = monotonic() + _POLITE_S
         for tenant in tenants:
             tenant.end_by(deadline)
+        wrote = [each.named for each in tenants if each.exposed and each.exposed.name_changes()]
+    if wrote:
+        raise AdvisorError(
+            f"{wrote[0]} changed files of yours, which are named above. Check them, and measure it "
+            f"in a copy of its folder: --folder COPY."
+        )
 
 
 def send_all(tenants: Sequence[Tenant], verb: str, **arguments: Any) -> None:

@@ -32,7 +32,8 @@ def _open(opens: Callable[..., Any], folder: Path, file: Any, mode: str = "r", *
 def _open_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any,
               **named: Any) -> int:  # fmt: skip
     if flags & _WRITES:
-        replace_link(path, folder, keep=not flags & os.O_TRUNC)
+        makes_it_anew = os.O_CREAT | os.O_TRUNC
+        replace_link(path, folder, keep=flags & makes_it_anew != makes_it_anew)
     return opens(path, flags, *arguments, **named)
 
 

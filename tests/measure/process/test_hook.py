@@ -19,9 +19,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from advisor.measure.hook_folder import hook_variables
 from advisor.measure.inside import PROGRESS
 from advisor.measure.inside.feeds import Feeds
-from advisor.measure.inside.files import replace_link
 from advisor.measure.inside.program import Program
-from advisor.measure.script import create_progress, mirror_folder, read_progress
+from advisor.measure.script import create_progress, read_progress
 from tests.lean import LEAN_PATH
 
 
@@ -385,76 +384,6 @@ def test_the_hook_in_a_script_needs_nothing_that_came_after_python_3_10(tmp_path
     for module in modules:
         assert module.parent.name == "advisor_inside", "nothing else of advisor is imported"
         assert NEW_IN_TYPING.isdisjoint(typing_names(module)), module
-
-
-BIG = b"0" * (2**20 + 1)
-
-
-@pytest.fixture
-def original(tmp_path):
-    folder = tmp_path / "near" / "home"
-    (folder / "data" / "deep").mkdir(parents=True)
-    (folder / "train.py").write_text("pass")
-    (folder / "data" / "deep" / "small").write_text("small")
-    (folder / "data" / "big").write_bytes(BIG)
-    (folder / "latest").symlink_to("data")
-    (tmp_path / "near" / "shared.txt").write_text("shared")
-    return folder
-
-
-def contents(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
-        if path.is_file()
-    }  # fmt: skip
-
-
-def test_a_script_finds_what_is_in_its_folder_and_around_it(original, tmp_path):
-    mirror = mirror_folder(original, tmp_path / "scratch")
-    assert mirror.name == "home"
-    assert contents(mirror) == contents(original)
-    assert (mirror / "latest" / "big").read_bytes() == BIG
-    assert (mirror / ".." / "shared.txt").read_text() == "shared"
-
-
-def test_a_folder_may_have_the_name_of_one_above_it(tmp_path):
-    folder = tmp_path / "gan" / "code" / "gan"
-    folder.mkdir(parents=True)
-    (folder / "train.py").write_text("pass")
-    (folder.parent / "near.txt").write_text("near")
-    mirror = mirror_folder(folder, tmp_path / "scratch")
-    assert contents(mirror) == {"train.py": b"pass"}
-    assert (mirror / ".." / "near.txt").read_text() == "near"
-
-
-def test_what_a_script_writes_stays_out_of_its_folder(original, tmp_path):
-    before = contents(original)
-    mirror = mirror_folder(original, tmp_path / "scratch")
-    (mirror / "train.py").write_text("changed")
-    (mirror / "data" / "new").write_text("new")
-    (mirror / "data" / "deep" / "small").unlink()
-    replace_link(mirror / "data" / "big", mirror, keep=False)
-    (mirror / "data" / "big").write_bytes(b"changed")
-    assert contents(original) == before
-
-
-def test_a_large_file_is_copied_when_it_is_added_to(original, tmp_path):
-    mirror = mirror_folder(original, tmp_path / "scratch")
-    place = mirror / "data" / "big"
-    assert place.is_symlink()
-    replace_link(os.fspath(place), mirror, keep=True)
-    with place.open("ab") as file:
-        file.write(b"1")
-    assert place.read_bytes() == BIG + b"1"
-    assert (original / "data" / "big").read_bytes() == BIG
-
-
-def test_what_is_no_readable_file_is_there_too(original, tmp_path):
-    (original / "circle").symlink_to("circle")
-    (original / "nowhere").symlink_to("gone")
-    os.mkfifo(original / "pipe")
-    mirror = mirror_folder(original, tmp_path / "scratch")
-    assert {"circle", "nowhere", "pipe", "train.py"} <= {each.name for each in mirror.iterdir()}
 
 
 def test_what_is_evaluated_inside_a_step_is_no_validation():

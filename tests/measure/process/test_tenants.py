@@ -132,8 +132,8 @@ def test_a_tenant_that_waited_with_torch_imported_trains_from_one_moment_to_anot
 @pytest.fixture
 def home(tmp_path):
     """A user's folder with scripts, what they read, and what they must not change."""
-    folder = scripts.write(tmp_path / "home")
-    (tmp_path / "around.txt").write_text("near\n")
+    folder = scripts.write(tmp_path / "near" / "home")
+    (folder.parent / "around.txt").write_text("near\n")
     (folder / "settings.txt").write_text("as it was\n")
     (folder / "big.bin").write_bytes(b"0" * 2_000_000)
     (folder / "sitecustomize.py").write_text(
@@ -147,8 +147,13 @@ def home(tmp_path):
 WHOLE = {"WHOLE": "yes"}
 
 
+def steps_file(home):
+    """Where a script counts: far from its folder, since what it writes there does not stay."""
+    return home.parents[1] / "steps.txt"
+
+
 def scripted(home, *command, **environment):
-    environment |= {"COUNT": str(home / "steps.txt"), "PYTHONPATH": str(home)}
+    environment |= {"COUNT": str(steps_file(home)), "PYTHONPATH": str(home)}
     script = Script(command=tuple(map(str, command)), folder=str(home), environment=environment)
     return Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
 
@@ -165,7 +170,7 @@ def counted(home):
     """The script's own count of its steps, which another thread of it may be writing."""
     text = ""
     while not text:
-        text = (home / "steps.txt").read_text()
+        text = steps_file(home).read_text()
     return int(text)
 
 
@@ -186,7 +191,7 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
         }  # fmt: skip
         assert tenant.versions["torch"]
         assert took(tenant, home, 9) == 9  # beyond the end of two passes
-        assert (home / "steps.txt.own").exists(), "the user's own sitecustomize ran"
+        assert steps_file(home).with_suffix(".txt.own").exists(), "the user's own sitecustomize ran"
         began = time()
         ran = tenant.ask(
             "run", start_at=began, stop_at=began + 0.3, checks_at=[began, began + 0.1], pieces=2
@@ -324,7 +329,9 @@ def test_what_is_waited_for_is_said_long_before_patience_ends(
     monkeypatch.setattr(tenant, "_SAY_S", 0.05)
     monkeypatch.setattr(tenant, "_LOOK_S", 0.05)
     code = code.format(folder=str(tmp_path))
-    script = Script(command=("python", "-c", code), folder=str(tmp_path), **options)
+    own = tmp_path / "near" / "own"
+    own.mkdir(parents=True)
+    script = Script(command=("python", "-c", code), folder=str(own), **options)
     setup = TenantSetup("cpu", {}, script)
     with (
         TemporaryDirectory() as folder,
@@ -360,7 +367,7 @@ def test_a_launcher_of_ranks_may_start_one_and_no_more(home):
 
 @pytest.mark.exhaustive
 def test_of_two_threads_that_train_the_first_is_measured_and_the_other_goes_on(home):
-    other = home / "steps.txt.other"
+    other = steps_file(home).with_suffix(".txt.other")
     with started(scripted(home, "python", "threads.py")) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
         assert abs(took(tenant, home, 100) - 100) <= 10  # not those of both

@@ -324,9 +324,10 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     monkeypatch.setattr(probing, "LimitedRun", limited)
     monkeypatch.setattr(probing, "PROBE_LIMITS_PCT", (10.0, 50.0))
     monkeypatch.setattr(probing, "_PROBE_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
-    notes = tmp_path / "notes"
+    notes, own = tmp_path / "notes", tmp_path / "near" / "own"
+    own.mkdir(parents=True)
     script = Script(
-        command=("python", "-c", TRAINS), folder=str(tmp_path), environment={"NOTES": str(notes)}
+        command=("python", "-c", TRAINS), folder=str(own), environment={"NOTES": str(notes)}
     )
     task = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
     alone = synthetic.profile(host_s=0.001, gpu_s=0.0008, memory_mib=held_mib)

@@ -1,0 +1,180 @@
+"""Runs a command for which folders are overlays: what it writes there lands in a folder of ours.
+
+Run as a script, it mounts the overlays (https://docs.kernel.org/filesystems/overlayfs.html) in a
+mount namespace of its own, and becomes the command. It imports the standard library only.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+# Of linux/sched.h and linux/mount.h.
+_NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
+_BIND, _RECURSIVE, _SLAVE = 0x1000, 0x4000, 0x80000
+
+_MOST_SEEN = 5000
+
+
+def overlaid(working: Path, folders: Sequence[Path], room: Path, keep: Sequence[Path]) -> list[str]:
+    """The words that, before those of a command, run it in `working` with overlays over `folders`.
+
+    Writes go to `room`, a folder; `keep` stay as they are. Without a command they try it, print as
+    JSON what could not be overlaid, and fail if the first of `folders` could not.
+    """
+    settings = {
+        "working": str(working), "room": str(room), "folders": [*map(str, folders)],
+        "keep": [*map(str, keep)],
+    }  # fmt: skip
+    return [sys.executable, "-I", str(Path(__file__).resolve()), json.dumps(settings)]
+
+
+def _call(function: str, *arguments: object) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    words = (os.fsencode(each) for each in (source, target, kind))
+    _call("mount", *words, ctypes.c_ulong(flags), options.encode())
+
+
+def _enter_namespace() -> None:
+    """Give this process mounts of its own; a user who may not has that in a user namespace."""
+    try:
+        _call("unshare", _NEW_MOUNTS)
+    except PermissionError:
+        user, group = os.geteuid(), os.getegid()
+        if user == 0:  # it would lose its rights to the files of others
+            raise
+        _call("unshare", _NEW_MOUNTS | _NEW_USERS)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    _mount("none", "/", "none", _RECURSIVE | _SLAVE)
+
+
+def _holds_others(folder: str) -> bool:
+    """Whether the user may write to a file or folder in `folder` of another owner or group.
+
+    In a namespace of the user's, which has no other owners, an overlay refuses that.
+    """
+    own, todo, left = (os.geteuid(), os.getegid()), deque([folder]), _MOST_SEEN
+    while todo and left > 0:
+        with suppress(OSError), os.scandir(todo.popleft()) as entries:
+            for entry in islice(entries, left):
+                left -= 1
+                about = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(about.st_mode):
+                    todo.append(entry.path)
+                others = (about.st_uid, about.st_gid) != own and not entry.is_symlink()
+                if others and os.access(entry.path, os.W_OK):
+                    return True
+    return False
+
+
+def _within(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(each.rstrip("/") + "/") for each in folders)
+
+
+def _mounts_within(folders: Sequence[str]) -> list[str]:
+    """Where other file systems are mounted inside `folders`, outer ones first."""
+    with Path("/proc/self/mountinfo").open("rb") as file:
+        points = [line.split()[4] for line in file]
+    octal = re.compile(rb"\\([0-7]{3})")  # a space and some others
+    paths = {os.fsdecode(octal.sub(lambda m: bytes([int(m[1], 8)]), each)) for each in points}
+    return sorted(each for each in paths if _within(each, folders))
+
+
+def _overlay(lower: int, target: str, room: Path) -> None:
+    """Mount an overlay of the folder with the descriptor `lower` on `target`."""
+    if _within(str(room), [target]):  # old kernels do not refuse that
+        raise OSError(errno.ELOOP, "what is written would lie in what is read")
+    upper, work = room / "upper", room / "work"
+    for layer in (upper, work):
+        layer.mkdir(parents=True)
+    about = os.stat(lower)
+    with suppress(PermissionError):
+        os.chown(upper, about.st_uid, about.st_gid)
+    upper.chmod(stat.S_IMODE(about.st_mode))
+    # With redirect_dir a folder can be renamed. Both kinds of attributes mark what was replaced.
+    options = "redirect_dir=on"
+    try:
+        os.setxattr(work, "trusted.overlay.advisor", b"y")
+    except OSError:  # only the root of all namespaces may
+        os.setxattr(work, "user.overlay.advisor", b"y")
+        options = "userxattr"
+    places = [os.open(each, os.O_PATH) for each in (upper, work)]
+    layers = zip(("lowerdir", "upperdir", "workdir"), (lower, *places), strict=True)
+    # Paths may contain commas and colons; descriptors do not.
+    words = [*(f"{name}=/proc/self/fd/{each}" for name, each in layers), options]
+    try:
+        _mount("overlay", target, "overlay", 0, ",".join(words))
+    finally:
+        for each in places:
+            os.close(each)
+
+
+def mount_overlays(folders: Sequence[str], room: Path, keep: Sequence[str]) -> list[str]:
+    """Mount overlays over `folders`, the first of which must work; return what has none.
+
+    Other file systems inside `folders` get overlays too, or else stay visible as they are.
+    """
+    inner = [each for each in _mounts_within(folders) if not _within(each + "/", keep)]
+    opened = {}
+    for path in (*folders, *inner, *keep):
+        with suppress(OSError):  # a mount of another user's
+            opened[path] = os.open(path, os.O_PATH)
+    first, *others = folders
+    try:
+        _overlay(opened[first], first, room / "0")
+    except OSError:  # not each file system can hold what is written: one inside `first`, an overlay
+        if os.geteuid() != 0:
+            raise
+        _mount("tmpfs", str(room), "tmpfs")
+        _overlay(opened[first], first, room / "0")
+    left = []
+    for number, path in enumerate([*others, *(each for each in inner if each in opened)], 1):
+        try:
+            _overlay(opened[path], path, room / str(number))
+        except OSError:
+            left.append(path)
+            if path in inner:
+                _mount(f"/proc/self/fd/{opened[path]}", path, "none", _BIND)
+    for path in keep:
+        _mount(f"/proc/self/fd/{opened[path]}", path, "none", _BIND | _RECURSIVE)
+    return left
+
+
+def _run(working: str, room: str, folders: Sequence[str], keep: Sequence[str]) -> None:
+    command = sys.argv[2:]
+    others = [] if command or os.geteuid() == 0 else [*filter(_holds_others, folders)]
+    if folders[0] in others:
+        sys.exit("error: files of others")
+    _enter_namespace()
+    overlays = [each for each in folders if each not in others]
+    left = others + mount_overlays(overlays, Path(room), keep)
+    os.chdir(working)
+    if command:
+        os.execvp(command[0], command)
+    if os.access(".", os.W_OK):
+        probe = Path(f".advisor-{os.getpid()}")
+        probe.mkdir()
+        probe.rmdir()
+    print(json.dumps(left))
+
+
+if __name__ == "__main__":
+    try:
+        _run(**json.loads(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"error: {error}")
