@@ -341,6 +341,8 @@ def outcome(seed: int, bound_s: float, plans: Sequence[str], number: int) -> Out
         if dirty:  # a killed script left something
             with meets(drill, "SIGKILL to its group") as variables:
                 drill.start(FAULT_AT=draw.choice(lines), **variables).wait()
+            while drill.jobs():
+                sleep(0.05)
         by_doctor = fault in KILLING and draw.random() < 0.5
         jobs = draw.choice(("endless", "deaf")) if fault in ENDING or by_doctor else "quick"
         if gpus == 2 and fault == "SIGKILL to the script":
