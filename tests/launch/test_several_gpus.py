@@ -113,5 +113,5 @@ def test_a_plan_that_no_shell_script_starts_names_a_format_that_expresses_it(pro
     if profile:
         part = replace(part, instance=Instance(profile, 0), profile=profile)
     first = replace(first, stages=(replace(first.stages[0], partitions=(part,)),))
-    assert why_not_started([first, *others]).endswith(f"--format {form}.")
+    assert why_not_started([first, *others]).endswith(f"--format {form}`.")
     assert WHOLE[form]([first, *others])
