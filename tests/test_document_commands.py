@@ -114,7 +114,7 @@ def machine(monkeypatch):
 def prepare(path, folder):
     """Give the user what an earlier page made: the profile of a script, and bare numbers."""
     text = path.read_text()
-    if not re.search(r"-- \S*python train\.py --lr", text):
+    if not re.search(r"-- \S*python train\.py", text):
         own = folder.parent / "data/advisor/profiles" / gpu_machine.GPU / "train.json"
         write_whole(own, profile_text(gpu_machine.script_profile(folder)))
     if "my-job.json" in text and "--name my-job" not in text:
@@ -170,7 +170,8 @@ def test_the_commands_of_a_page_run_one_after_another(
                 patch.setenv("ADVISOR_PROFILES", str(measured / "profiles"))
             code, printed = run(line, capfd)
         blocked = words[1] == "doctor" and code == 4  # by this machine, and it says why
-        assert code == 0 or blocked, f"{line}\n{printed}"
+        large = words[1] == "predict" and code == 3 and "DOES NOT FIT" in printed
+        assert code == 0 or blocked or large, f"{line}\n{printed}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=of)

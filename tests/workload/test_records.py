@@ -13,11 +13,11 @@ from advisor.prediction.model import Model
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import JobFile
 from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.plan_document import PlanDocument
 from advisor.workload.profile import EpochEnd, PartSeconds, Profile
 from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
-from advisor.workload.spec import PlanDocument
 from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic

@@ -187,7 +187,7 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
     with started(script) as ((tenant,), (loaded,)):
         assert loaded["found"] == {
             "batch": 30, "steps_per_epoch": 4, "loader_workers": 1,
-            "precision": "default", "execution": "eager",
+            "precision": "default", "execution": "eager", "other_epochs": [],
         }  # fmt: skip
         assert tenant.versions["torch"]
         assert took(tenant, home, 9) == 9  # beyond the end of two passes
