@@ -1,4 +1,4 @@
-"""What a profile can have on its GPU: its name, its power, and memory that the job may not need."""
+"""Bounds of a profile on its GPU: its name, its power, and memory that the job may not need."""
 
 from collections.abc import Iterable
 

@@ -191,13 +191,13 @@ def _arrivals(
     written: Sequence[tuple[RecordedJob, MinimalProfile]], out: Path | None
 ) -> Iterator[str]:
     """Write when the jobs began into a trace, beside their profiles; yield a line about it."""
-    begun = sorted(
+    starts = sorted(
         (job.first_s, f"{job.name}.json" if out else job.name, job.gpus)
         for job, _ in written if job.first_s is not None
     )  # fmt: skip
-    if not begun:
+    if not starts:
         return
-    text = arrivals_text((at_s - begun[0][0], name, gpus) for at_s, name, gpus in begun)
+    text = arrivals_text((at_s - starts[0][0], name, gpus) for at_s, name, gpus in starts)
     path = (out or user_folder("profiles")) / "arrivals.csv"
     if is_file(path) and not read_bytes(path).startswith(text.partition("\n")[0].encode()):
         yield f"{path} is another table, so times of arrival are not written."

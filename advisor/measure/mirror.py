@@ -84,7 +84,7 @@ def _fill(mirror: Path, original: Path, base: Path) -> Iterator[Path]:
 
 
 def _inside(path: str, folder: Path) -> Path | None:
-    """Where a link leads inside `folder`; None if it leads out."""
+    """Return the target of a link, relative to `folder`; None if it leads out."""
     target = Path(os.path.realpath(path))  # of a circle, too
     return target.relative_to(folder) if target.is_relative_to(folder) else None
 

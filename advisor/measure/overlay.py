@@ -87,7 +87,7 @@ def _within(path: str, folders: Iterable[str]) -> bool:
 
 
 def _mounts_within(folders: Sequence[str]) -> list[str]:
-    """Where other file systems are mounted inside `folders`, outer ones first."""
+    """Return the mount points of other file systems inside `folders`, outer ones first."""
     with Path("/proc/self/mountinfo").open("rb") as file:
         points = [line.split()[4] for line in file]
     octal = re.compile(rb"\\([0-7]{3})")  # a space and some others

@@ -1,4 +1,4 @@
-"""Where a user's script runs, so that no file of the user's changes: under overlays, or a mirror.
+"""A place in which a script runs and changes no file of the user's: under overlays, or a mirror.
 
 Overlays over its folder and what is near it need a kernel that allows them. Elsewhere the script
 runs in a mirror of its folder, a copy with links to large files, and what it could change through
@@ -33,7 +33,7 @@ _MOST_OVERLAYS, _MOST_NAMED = 32, 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a script starts.
+    """The working folder of a script, and how it starts there.
 
     Attributes:
         working: Its working folder.

@@ -102,9 +102,9 @@ class Mixes:
         Jobs of a queue are predicted over their own run times, equally long alone if unknown.
         """
         check_count(sharing, len(self.jobs))
-        sharing, everyone = without_idle_queue(sharing, len(self.jobs)), range(len(self.jobs))
+        sharing, members = without_idle_queue(sharing, len(self.jobs)), range(len(self.jobs))
         if without_phases(sharing) is not None:
-            together = self.part(sharing, tuple(everyone))
+            together = self.part(sharing, tuple(members))
             return self._over_time(together) if sharing == Serial() else together
         in_order = groups(sharing, len(self.jobs))
         running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]

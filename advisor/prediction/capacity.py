@@ -127,7 +127,7 @@ def columns(
 
 
 class _Numbers(NamedTuple):
-    """What the driver shows of jobs alone, each shape (..., jobs)."""
+    """Numbers of jobs alone that the driver shows, each shape (..., jobs)."""
 
     step_s: Floats
     gpu_s: Floats
@@ -160,7 +160,7 @@ def _columns(
         return total(values) - values
 
     degree = np.maximum(total(np.ones(present.shape)), 1)
-    mates, busy = np.maximum(degree - 1, 1), jobs.busy
+    co_located, busy = np.maximum(degree - 1, 1), jobs.busy
     log_limit, log_step_ms = np.log(limits), np.log(1e3 * jobs.step_s)
     by_name = {
         "log_capacity_slowdown": np.log(capacity_s / jobs.step_s),
@@ -168,10 +168,10 @@ def _columns(
         "busy": busy,
         "mates_busy": others(busy),
         "log_limit": log_limit,
-        "mates_log_limit": others(log_limit) / mates,
+        "mates_log_limit": others(log_limit) / co_located,
         "log_busy_over_limit": np.log(np.maximum(1.0, busy / limits)),
         "log_step_ms": log_step_ms,
-        "mates_log_step_ms": others(log_step_ms) / mates,
+        "mates_log_step_ms": others(log_step_ms) / co_located,
         "power": jobs.power,
         "mates_power": others(jobs.power),
     }
