@@ -39,6 +39,8 @@ MPS_SERVER_MIB = 66.0
 _RIGID = 0.33
 # Share of its GPU time in convolutions from which a job counts as one of these: a choice.
 _CONVOLUTIONAL = 0.1
+# What a part of a GPU saves of an unknown context: its standard deviation as a share, a choice.
+_UNSURE = 0.5
 
 Z95 = 1.645  # standard normal quantile
 
@@ -100,9 +102,9 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     spread = profile.other_batches.memory_spread if profile.other_batches else 0.0
     saved_mib = min(whole_mib, sms_taken * context.per_sm_mib)
     if memory.reserved_mib is None or memory.allocated_mib is None:
-        # The size of its cache is not known.
+        # The size of its cache is not known, nor how much of it is a context that can be smaller.
         held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
-        return Need(held_mib, held_mib, spread * held_mib)
+        return Need(held_mib, held_mib, hypot(spread * held_mib, _UNSURE * saved_mib))
     context_mib, tensors_mib = whole_mib - saved_mib, memory.reserved_mib
     least_mib = memory.allocated_mib + context_mib
     return Need(tensors_mib + context_mib, least_mib, spread * tensors_mib, _pliable(profile))
