@@ -1,9 +1,9 @@
 """GPU models, this machine's GPUs, workloads, profiles and MIG layouts, as tables and JSON."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -185,7 +185,6 @@ def _known(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
-_CHARACTERS = 56  # of a drawing; with ordinal, SMs and ways, a line fits 80 columns
 _MEDIA = "+me"
 _OTHERS = (
     "Ways: number of placements of the same instances, one of which may have the media engines. "
@@ -216,10 +215,10 @@ def layouts_report(
     gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets, in_use: Sequence[Instance], *,
     every: bool = False,
 ) -> Group:  # fmt: skip
-    """Return MIG profiles, their compute instances, and full layouts to scale.
+    """Return MIG profiles, their compute instances, and full layouts.
 
     Similar layouts have the same instances, wherever these lie and whichever has media engines: the
-    first of them is drawn, or with `every` all.
+    first of them is listed, or with `every` all.
     """
     used = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
     heading = (
@@ -245,16 +244,13 @@ def layouts_report(
         parts += [table, ""]
     full = dict(enumerate(reversed(sets.maximal), start=1))
     similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)
-    width = _CHARACTERS // gpu.memory_slices
-    ruler = "".join(f" {ordinal}".ljust(width) for ordinal in range(gpu.memory_slices))
-    table = plain_table("no.", ruler, "SMs", "ways")
-    table.columns[1].no_wrap = True
+    table = plain_table("no.", "instances @ their first memory slices", "SMs", "ways")
     for ordinal, numbers in similar.items():
         layout = full[ordinal]
         sms = [profile_of(gpu, each.profile).sms for each in layout]
         total = None if None in sms else sum(each or 0 for each in sms)
-        drawing = drawn(gpu, layout, _used(layout, in_use))
-        table.add_row(f"{ordinal}", drawing, _count(total), f"{len(numbers)}")
+        instances = _placed(layout, _used(layout, in_use))
+        table.add_row(f"{ordinal}", instances, _count(total), f"{len(numbers)}")
     parts += [table, ""]
     if len(similar) < len(full):
         parts += [Text(_OTHERS), ""]
@@ -264,17 +260,13 @@ def layouts_report(
     return Group(*parts, Text(notes))
 
 
-def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:
-    """Return `layout` to scale, from the first memory slice; a star marks instances in use."""
-    width = _CHARACTERS // gpu.memory_slices
-    row = [" "] * (width * gpu.memory_slices + 1)
-    for instance in layout:
-        first, size = instance.start or 0, profile_of(gpu, instance.profile).memory_slices
-        left, right = width * first, width * (first + size)
-        label = ("*" if instance in used else "") + re.sub(r"\.\d+gb", "", instance.profile)
-        row[left] = row[right] = "|"
-        row[left + 1 : right] = label[: right - left - 1].ljust(right - left - 1)
-    return "".join(row)
+def _placed(layout: Sequence[Instance], used: Sequence[Instance]) -> str:
+    """Profiles and first memory slices, as ``"2g.35gb@0,2 3g.71gb@4*"``; a star: in use."""
+    words = []
+    for name, equal in groupby(layout, lambda each: each.profile):
+        starts = (f"{each.start}*" if each in used else f"{each.start}" for each in equal)
+        words.append(f"{name}@{','.join(starts)}")
+    return " ".join(words)
 
 
 def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:

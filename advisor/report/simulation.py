@@ -1,13 +1,12 @@
-"""A simulation over time: as text with curves of characters, as bars, as JSON and as a trace."""
+"""A simulation over time: as text, as bars, as JSON and as a trace."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby
-from statistics import fmean
 from typing import Any, Literal, get_args
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from advisor.errors import counted
@@ -24,64 +23,7 @@ from advisor.simulation import RoundPolicy
 from advisor.simulation.parts import parts
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 
-# Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
-_MOST_JOBS, _MOST_GPUS = 24, 16
-
-_NAME, _TAIL, _COLUMNS = 26, 10, 40
-_WAITS, _RUNS, _NOTHING = "·", "█", " "
-_LEVELS = " ▁▂▃▄▅▆▇█"
-
-
-def _lanes(simulation: Simulation) -> Iterator[Text]:
-    """The drawing, 80 columns wide; each character is an equal part of the time."""
-    column_s = simulation.makespan_s.p50 / _COLUMNS
-    unit, size_s = units.time_unit(simulation.makespan_s.p50)
-    yield _line(
-        f"over time, {units.number(column_s / size_s)} {unit} a character, of which curves are "
-        f"means; {_RUNS} runs, {_WAITS} waits",
-        "dim",
-    )
-    if len(simulation.jobs) <= _MOST_JOBS:
-        for number, run in enumerate(simulation.jobs, start=1):
-            end = f"{units.number(run.end_s.p50 / size_s)} {unit}"
-            middles_s = ((column + 0.5) * column_s for column in range(_COLUMNS))
-            bar = "".join(_state(run, at_s) for at_s in middles_s)
-            yield _lane(f"{number} {run.job.name}", bar, end, "cyan")
-    else:
-        yield from _counted(simulation, column_s)
-    yield from _curve_lanes(simulation, column_s)
-
-
-def _line(text: str, style: str = "") -> Text:
-    return Text(text.rstrip(), style=style, no_wrap=True)
-
-
-def _lane(name: str, drawn: str, value: str, style: str) -> Text:
-    # Names with one beginning differ at the end, as in the batch size.
-    short = name if len(name) <= _NAME else f"{name[: _NAME - _TAIL - 1]}…{name[-_TAIL:]}"
-    return _line(f"{short:{_NAME}}|{drawn}| {value}", style)
-
-
-def _state(run: SimulatedJob, at_s: float) -> str:
-    if run.start_s <= at_s < run.end_s.p50:
-        return _RUNS
-    return _WAITS if run.arrival_s <= at_s < run.start_s else _NOTHING
-
-
-def _counted(simulation: Simulation, column_s: float) -> Iterator[Text]:
-    """Number of jobs that wait and that run, in all and on each GPU."""
-
-    def running(usage: Iterable[Usage]) -> list[float]:
-        return _means([(use.start_s, use.end_s, len(use.jobs)) for use in usage], column_s)
-
-    waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
-    yield _curve_lane("jobs that wait", _means(waits, column_s), "yellow")
-    yield _curve_lane("jobs that run", running(simulation.usage), "cyan")
-    if 1 < simulation.gpus <= _MOST_GPUS:
-        most = max(len(use.jobs) for use in simulation.usage)
-        for gpu in range(simulation.gpus):
-            here = running(use for use in simulation.usage if use.gpu == gpu)
-            yield _curve_lane(f"  on GPU {gpu}", here, "cyan", most)
+_MOST_JOBS = 24  # with more, the answer has no table of jobs
 
 
 def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float | None]]]:
@@ -92,50 +34,8 @@ def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float |
     yield "power", "W", [use.power_w for use in usage]
 
 
-def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Text]:
-    """Activity, memory and power, means over GPUs and over the time of each column."""
-    idle_w, gpus = simulation.idle_power_w, simulation.gpus
-    power = "power while jobs run" if idle_w is None else "power"
-    names = {"memory": "memory held", "power": power}
-    for quantity, unit, values in _quantities(simulation.usage):
-        name, watts = names.get(quantity, quantity), unit == "W" and idle_w is not None
-        idle = [each or 0.0 for each in simulation.idle_powers_w] if watts else [0.0] * gpus
-        spans = [
-            (use.start_s, use.end_s, (value - idle[use.gpu]) / gpus)
-            for use, value in zip(simulation.usage, values, strict=True)
-            if value is not None
-        ]
-        if len(spans) == len(values):
-            means = [fmean(idle) + mean for mean in _means(spans, column_s)]
-            most = 100.0 if unit == "%" else None
-            yield _curve_lane(name, means, "green", most, f" {unit}")
-        else:
-            yield _line(f"{name:{_NAME}} {units.NOT_MEASURED}")
-
-
-def _curve_lane(
-    name: str, values: Sequence[float], style: str, most: float | None = None, unit: str = ""
-) -> Text:
-    """A curve whose highest block is `most`, by default its peak."""
-    peak = max(values)
-    top = most or peak or 1.0
-    drawn = "".join(_LEVELS[round(min(1.0, value / top) * (len(_LEVELS) - 1))] for value in values)
-    return _lane(name, drawn, f"≤ {units.number(peak)}{unit}", style)
-
-
-def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list[float]:
-    """Mean over each column of the sum of all `spans` (from, until, value)."""
-    sums = [0.0] * _COLUMNS
-    for start_s, end_s, value in spans:
-        first, last = int(start_s / column_s), min(int(end_s / column_s), _COLUMNS - 1)
-        for column in range(first, last + 1):
-            shared_s = min(end_s, (column + 1) * column_s) - max(start_s, column * column_s)
-            sums[column] += value * max(0.0, shared_s) / column_s
-    return sums
-
-
 def simulation_report(over_time: OverTime) -> Group:
-    """Return what ``advisor simulate`` prints: figures, then a drawing of the time."""
+    """Return what ``advisor simulate`` prints: figures, then a few jobs one by one."""
     facts = [
         f"{name:<20}{value}"
         for name, value in chain(simulation_facts(over_time.simulation), savings_facts(over_time))
@@ -143,9 +43,19 @@ def simulation_report(over_time: OverTime) -> Group:
     return Group(
         Text(simulation_heading(over_time), style="bold"),
         *map(Text, [*facts, *over_time.notes, *forecast.basis_notes(over_time.standing)]),
-        Text(),
-        *_lanes(over_time.simulation),
+        *_table_of_jobs(over_time.simulation),
     )
+
+
+def _table_of_jobs(simulation: Simulation) -> Iterator[RenderableType]:
+    if len(simulation.jobs) > _MOST_JOBS:
+        return
+    table = units.plain_table("job", "arrives", "starts", "ends")
+    for number, run in enumerate(simulation.jobs, start=1):
+        times = units.duration(run.arrival_s), units.duration(run.start_s), units.seconds(run.end_s)
+        table.add_row(row_name(number, run.job.name), *times)
+    yield Text()
+    yield table
 
 
 def simulation_heading(over_time: OverTime) -> str:
