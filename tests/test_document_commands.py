@@ -12,13 +12,14 @@ import pytest
 
 from advisor.cli import main
 from advisor.workload.writing import profile_text, write_whole
+from research import public_traces
 from tests import gpu_machine
 from tests.cli.conftest import few_lessons, measured
 from tests.cli.test_mig_mode import PARTS
 from tests.fitted import folds_fitted_once
 from tests.hardware.conftest import install
 from tests.hardware.nvml import FakeGpu, FakeLibrary
-from tests.public_traces import write_helios, write_pai, write_philly
+from tests.made_up_traces import write_helios, write_pai, write_philly
 
 __all__ = ["few_lessons", "folds_fitted_once", "install", "measured"]
 
@@ -28,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```|((?:^ {4}\S[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`(advisor (?=[a-z-])[^`]*)`")
 CORES = ",".join(map(str, sorted(os.sched_getaffinity(0))))  # of this machine
+PUBLIC_TRACES = ["python", "-m", "research.public_traces"]
 ASSIGNED = re.compile(r"\w+=")
 # A word that a reader replaces.
 PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|\.\.\.")
@@ -159,6 +161,8 @@ def test_the_commands_of_a_page_run_one_after_another(
         if kind == "toml":
             (machine / "jobs.toml").write_text(line)
         words = shlex.split(line, comments=True) if kind in {"line", "span"} else [""]
+        if words[:3] == PUBLIC_TRACES:
+            assert public_traces.main(words[3:]) == 0
         if words[0] != "advisor" or words in done:
             continue
         done.append(words)

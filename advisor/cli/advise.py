@@ -9,7 +9,6 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import (
-    complete_job,
     complete_plan,
     complete_plan_or_job,
     complete_sharing,
@@ -31,14 +30,13 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
-from advisor.workload import TraceFormat
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.plan.cluster import FleetTerms
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
-    from advisor.workload.job import Arrival, Job
+    from advisor.workload.job import Job
     from advisor.workload.plan_document import OtherPlan
 
 # fmt: off
@@ -57,31 +55,7 @@ _Csv = Annotated[Path | None, Option(
     "--csv", metavar="FILE", parser=to_write, help="Write a row for each plan to this file, too.",
 )]
 _TraceIn = Annotated[Path | None, Option(
-    metavar="PATH",
-    help="Read jobs that arrive over time from this CSV, arrival_s,job,..., or from the folder or "
-    "file of a public trace.",
-)]
-_TraceFormat = Annotated[TraceFormat, Option(
-    case_sensitive=False,
-    help="Read --trace-in as our CSV, or as the trace of Microsoft Philly, SenseTime Helios or "
-    "Alibaba PAI, for whose jobs profiles stand in.",
-)]
-_Start = Annotated[str | None, Option(
-    "--start", metavar="TIME",
-    help="Leave out jobs of a public trace before this date, as 2017-10-07, or this time after its "
-    "first job, as 60d.",
-)]
-_End = Annotated[str | None, Option(
-    metavar="TIME", help="Leave out jobs of a public trace from then on.",
-)]
-_Keep = Annotated[float, Option(
-    metavar="SHARE", parser=options.share,
-    help="Keep this share of a public trace's jobs, as 1%, for fewer GPUs than it had.",
-)]
-_StandIns = Annotated[list[str] | None, Option(
-    metavar="JOB", autocompletion=complete_job,
-    help="Let this profile stand in for jobs of a public trace; repeatable; default: ten of "
-    "different size.",
+    metavar="CSV", help="Read jobs that arrive over time from this table: arrival_s,job,...",
 )]
 _PlanFile = Annotated[Path | None, Option(
     metavar="FILE", autocompletion=complete_plan,
@@ -215,9 +189,7 @@ def compare(
 
 def simulate(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    trace_in: _TraceIn = None, trace_format: _TraceFormat = "csv", start: _Start = None,
-    end: _End = None, keep: _Keep = 1.0, stand_ins: _StandIns = None,
-    plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
+    trace_in: _TraceIn = None, plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
     gpu: options.GpuKey = DEFAULT_GPU, gpus: options.Gpus = "1", policy: _Policy = "first-come",
     round_s: _Round = ROUND_S, preemption: _Preemption = PREEMPTION_S,
     at_once: _AtOnce = None, price: _Price = None, timeline: _Timeline = None,
@@ -238,13 +210,13 @@ def simulate(
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
+    from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
     from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
     require(passed, "kernels", {"timeline": "--timeline FILE"})
-    _check_trace(passed, trace_in, trace_format)
     why = "name jobs in one way only."
     exclude(passed, "trace_in", ("jobs", "job_file"), why)
     exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
@@ -256,11 +228,10 @@ def simulate(
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    arrivals, notes = (
-        _arrivals(advisor, trace_in, trace_format, (start, end, keep), stand_ins, gpus)
-        if trace_in
-        else (tuple(map(Arrival, planned.jobs if planned
-                        else chosen_jobs(advisor, jobs, job_file, total))), ())
+    arrivals = (
+        read_arrivals(trace_in, advisor.find_profile) if trace_in
+        else tuple(map(Arrival, planned.jobs if planned
+                       else chosen_jobs(advisor, jobs, job_file, total)))
     )  # fmt: skip
     members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
@@ -274,48 +245,11 @@ def simulate(
         advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
     )
     simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
-    simulated = replace(simulated, notes=notes)
-    warn(() if notes else simulated.standing.doubts)  # measuring stand-ins again is no use
+    warn(simulated.standing.doubts)
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
     show_answer(simulated, as_json, simulation_report, simulation_document)
-
-
-def _check_trace(passed: Mapping[str, str], path: Path | None, form: TraceFormat) -> None:
-    """Check that the options of a public trace have one."""
-    from advisor.workload.reading import is_folder
-
-    require(passed, "trace_format", {"trace_in": "--trace-in PATH"})
-    if form != "csv":
-        return
-    for name in ("start", "end", "keep", "stand_ins"):
-        if name in passed:
-            raise InvalidInput(
-                f"{passed[name]} is for public traces. Add --trace-format philly, helios or pai."
-            )
-    if path is not None and is_folder(path):
-        raise InvalidInput(f"{path}: a folder. Add --trace-format philly, helios or pai.")
-
-
-def _arrivals(
-    advisor: "Advisor", path: Path, form: TraceFormat, part: tuple[str | None, str | None, float],
-    stand_ins: list[str] | None, gpus: str,
-) -> "tuple[tuple[Arrival, ...], tuple[str, ...]]":  # fmt: skip
-    """Return the jobs of a trace, and notes on those of a public one; `part` makes a `Part`."""
-    from advisor.workload.arrivals import read_arrivals
-
-    if form == "csv":
-        return read_arrivals(path, advisor.find_profile), ()
-    from advisor.hardware.gpus import parse_gpus
-    from advisor.simulation.simulate import MOST_SIMULATED
-    from advisor.workload.stand_ins import STAND_INS, stand_in_arrivals
-    from advisor.workload.traces import Part, read_trace
-
-    trace = read_trace(path, form, Part(*part))
-    profiles = [advisor.find_profile(name) for name in stand_ins or STAND_INS]
-    widest = max(count.host_gpus for count in parse_gpus(gpus, MOST_SIMULATED))
-    return stand_in_arrivals(trace, profiles, advisor.card.memory_mib, widest)
 
 
 def _check_queue(

@@ -93,9 +93,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     folder = params.get("profiles")
     try:
         names = {profile_in(word) for word in single_words(filter(None, words))}
-        public = params.get("trace_format") not in (None, "csv")  # which names no profile
-        trace = None if public else params.get("trace_in")
-        for file in map(Path, filter(None, (params.get("job_file"), trace))):
+        for file in map(Path, filter(None, (params.get("job_file"), params.get("trace_in")))):
             names |= names_in_arrivals(file) if file.suffix == ".csv" else names_in_file(file)
         files = {name for name in names if name.endswith(".json")}
         keys = {read_profile(Path(name)).gpu for name in files}

@@ -414,13 +414,11 @@ class OverTime:
 
     Attributes:
         unshared: The same jobs and policy with one job a GPU; None: not simulated.
-        notes: Sentences on the origin of the jobs.
     """
 
     simulation: Simulation
     standing: Standing = field(default_factory=Standing)
     unshared: Simulation | None = None
-    notes: tuple[str, ...] = ()
 
 
 def over_time(

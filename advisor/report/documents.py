@@ -282,7 +282,6 @@ class SimulationDocument(StandingFields):
     price_eur_per_gpu_hour: float | None
     cost_eur: IntervalFields | None
     unshared: UnsharedFields | None
-    notes: list[str]
     jobs: list[SimulatedJobFields]
     over_time: list[Annotated[dict[str, Any], AsDict(Usage)]]
 

@@ -42,7 +42,7 @@ def simulation_report(over_time: OverTime) -> Group:
     ]
     return Group(
         Text(simulation_heading(over_time), style="bold"),
-        *map(Text, [*facts, *over_time.notes, *forecast.basis_notes(over_time.standing)]),
+        *map(Text, [*facts, *forecast.basis_notes(over_time.standing)]),
         *_table_of_jobs(over_time.simulation),
     )
 
@@ -279,7 +279,7 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
         "cost_eur": forecast.interval_document(simulation.cost_eur),
-        "unshared": _unshared_document(over_time.unshared), "notes": list(over_time.notes),
+        "unshared": _unshared_document(over_time.unshared),
         "jobs": [
             {
                 "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu,

@@ -215,52 +215,14 @@ def test_a_trace_has_durations_or_epochs(advisor, tmp_path):
     assert (answer.code, "duration_s" in answer.err) == (2, True)
 
 
-@pytest.fixture
-def helios(tmp_path):
-    """A made-up trace: ten jobs, one a minute, of a GPU each; the last has none."""
-    rows = [
-        f"{at},u,v,{at < 9:d},4,1,FAILED,2020-05-01 10:0{at}:00,-,-,{600 + at}" for at in range(10)
-    ]
-    (tmp_path / "cluster_log.csv").write_text("\n".join([
-        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration",
-        *rows,
-    ]))  # fmt: skip
-    return "simulate", "--trace-in", tmp_path, "--trace-format", "helios"
-
-
-def test_a_public_trace_is_simulated_with_profiles_that_stand_in(advisor, helios):
-    document = document_of(advisor, *helios, "--stand-ins", RESNET, "--stand-ins", BERT)
-    jobs = document["jobs"]
-    assert {job["job"] for job in jobs} == {RESNET, BERT}
-    assert [job["arrival_s"] for job in jobs] == [60 * at for at in range(9)]
-    assert "1 job without a GPU" in " ".join(document["notes"])
-    serial = document_of(
-        advisor, *helios, "--stand-ins", RESNET, "--stand-ins", BERT, "--sharing", "serial"
-    )
-    ran_s = [job["end_s"] - job["start_s"] for job in serial["jobs"]]
-    assert ran_s == pytest.approx([600 + at for at in range(9)], rel=0.01)
+def test_a_simulation_saves_over_one_job_a_gpu(advisor, tmp_path):
+    rows = "".join(f"{60 * at},{(RESNET, BERT)[at % 2]},{600 + at}\n" for at in range(9))
+    (trace := tmp_path / "trace.csv").write_text(f"arrival_s,job,duration_s\n{rows}")
+    unshared = document_of(advisor, "simulate", "--trace-in", trace)["unshared"]
+    serial = document_of(advisor, "simulate", "--trace-in", trace, "--sharing", "serial")
     assert serial["unshared"] is None
     for name in ("makespan_s", "mean_completion_s", "mean_wait_s", "energy_j"):
-        assert document["unshared"][name] == serial[name]
-
-
-def test_a_window_of_a_public_trace_starts_at_its_first_job(advisor, helios):
-    part = ("--start", "2020-05-01 10:02:00", "--end", "6min", "--stand-ins", RESNET)
-    jobs = document_of(advisor, *helios, *part)["jobs"]
-    assert [job["arrival_s"] for job in jobs] == [0, 60, 120, 180]
-
-
-def test_options_of_public_traces_need_one(advisor, helios, tmp_path):
-    for words in (
-        ("simulate", RESNET, "--keep", "1%"),
-        helios[:3],
-        ("simulate", RESNET, "--trace-format", "pai"),
-        (*helios, "--keep", "0"),
-    ):
-        answer = advisor(*words)
-        assert (answer.code, "Traceback" in answer.err) == (2, False)
-    (tmp_path / "cluster_log.csv").write_text("a,b\n1,2\n")
-    assert "Check --trace-format" in advisor(*helios).err
+        assert unshared[name] == serial[name]
 
 
 def test_a_simulation_allows_what_a_recommendation_does(advisor, tmp_path):

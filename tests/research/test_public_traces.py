@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.api import Advisor
 from advisor.errors import InvalidInput
-from advisor.workload.stand_ins import stand_in_arrivals
-from advisor.workload.traces import Part, Trace, TraceJob, read_trace
+from advisor.workload.arrivals import read_arrivals
+from research.public_traces import main, stand_in_arrivals
+from research.traces import Part, Trace, TraceJob, read_trace
 from tests import synthetic
-from tests.public_traces import HELIOS, write_helios, write_pai, write_philly
+from tests.made_up_traces import HELIOS, write_helios, write_pai, write_philly
 
 ALL = Part()
+RESNET = "resnet26-cifar10-bs128"
 
 
 @pytest.fixture
@@ -168,10 +171,36 @@ def test_jobs_for_more_gpus_and_stand_ins_for_more_memory_are_left_out():
     (arrival,), notes = stood_in(*jobs, gpus=2, memory_mib=2e4)
     assert (arrival.job.name, arrival.arrival_s) == ("busy", 0.0)
     assert "1 job with more than 2 GPUs" in notes[1]
-    with pytest.raises(InvalidInput, match="--gpus"):
+    with pytest.raises(InvalidInput, match="--host-gpus"):
         stood_in(jobs[0], gpus=2)
     with pytest.raises(InvalidInput, match="--stand-ins"):
         stood_in(jobs[1], profiles=[LARGE], memory_mib=2e4)
+
+
+def test_a_trace_becomes_a_table_that_a_simulation_reads(tmp_path, capsys):
+    write_helios(tmp_path)
+    words = ("helios", f"{tmp_path}", "--out", f"{tmp_path / 'trace.csv'}", "--stand-ins", RESNET)
+    assert main(words) == 0
+    assert "1 job without a GPU" in capsys.readouterr().err
+    first, second = read_arrivals(tmp_path / "trace.csv", Advisor().find_profile)
+    assert (first.arrival_s, second.arrival_s) == (0, 3600)
+    assert (first.job.name, first.job.gpus, second.job.gpus) == (RESNET, 1, 8)
+    ran_s = [first.job.alone_s, second.job.alone_s]
+    assert ran_s == pytest.approx([3600, 30])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--keep", "0"), ("--keep", "many"), ("--stand-ins", "nothing"), ("--gpu", "none"),
+     ("--start", "noon"), ("--host-gpus", "0")],
+)  # fmt: skip
+def test_a_table_that_cannot_be_written_is_refused(tmp_path, capsys, words):
+    write_helios(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["helios", f"{tmp_path}", "--out", f"{tmp_path / 'trace.csv'}", *words])
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+    assert not (tmp_path / "trace.csv").exists()
 
 
 cells = st.one_of(

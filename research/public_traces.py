@@ -1,14 +1,28 @@
-"""Lets profiles stand in for the jobs of a public trace, which recorded no kernels."""
+"""Writes a public trace of a cluster as jobs for ``advisor simulate --trace-in``.
 
+    python -m research.public_traces philly DIR --start 2017-11-01 --end 2d --out trace.csv
+
+reads the trace in DIR. Profiles stand in for its jobs, because it recorded no kernels.
+"""
+
+import argparse
+import csv
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from io import StringIO
 from math import inf
+from pathlib import Path
 
-from advisor.errors import InvalidInput, counted
+from advisor.api import Advisor
+from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.hardware import DEFAULT_GPU
+from advisor.workload import units
 from advisor.workload.job import MOST_HOST_GPUS, Arrival, Job
 from advisor.workload.profile import Profile
-from advisor.workload.traces import Trace, TraceJob
+from advisor.workload.writing import write_whole
+from research.traces import FORMATS, Part, Trace, TraceJob, read_trace
 
 STAND_INS = (
     "dlrm-1gb-bs128", "dlrm-8gb-bs2048", "dlrm-29gb-bs128", "cnn-cifar10-bs128",
@@ -51,7 +65,9 @@ def stand_in_arrivals(
     most = min(gpus, MOST_HOST_GPUS)
     kept = [job for job in trace.jobs if job.gpus <= most]
     if not kept:
-        raise InvalidInput(f"each job of the trace needs more than {most} GPUs. Use more: --gpus.")
+        raise InvalidInput(
+            f"each job of the trace needs more than {most} GPUs. Use more: --host-gpus."
+        )
     one_pass = cache(lambda at, gpus: Job(fitting[at], gpus=gpus))
     arrivals = []
     for job in kept:
@@ -98,3 +114,44 @@ def _notes(
     if left_out:
         notes.append(f"Left out: {', '.join(left_out)}.")
     return tuple(notes)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the table that `words` ask for, and its notes to stderr."""
+    parser = argparse.ArgumentParser(prog="python -m research.public_traces")
+    parser.add_argument("form", choices=FORMATS, help="whose trace it is")
+    parser.add_argument("path", type=Path, help="its folder, or the file with its jobs")
+    parser.add_argument("--start", help="leave out jobs before this date, or after the first job")
+    parser.add_argument("--end", help="leave out jobs from then on")
+    parser.add_argument("--keep", default="100%", help="share of the jobs, as 1%%")
+    parser.add_argument("--gpu", default=DEFAULT_GPU, help="GPU with the profiles that stand in")
+    parser.add_argument("--host-gpus", type=int, default=8, help="leave out jobs that need more")
+    parser.add_argument("--stand-ins", nargs="+", default=STAND_INS, metavar="JOB")
+    parser.add_argument("--out", type=Path, required=True, help="write to this file")
+    passed = parser.parse_args(words)
+    try:
+        part = Part(passed.start, passed.end, units.share(passed.keep))
+        trace = read_trace(passed.path, passed.form, part)
+        advisor = Advisor(passed.gpu)
+        profiles = [advisor.find_profile(name) for name in passed.stand_ins]
+        arrivals, notes = stand_in_arrivals(
+            trace, profiles, advisor.card.memory_mib, passed.host_gpus
+        )
+        write_whole(passed.out, _table(arrivals))
+    except AdvisorError as error:
+        parser.error(str(error))
+    print(*notes, sep="\n", file=sys.stderr)
+    return 0
+
+
+def _table(arrivals: Sequence[Arrival]) -> str:
+    csv.writer(text := StringIO(), lineterminator="\n").writerows([
+        ("arrival_s", "job", "epochs", "gpus"),
+        *((f"{at.arrival_s:.12g}", at.job.name, f"{at.job.epochs:.12g}", at.job.gpus)
+          for at in arrivals),
+    ])  # fmt: skip
+    return text.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

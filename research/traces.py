@@ -169,7 +169,7 @@ class _Malformed:
 _Choose = Callable[[Sequence[TraceJob]], list[TraceJob]]
 
 
-def read_trace(path: Path, form: Literal["philly", "helios", "pai"], part: Part) -> Trace:
+def read_trace(path: Path, form: str, part: Part) -> Trace:
     """Return the jobs in a part of a trace; `path` is its folder, or the file with its jobs.
 
     Raises:
@@ -181,7 +181,7 @@ def read_trace(path: Path, form: Literal["philly", "helios", "pai"], part: Part)
         if not jobs and malformed.count:
             raise InvalidInput(
                 f"{path}: none of its {malformed.count:,} rows has the form of a {form} trace, "
-                f"as {malformed.first[0]}. Check --trace-format."
+                f"as {malformed.first[0]}. Check the format."
             )
         return part.of(jobs)
 
@@ -237,9 +237,9 @@ def _philly(path: Path, choose: _Choose, malformed: _Malformed) -> list[TraceJob
         try:
             entries = json.load(lines)
         except (RecursionError, ValueError) as error:
-            raise InvalidInput(f"{log}: not valid JSON: {error}. Check --trace-format.") from None
+            raise InvalidInput(f"{log}: not valid JSON: {error}. Check the format.") from None
     if not isinstance(entries, list):
-        raise InvalidInput(f"{log}: it is not a list of jobs. Check --trace-format.")
+        raise InvalidInput(f"{log}: it is not a list of jobs. Check the format.")
     jobs: list[TraceJob] = []
     attempts: dict[str, list[_Attempt]] = {}
     for number, entry in enumerate(entries, start=1):
@@ -359,7 +359,7 @@ def _rows(
             if len(first) != len(headings):
                 raise InvalidInput(
                     f"{path}: its columns are not {', '.join(columns)}, ...: got "
-                    f"{','.join(first)[:100] or 'nothing'}. Check --trace-format."
+                    f"{','.join(first)[:100] or 'nothing'}. Check the format."
                 )
             yield (path.name, 1), [first[headings.index(column)] for column in columns]
         places = [headings.index(column) for column in columns]
@@ -450,3 +450,5 @@ def _sensors(
 _READERS: Mapping[str, Callable[[Path, _Choose, _Malformed], list[TraceJob]]] = {
     "philly": _philly, "helios": _helios, "pai": _pai,
 }  # fmt: skip
+
+FORMATS = tuple(_READERS)
