@@ -32,7 +32,7 @@ _ENDLESS, _NARROWEST = 100_000, 20
 _SHOWN_S = 5.0
 
 # Replacements, of equal width, for characters that the encoding of a stream lacks.
-_PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", '.#__.-=+*<~x--\'""')  # noqa: RUF001 - these are meant
+_PLAIN = str.maketrans("·…×–—’“”", '.~x--\'""')  # noqa: RUF001 - these are meant
 _ERRORS = "advisor-plain"
 
 
