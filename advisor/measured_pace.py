@@ -1,38 +1,28 @@
-"""Corrects a plan by the first second of its jobs' steps: its rest, and other plans on this host.
+"""Corrects a plan by the first second of its jobs' steps: the rest of these, and the next jobs.
 
 **The rest of the plan.** A first window of 0.7 to 1 s predicts the others to 1.3 / 1.5 / 2.0 %
 (naive / MPS / MPS limits, mean error), the prediction to 3.2 / 6.3 / 8.4 %: 4,108 steps of drawn
 runs on an H200, families left out. A mean of both is better by at most 0.1 points.
 
-**Other plans.** One factor, the host's, is inferred from all jobs, each weighted by the share of
-its step that is the host's path. On 4,380 ordered pairs of runs of the same jobs on the same host
-within an hour (panels of an H200 and an H100), the other run's steps are then 9.0 / 9.4 % off under
-MPS and limits, instead of 9.2 / 10.2 %. The plain mean over all jobs gives 10.2 / 10.6 %; that over
-host-bound jobs, applied to these, 10.5 / 10.3 %. Steps under naive sharing get better by a factor
-from naive sharing (3.6 to 3.5 %), and worse by one from MPS or limits (3.7 to 4.8 %).
-
-**Choices.** In 2,229 of the pairs of two ways to share, or of two settings of limits, the second
-was predicted to be no better. By the first second it is better beyond the error of both in 9, and 8
-were, by 21 % in the mean of the 9; without the factor in 142, and 88 were; with a factor that
-leaves naive sharing out, in 50, and 27 were.
+**Jobs that run later.** One factor, the host's, is inferred from all jobs, each weighted by the
+share of its step that is the host's path. On 4,380 ordered pairs of runs of the same jobs on the
+same host within an hour (panels of an H200 and an H100), the other run's steps are then 9.0 / 9.4 %
+off under MPS and limits, instead of 9.2 / 10.2 %. The plain mean over all jobs gives 10.2 / 10.6 %;
+that over host-bound jobs, applied to these, 10.5 / 10.3 %. Steps under naive sharing get better by
+a factor from naive sharing (3.6 to 3.5 %), and worse by one from MPS or limits (3.7 to 4.8 %).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
-from typing import cast
 
 from advisor.api import Advisor
-from advisor.errors import AdvisorError, counted
-from advisor.launch.launch_plan import LaunchPlan
-from advisor.launch.plan_file import SavedPlan, prepare, step_range
+from advisor.errors import counted
+from advisor.launch.plan_file import SavedPlan, step_range
 from advisor.learn.scores import RunComparison
 from advisor.measure.pace import mean_step_s
-from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.values import Forecast
 from advisor.prediction.host import host_path_s, is_gpu_bound
 from advisor.prediction.mix_steps import Predicts
@@ -43,16 +33,15 @@ from advisor.prediction.prediction import (
     MixPrediction,
     all_known,
 )
-from advisor.sharing import Arrangement, Sharing, parse_sharing
-from advisor.sharing.groups import groups, left_of, restricted, running_together
+from advisor.sharing import Sharing
+from advisor.sharing.groups import groups, left_of, running_together
 from advisor.watched_job import around_first
 from advisor.watched_run import Remaining, WatchedRun
 from advisor.workload.job import Job
 from advisor.workload.plan_document import StepRange
 from advisor.workload.profile import Profile
 
-# Weight of "the host is as predicted" among the jobs' squared shares. On the same pairs MPS and
-# limits are 8.8 / 9.4 % off with 2; but then 31 plans are called better, of which 17 were.
+# Weight of "the host is as predicted" among the jobs' squared shares.
 _AS_PREDICTED = 1.0
 
 
@@ -76,22 +65,6 @@ def infer_host_factor(
     return exp(weighted / (sum(share**2 for share in shares) + _AS_PREDICTED))
 
 
-def on_measured_host(
-    mix: MixPrediction, profiles: Sequence[Profile], factor: float
-) -> MixPrediction:
-    """Correct `mix` for a host of that `factor`, which was inferred from another plan."""
-    pairs = zip(mix.jobs, profiles, strict=True)
-    return _with_jobs(
-        mix, [job.longer(factor ** host_share(profile, job.step_s.p50)) for job, profile in pairs]
-    )
-
-
-def _with_jobs(mix: MixPrediction, jobs: Sequence[JobPrediction]) -> MixPrediction:
-    serial = mix.sharing.mode == "serial"
-    speedup = mix.weighted_speedup if serial else sum(1 / job.slowdown for job in jobs)
-    return replace(mix, jobs=tuple(jobs), weighted_speedup=speedup)
-
-
 def rest_of_run(profile: Profile, first_s: float) -> Interval:
     """Return the steps to expect of a job whose steps took `first_s` in its first second."""
     steps = around_first(first_s, gpu_bound=is_gpu_bound(profile))
@@ -108,7 +81,6 @@ class FirstSecond:
     """
 
     running: tuple[int, ...]
-    sharing: Arrangement
     steps_s: Mapping[int, float]
     power_w: float | None = None
 
@@ -133,17 +105,18 @@ class CorrectedMixes(Mixes):
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """Predict as `Mixes.part`."""
         mix, first = super().part(sharing, running), self._first
-        profiles = [self.jobs[at].profile for at in running]
-        if (running, restricted(sharing, running)) != (first.running, first.sharing):
-            return on_measured_host(mix, profiles, self._factor)
-        jobs = []
-        for at, job, profile in zip(running, mix.jobs, profiles, strict=True):
-            step_s = first.steps_s.get(at)
-            jobs.append(job if step_s is None else _as_measured(job, rest_of_run(profile, step_s)))
-        power_w = mix.power_w
-        if power_w is not None and first.power_w is not None:
+        measured, jobs, power_w = running == first.running, list[JobPrediction](), mix.power_w
+        for at, job in zip(running, mix.jobs, strict=True):
+            profile = self.jobs[at].profile
+            if not measured:
+                jobs.append(job.longer(self._factor ** host_share(profile, job.step_s.p50)))
+            elif at in first.steps_s:
+                jobs.append(_as_measured(job, rest_of_run(profile, first.steps_s[at])))
+            else:
+                jobs.append(job)
+        if measured and power_w is not None and first.power_w is not None:
             power_w = power_w.scaled(first.power_w / power_w.p50)
-        return _with_jobs(replace(mix, power_w=power_w), jobs)
+        return replace(mix, jobs=tuple(jobs), power_w=power_w)
 
 
 def _as_measured(job: JobPrediction, step_s: Interval) -> JobPrediction:
@@ -151,73 +124,9 @@ def _as_measured(job: JobPrediction, step_s: Interval) -> JobPrediction:
     return longer.mapped(lambda time: step_s.scaled(time.p50 / step_s.p50))
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedPlan:
-    """A plan that runs, corrected by the first second of its steps.
-
-    Attributes:
-        jobs: All jobs of the plan.
-        factor: The host's, see `infer_host_factor`.
-    """
-
-    jobs: tuple[Job, ...]
-    sharing: Sharing
-    first: FirstSecond
-    factor: float
-
-    def forecast(self, predictor: Predicts, sharing: Sharing) -> Forecast:
-        """Forecast all jobs from their first step, under `sharing` of this or of another plan."""
-        return forecast(CorrectedMixes(self.jobs, predictor, self.first, self.factor), sharing)
-
-    def remaining(
-        self, predictor: Predicts, left: Sequence[float | None]
-    ) -> tuple[Interval, Interval | None] | None:
-        """Return the seconds until the last job ends, and the joules until then, if known.
-
-        Args:
-            predictor: Of the plan.
-            left: Share of each job's work that is left; None: not known.
-        """
-        if (shares := all_known(left)) is None:
-            return None
-        rests = []
-        for group in groups(self.sharing, len(self.jobs)):
-            if positions := [job - 1 for job in sorted(group.jobs) if shares[job - 1] > 0]:
-                epochs = [self.jobs[at].epochs * shares[at] for at in positions]
-                jobs = [
-                    replace(self.jobs[at], epochs=e)
-                    for at, e in zip(positions, epochs, strict=True)
-                ]
-                mixes = CorrectedMixes(jobs, predictor, self.first.among(positions), self.factor)
-                rests.append(forecast(mixes, left_of(group, positions)))
-        seconds = all_known(rest.makespan_interval_s for rest in rests)
-        energy_j = all_known(rest.energy_j for rest in rests)
-        return (_sum(seconds), _sum(energy_j) if energy_j else None) if seconds else None
-
-
 def _sum(values: Sequence[Interval]) -> Interval:
     """Add numbers whose errors are fully correlated."""
     return Interval(*(sum(each.at(level) for each in values) for level in LEVELS))
-
-
-def corrected_plan(mixes: Mixes, sharing: Sharing, first: FirstSecond) -> CorrectedPlan:
-    """Correct the plan of all jobs of `mixes` under `sharing` by its `first` second."""
-    jobs = dict(zip(first.running, mixes.part(sharing, first.running).jobs, strict=True))
-    factor = infer_host_factor(
-        [mixes.jobs[at].profile for at in first.steps_s],
-        [jobs[at].step_s.p50 for at in first.steps_s],
-        list(first.steps_s.values()),
-    )
-    return CorrectedPlan(mixes.jobs, sharing, first, factor)
-
-
-@dataclass(frozen=True, slots=True)
-class BetterPlan:
-    """A plan that costs less than the one that runs, beyond the error of both."""
-
-    plan: LaunchPlan
-    objective: ObjectiveName
-    gain: float
 
 
 class PacedPlan:
@@ -233,8 +142,8 @@ class PacedPlan:
         self._mixes = Mixes(saved.jobs, advisor.predictor)
         self._groups = [frozenset(g) for g in running_together(saved.sharing, len(saved.jobs))]
         self._at = {number: at for at, number in enumerate(saved.numbers)}
-        self._corrected: CorrectedPlan | None = None
-        self._compared = False
+        self._first: FirstSecond | None = None
+        self._factor = 1.0
 
     def _positions(self, running: frozenset[int]) -> tuple[int, ...]:
         """Positions of the jobs `running` if they are of one group; else none."""
@@ -259,47 +168,39 @@ class PacedPlan:
 
     def correct(self, run: WatchedRun) -> None:
         """Correct the plan by the first second of `run`, and note how long the run still takes."""
-        positions, sharing = self._positions(run.events.running), self._saved.sharing
+        positions = self._positions(run.events.running)
         if positions and run.first_s:
             steps_s = {self._at[number]: step_s for number, step_s in run.first_s.items()}
-            first = FirstSecond(positions, restricted(sharing, positions), steps_s, run.power_w)
-            self._corrected = corrected_plan(self._mixes, sharing, first)
-        run.remaining = None
-        if self._corrected is not None:
-            left = [job.left_share for job in run.jobs]
-            rest = self._corrected.remaining(self._advisor.predictor, left)
-            if rest is not None:
-                seconds, energy_j = rest
-                run.remaining = Remaining(step_range(seconds), energy_j.p50 if energy_j else None)
+            self._first = FirstSecond(positions, steps_s, run.power_w)
+            mix = self._mixes.part(self._saved.sharing, positions)
+            predicted_s = {at: j.step_s.p50 for at, j in zip(positions, mix.jobs, strict=True)}
+            self._factor = infer_host_factor(
+                [self._saved.jobs[at].profile for at in steps_s],
+                [predicted_s[at] for at in steps_s],
+                list(steps_s.values()),
+            )
+        run.remaining = self._remaining([job.left_share for job in run.jobs])
 
-    def better(self, run: WatchedRun) -> BetterPlan | None:
-        """Return the best-ranked other plan if it is better; compares once, from the first step.
-
-        That is when a second of all jobs that run at first has been measured.
-        """
-        saved, other, corrected = self._saved, self._saved.other, self._corrected
-        if other is None or corrected is None or self._compared:
+    def _remaining(self, left: Sequence[float | None]) -> Remaining | None:
+        """Return what the jobs still need, by the share of each job's work that is left."""
+        shares = all_known(left)
+        if shares is None or self._first is None:
             return None
-        if run.first_s.keys() != run.events.running:
+        rests, all_jobs = list[Forecast](), self._saved.jobs
+        for group in groups(self._saved.sharing, len(all_jobs)):
+            if positions := [job - 1 for job in sorted(group.jobs) if shares[job - 1] > 0]:
+                jobs = [
+                    replace(all_jobs[at], epochs=all_jobs[at].epochs * shares[at])
+                    for at in positions
+                ]
+                first = self._first.among(positions)
+                mixes = CorrectedMixes(jobs, self._advisor.predictor, first, self._factor)
+                rests.append(forecast(mixes, left_of(group, positions)))
+        seconds = all_known(rest.makespan_interval_s for rest in rests)
+        energy_j = all_known(rest.energy_j for rest in rests)
+        if not seconds:
             return None
-        self._compared = True
-        check_objective(other.objective)
-        predictor = self._advisor.predictor_under(other.power_cap_w)
-        plans = (
-            corrected.forecast(self._advisor.predictor, saved.sharing),
-            corrected.forecast(predictor, parse_sharing(other.sharing)),
-        )
-        objective, _ = rankable_by(plans, cast("ObjectiveName", other.objective))
-        cost, instead = (known_cost(each, objective) for each in plans)
-        if instead.p50 >= cost.p50 or tied(*plans, objective):
-            return None
-        planned = replace(
-            saved, sharing=plans[1].sharing, power_cap_w=other.power_cap_w, other=None
-        )
-        with suppress(AdvisorError):  # what cannot be started is not better
-            plan = prepare(planned, self._advisor.card, plans[1].prediction)
-            return BetterPlan(plan, objective, 1 - instead.p50 / cost.p50)
-        return None
+        return Remaining(step_range(_sum(seconds)), _sum(energy_j).p50 if energy_j else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from time import monotonic, sleep
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores
-from advisor.launch.plan_file import plans_text
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
 from advisor.measured_pace import PacedPlan
@@ -16,7 +15,7 @@ from advisor.watched_job import script_lives
 from advisor.watched_run import WatchedRun
 from advisor.workload.reading import user_folder
 from advisor.workload.run import Run
-from advisor.workload.writing import append_run, writable, write_whole
+from advisor.workload.writing import append_run, writable
 
 LOOK_S = 0.5
 
@@ -56,8 +55,6 @@ class Watcher:
             self._plan.correct(self.run)
         if self.run.events.over is not None or not alive:
             return False
-        if self._plan is not None:
-            self._say_better(self._plan)
         self._report_pace()
         for number in self.run.silent(self._patience_s):
             self._say(f"job {number}: no step for {self._patience_s:g} s")
@@ -85,18 +82,6 @@ class Watcher:
                     f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
                     f"end it: advisor stop {folder.name} --job {job.number}"
                 )
-
-    def _say_better(self, plan: PacedPlan) -> None:
-        if (better := plan.better(self.run)) is None:
-            return
-        path = self.run.folder / "other.json"
-        write_whole(path, plans_text([better.plan]))
-        self._say(
-            f"{better.plan.sharing} is better for these jobs by {better.gain:.0%} of "
-            f"{better.objective}, more than the error of both. To start it from the first step: "
-            f"advisor stop {self.run.folder.name} && advisor run {path} --apply --device "
-            f"{self._about.device}"
-        )
 
     def records(self) -> tuple[Run, ...]:
         """Return what was measured for `fit`, once the run is over.

@@ -1,6 +1,5 @@
-"""A plan corrected by the first second of its steps: its rest, its host, and the next plan."""
+"""A plan corrected by the first second of its steps: its rest, and its host."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,14 +8,12 @@ from advisor import watched_job, watched_run
 from advisor.api import Advisor
 from advisor.launch.plan_file import SavedPlan, plans_text, prepare
 from advisor.measure.script import ReportedProgress
-from advisor.measured_pace import BetterPlan, PacedPlan, infer_host_factor, rest_of_run
+from advisor.measured_pace import PacedPlan, infer_host_factor, rest_of_run
 from advisor.sharing import parse_sharing
 from advisor.watched_job import SETTLE_S, Events
 from advisor.watched_run import WatchedRun
 from advisor.workload.job import Job
-from advisor.workload.plan_document import OtherPlan
 from tests import shelf, synthetic
-from tests.run_machine import QUICK, Watcher, prepared, started
 
 GPU_BOUND, HOST_BOUND = "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128"
 
@@ -37,12 +34,12 @@ class Meter:
 class Rehearsal:
     """A run whose clock and steps the test sets, as `advisor run` looks at it."""
 
-    def __init__(self, folder, monkeypatch, names, sharing, other=None):
+    def __init__(self, folder, monkeypatch, names, sharing):
         self.advisor = Advisor(shelf.GPU)
         jobs = self.advisor.jobs(names)
         self.saved = SavedPlan(
             gpu=shelf.GPU, sharing=parse_sharing(sharing), jobs=jobs, power_cap_w=None,
-            numbers=tuple(range(1, len(jobs) + 1)), other=other,
+            numbers=tuple(range(1, len(jobs) + 1)),
         )  # fmt: skip
         prediction = self.advisor.predict(jobs, sharing).prediction
         self.predicted_s = [job.step_s.p50 for job in prediction.jobs]
@@ -79,7 +76,7 @@ def rehearse(tmp_path, monkeypatch):
     monkeypatch.setenv("ADVISOR_PROFILES", str(tmp_path / "profiles"))
     monkeypatch.setenv("ADVISOR_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "own"))
-    return lambda *words, **more: Rehearsal(tmp_path, monkeypatch, *words, **more)
+    return lambda *words: Rehearsal(tmp_path, monkeypatch, *words)
 
 
 def test_the_first_second_of_steady_steps_replaces_the_prediction(rehearse):
@@ -153,54 +150,6 @@ def test_a_second_begins_again_when_a_job_ends(rehearse):
     assert plan.run.first_s == {}
     plan.run_for(SETTLE_S + 1.0, (1.0, 0.5))
     assert plan.run.first_s == pytest.approx({2: 0.5 * plan.predicted_s[1]}, rel=0.02)
-
-
-def test_the_other_plan_is_better_only_if_this_one_is_slower_beyond_the_error(rehearse):
-    names, other = [GPU_BOUND, GPU_BOUND], OtherPlan("serial", None, "makespan")
-    plan = rehearse([HOST_BOUND, HOST_BOUND], "naive", other=other)
-    plan.run_for(SETTLE_S + 2.0, (1.0, 1.0))
-    assert plan.paced.better(plan.run) is None
-    slow = rehearse(names, "naive", other=other)
-    assert slow.paced.better(slow.run) is None  # nothing is measured yet
-    slow.run_for(SETTLE_S + 2.0, (3.0, 3.0))
-    better = slow.paced.better(slow.run)
-    assert (str(better.plan.sharing), better.objective) == ("serial", "makespan")
-    assert 0.3 < better.gain < 1
-    assert slow.paced.better(slow.run) is None  # it is compared once
-
-
-def test_the_other_plan_is_not_better_where_the_host_is_slow_for_both(rehearse):
-    names = [f"{HOST_BOUND}:3"]
-    plan = rehearse(names, "mps", other=OtherPlan("naive", None, "makespan"))
-    plan.run_for(SETTLE_S + 2.0, (1.3, 1.3, 1.3))
-    assert plan.paced.better(plan.run) is None
-
-
-def test_the_command_for_the_better_plan_is_printed_and_nothing_is_restarted(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-
-    better = [BetterPlan(prepared("serial", QUICK, QUICK), "makespan", 0.2)]
-
-    class Slow:
-        def expected(self, _running, _first_s):
-            return {}
-
-        def correct(self, _run):
-            pass
-
-        def better(self, _run):
-            return better.pop() if better else None
-
-    folder, watcher = started(prepared("naive", QUICK, QUICK)), Watcher(plan=Slow())
-    assert watcher.watch(folder) == 0
-    (line,) = [line for line in watcher.said if "other.json" in line]
-    assert f"advisor run {folder / 'other.json'} --apply" in line
-    assert f"advisor stop {folder.name}" in line
-    (planned,) = json.loads((folder / "other.json").read_text())["plans"]
-    assert planned["sharing"] == "serial"
-    assert watcher.states == ["done", "done"]
 
 
 def test_the_host_is_as_predicted_if_its_jobs_are():

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
-    from advisor.workload.plan_document import OtherPlan
 
 # fmt: off
 _Sharing = Annotated[str, Option(
@@ -314,14 +313,13 @@ def export(
         _export_of_all(advisor, members, terms, form, out, gres_name, only)
         return
     require(passed, "only", {"gpus": "--gpus of several models"})
-    other = None
     if sharing is None:
         conditions = confined(advisor.card, terms.conditions, whole=root)
         terms = replace(terms, conditions=conditions)
-        members, prediction, other = _plan_to_export(advisor, members, terms, rank)
+        members, prediction = _plan_to_export(advisor, members, terms, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction
-    text, notes = exported(members, advisor.card, prediction, form, other, gres_name)
+    text, notes = exported(members, advisor.card, prediction, form, gres_name)
     as_json = form == "json"
     refused = refused_by_run(members) if as_json else ()
     # The other formats leave variables to the user.
@@ -379,17 +377,17 @@ def _export_of_all(
 
 def _plan_to_export(
     advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", rank: int | None
-) -> "tuple[Sequence[Job], MixPrediction, OtherPlan | None]":
-    """Return jobs and prediction of the plan with that `rank`, or the best; and the best other."""
+) -> "tuple[Sequence[Job], MixPrediction]":
+    """Return jobs and prediction of the plan with that `rank`, or the best."""
     from advisor.launch.plan_file import plan_of_rank
     from advisor.plan.rules import EXACT_JOBS, are_many
 
     if not are_many(len(jobs)):
         advised = advisor.rank(jobs, terms.objective, conditions=terms.conditions)
-        return jobs, *plan_of_rank(advised, rank or 1)
+        return jobs, plan_of_rank(advised, rank or 1)
     if rank is None:
         (on,) = advisor.recommend_fleet(jobs, terms).on
-        return on.members, on.forecast.prediction, None
+        return on.members, on.forecast.prediction
     raise InvalidInput(
         f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
         f"Leave --rank out."

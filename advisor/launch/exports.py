@@ -27,7 +27,6 @@ from advisor.launch.plan_file import plans_text
 from advisor.launch.slurm import slurm_text_of_all
 from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
-from advisor.workload.plan_document import OtherPlan
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
@@ -214,7 +213,6 @@ def exported(
     gpu: Gpu,
     prediction: MixPrediction,
     form: ExportFormat,
-    other: OtherPlan | None = None,
     gres: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Write the plan of `jobs` for which `prediction` was made, in a format of `EXPORTS`.
@@ -229,7 +227,7 @@ def exported(
         NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
     """
     name = gres_names([gpu.key], gres).get(gpu.key)
-    plan = replace(launch_plan(jobs, gpu, prediction), other=other, gres=name)
+    plan = replace(launch_plan(jobs, gpu, prediction), gres=name)
     check_memory(plan, prediction)
     wanted = radt_wants(plan) if form == "radt" else ()
     text = EXPORTS[form](plan)

@@ -17,7 +17,6 @@ from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
-from advisor.workload.plan_document import OtherPlan
 
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 """A note in every file that cuts up a GPU."""
@@ -120,7 +119,6 @@ class LaunchPlan:
         sharing: The sharing that was predicted.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
         estimated_from: Keys of the other GPUs from which it was predicted; None: none.
-        other: The best-ranked other plan; None: none is known.
         number: Number of the GPU, from 0, over all hosts of a plan for several GPUs.
         host: Number of its host, from 0.
         device: Index of the GPU on its host.
@@ -132,7 +130,6 @@ class LaunchPlan:
     stages: tuple[Stage, ...]
     power_cap_w: float | None
     estimated_from: str | None = None
-    other: OtherPlan | None = None
     number: int = 0
     host: int = 0
     device: int = 0

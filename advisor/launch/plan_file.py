@@ -28,7 +28,6 @@ from advisor.workload.job import Job
 from advisor.workload.plan_document import (
     DocumentedJob,
     DocumentedPlan,
-    OtherPlan,
     PlanDocument,
     StepRange,
     check_profile,
@@ -58,7 +57,6 @@ class SavedPlan:
         sharing: Calls the jobs by their positions, from 1.
         numbers: Numbers of the jobs among all jobs of the file.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
-        other: The best-ranked other plan; None: none is known.
         host: Number of its host, from 0.
         device: Index of the GPU on its host.
     """
@@ -68,14 +66,13 @@ class SavedPlan:
     jobs: tuple[Job, ...]
     numbers: tuple[int, ...]
     power_cap_w: float | None
-    other: OtherPlan | None = None
     host: int = 0
     device: int = 0
 
     def restricted_to(self, positions: Sequence[int]) -> "SavedPlan":
         """Return the plan of the jobs at these `positions`, the others of which are not started."""
         return replace(
-            self, sharing=without_ended(self.sharing, len(self.jobs), positions), other=None,
+            self, sharing=without_ended(self.sharing, len(self.jobs), positions),
             jobs=tuple(self.jobs[at] for at in positions),
             numbers=tuple(self.numbers[at] for at in positions),
         )  # fmt: skip
@@ -108,7 +105,6 @@ def _documented(
         power_cap_w=plan.power_cap_w,
         note=NOT_RUN if plan.on_mig else None,
         estimated_from=plan.estimated_from,
-        other=plan.other,
         gpu=None if plan.gpu.key == first.gpu.key else plan.gpu.key,
         host=plan.host,
         device=plan.device,
@@ -185,7 +181,7 @@ def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) 
     check_count(sharing, len(jobs))
     return SavedPlan(
         gpu=key, sharing=sharing, jobs=jobs, numbers=plan.numbers, power_cap_w=plan.power_cap_w,
-        other=plan.other, host=plan.host, device=plan.device,
+        host=plan.host, device=plan.device,
     )  # fmt: skip
 
 
@@ -306,25 +302,14 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     jobs = tuple(_advised_job(job, embedded, load) for job in plan["jobs"])
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))
-    others = [
-        OtherPlan(str(each["sharing"]), each.get("power_cap_w"), str(document["ranked_by"]))
-        for each in document["plans"] if each["rank"] != rank
-    ]  # fmt: skip
     return SavedPlan(
         gpu=str(document["gpu"]), sharing=sharing, jobs=jobs,
         numbers=tuple(range(1, len(jobs) + 1)), power_cap_w=plan.get("power_cap_w"),
-        other=first_other(sharing, others),
     )  # fmt: skip
 
 
-def first_other(sharing: Sharing, others: Iterable[OtherPlan]) -> OtherPlan | None:
-    """Return the first of `others` that runs in the MIG mode of `sharing`, which `run` keeps."""
-    on_mig = bool(sharing.instances)
-    return next((o for o in others if bool(parse_sharing(o.sharing).instances) == on_mig), None)
-
-
-def plan_of_rank(advised: Recommendation, rank: int) -> tuple[MixPrediction, OtherPlan | None]:
-    """Return the prediction of the plan with that `rank`, and the best other in its MIG mode.
+def plan_of_rank(advised: Recommendation, rank: int) -> MixPrediction:
+    """Return the prediction of the plan with that `rank`.
 
     Raises:
         InvalidInput: There is no such rank.
@@ -334,12 +319,7 @@ def plan_of_rank(advised: Recommendation, rank: int) -> tuple[MixPrediction, Oth
             f"no plan of rank {rank}: `advisor recommend` ranks "
             f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
         )
-    chosen = advised.plans[rank - 1]
-    others = [
-        OtherPlan(str(each.sharing), each.prediction.power_cap_w, advised.ranked_by)
-        for each in advised.plans if each is not chosen
-    ]  # fmt: skip
-    return chosen.prediction, first_other(chosen.sharing, others)
+    return advised.plans[rank - 1].prediction
 
 
 def gang_left_out(name: str, gpus: int, model: str) -> str:
@@ -404,8 +384,7 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
 
     return replace(
         plan.with_partitions(lambda part: part.with_starts(numbered)),
-        sharing=placed(prediction.sharing, gpu), other=saved.other,
-        host=saved.host, device=saved.device,
+        sharing=placed(prediction.sharing, gpu), host=saved.host, device=saved.device,
     )  # fmt: skip
 
 

@@ -55,15 +55,6 @@ class DocumentedJob:
     profile: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OtherPlan:
-    """The best-ranked other plan for the same jobs, and what plans were ranked by."""
-
-    sharing: str
-    power_cap_w: float | None
-    objective: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedPlan:
     """The plan of one GPU: how its jobs share, in the notation of `advisor.sharing.parse_sharing`.
@@ -73,7 +64,6 @@ class DocumentedPlan:
         gpu: Catalogue key of the GPU; None: that of the file.
         host: Number of the GPU's host, from 0.
         device: Index of the GPU on its host.
-        other: None: none is known.
         estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
     """
 
@@ -83,7 +73,6 @@ class DocumentedPlan:
     note: str | None
     jobs: tuple[DocumentedJob, ...]
     estimated_from: str | None = None
-    other: OtherPlan | None = None
     gpu: str | None = None
     host: int = 0
     device: int = 0

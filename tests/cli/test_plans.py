@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.launch.plan_file import first_other, read_plan, read_plans, saved_plans
+from advisor.launch.plan_file import read_plan, read_plans
 from advisor.prediction.find_profile import profile_finder
-from advisor.sharing import parse_sharing
 from advisor.workload.job import read_jobs
-from advisor.workload.plan_document import OtherPlan
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
@@ -106,24 +104,6 @@ def test_a_plan_is_run_wherever_its_profiles_lay_and_whatever_became_of_them(
     for plan in ("../plan.json", "../advice.json"):
         said = advisor("run", plan)
         assert said.code == 0, said.err
-
-
-def test_the_best_ranked_other_plan_is_saved_with_a_plan(advisor, measured, tmp_path):
-    answer = advisor("recommend", *BOTH, "--json").out
-    (tmp_path / "advice.json").write_text(answer)
-    ways = [plan["sharing"] for plan in json.loads(answer)["plans"]]
-    for rank, other in ((1, ways[1]), (2, ways[0])):
-        (saved,) = saved_plans(tmp_path / "advice.json", rank, measured / "profiles")
-        path = tmp_path / f"{rank}.json"
-        advisor("export", *BOTH, "--rank", rank, "--format", "json", "--out", path)
-        exported = read_plan(path, measured / "profiles")
-        assert saved.other == exported.other == OtherPlan(other, None, "makespan")
-
-
-def test_a_plan_is_never_compared_with_one_in_another_mig_mode():
-    on_mig, shared = (OtherPlan(way, None, "makespan") for way in ("mig=3g.71gb,4g.71gb", "naive"))
-    assert first_other(parse_sharing("mps"), [on_mig, shared]) == shared
-    assert first_other(parse_sharing("mig=4g.71gb,3g.71gb"), [shared]) is None
 
 
 def test_a_plan_file_is_simulated_and_compared_as_the_words_are(advisor, exported, tmp_path):
