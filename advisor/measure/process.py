@@ -333,11 +333,11 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
             pass
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    _interrupt_on_signals()
-    threading.Thread(target=watch_lifeline, daemon=True).start()
     module, _, function = entry.partition(":")
-    run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
-    try:
+    try:  # an interrupt may come during the imports, too
+        _interrupt_on_signals()
+        threading.Thread(target=watch_lifeline, daemon=True).start()
+        run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
         present_folder()
         return run(argv)
     except AdvisorError as error:

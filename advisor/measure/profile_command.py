@@ -301,7 +301,7 @@ def _numbers_parser() -> Parser:
         "holds.  [required]")  # fmt: skip
     add("--power-w", type=watts, metavar="WATTS", help="Mean power of the whole GPU.")
     add("--gpu-utilization", type=share, metavar="SHARE", help="GPU utilisation of nvidia-smi, "
-        "0 to 1, or per cent.")  # fmt: skip
+        "0 to 1, or e.g. 83%%.")  # fmt: skip
     add("--memory-utilization", type=share, metavar="SHARE", help="Memory utilisation of "
         "nvidia-smi, likewise.")  # fmt: skip
     add(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from advisor.measure import pace, profile_command
+from advisor.measure import pace, process, profile_command
 from advisor.measure import profile as probing
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
@@ -88,6 +88,19 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
     assert process.returncode == 130
     assert not (tmp_path / "out").exists()
     command.assert_nothing_is_left()
+
+
+def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
+    monkeypatch, capsys
+):
+    def interrupted(_module):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "import_module", interrupted)
+    monkeypatch.setattr(process, "_interrupt_on_signals", lambda: None)
+    monkeypatch.setattr(process.threading, "Thread", lambda **_: SimpleNamespace(start=int))
+    assert process.run_inner("module:function", ()) == process.INTERRUPTED
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
