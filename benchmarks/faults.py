@@ -132,7 +132,7 @@ class Drill:
         return (self.folder / "printed").read_text(errors="replace")
 
     def left(self) -> dict[str, object]:
-        """What is left of the script: processes, locks, and all that `left_on` looks for."""
+        """Return what the script left: processes, locks, and all that `left_on` looks for."""
         own = {
             "processes": [_command(pid) for pid in processes_of("FAULT_MARK", self.mark)],
             "locks": [path.name for path in self.folder.rglob("*.lock") if not _free(path)],

@@ -120,7 +120,7 @@ def test_who_watches_a_search_sees_it_go_on_and_can_end_it(ask):
     del seen[3:]
     with watched(leave), pytest.raises(Left):
         ask(JOBS[:4])
-    ask(JOBS[:1])  # nobody watches any more
+    ask(JOBS[:1])  # no caller watches it
 
 
 def test_the_library_plans_nine_jobs_as_it_plans_many():

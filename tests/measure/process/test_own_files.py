@@ -164,7 +164,7 @@ def kind(request, monkeypatch):
 
 
 def in_place(folder, base, line):
-    """What a shell prints that runs `line` where a script of `folder` would run."""
+    """Return what a shell prints that runs `line` where a script of `folder` would run."""
     command = ("sh", "-c", line)
     place = place_for(Script(command=command, folder=str(folder)), base)
     return subprocess.run(

@@ -148,7 +148,7 @@ WHOLE = {"WHOLE": "yes"}
 
 
 def steps_file(home):
-    """Where a script counts: far from its folder, since what it writes there does not stay."""
+    """Return the file in which a script counts, far from its folder, where nothing stays."""
     return home.parents[1] / "steps.txt"
 
 

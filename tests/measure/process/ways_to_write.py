@@ -59,7 +59,7 @@ def scripted(name):
 
 
 def by_c(name):
-    """As HDF5 and others do, which do not go through Python."""
+    """Write without Python, like HDF5."""
     library = ctypes.CDLL(None)
     stream = library.open(os.fsencode(name), os.O_RDWR)
     assert library.pwrite(stream, b"x", 1, 5) == 1
