@@ -1,21 +1,17 @@
 """What choices give away: the model's, those of rules, and recommendations written beforehand."""
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from statistics import mean, median_low
-from typing import Any, get_args
+from typing import Any
 
 from advisor.errors import counted
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.regret import MODEL, Choices, Panel, Regret, choices, regret_of
+from advisor.learn.regret import MODEL, Choices, Panel, choices
 from advisor.learn.scoreboard import Scores
-from advisor.learn.scores import RunComparison, sharing_of
-from advisor.plan.objectives import joint_ratio, lead_is_real
-from advisor.prediction.prediction import Interval
+from advisor.learn.scores import RunComparison
 from advisor.report.scores import (
     CHOICE_HEADINGS,
     REGRET_HEADINGS,
@@ -24,9 +20,8 @@ from advisor.report.scores import (
     percent,
     regret_rows,
 )
-from advisor.sharing import Mode, Mps, Naive, Serial, Sharing, parse_sharing
+from advisor.sharing import Mps, Naive, parse_sharing
 from research.files import BENCHMARKS
-from research.pairs import in_turn, shared_way
 from research.steps import joined
 
 
@@ -121,56 +116,14 @@ def recommended(evaluation: Evaluation, folder: Path = BENCHMARKS) -> tuple[Reco
     )
 
 
-def first_plans(evaluation: Evaluation) -> Regret:
-    """Judge the plan that `advisor recommend` puts first, in the job sets run in several ways.
-
-    It is the simplest way whose lead over simpler ones is real (`advisor.plan.ranking`).
-    """
-    ran: dict[tuple[str, ...], dict[Sharing, list[RunComparison]]] = defaultdict(dict)
-    for run in evaluation.advice:
-        if len(run.jobs) > 1:
-            names = tuple(job.job for job in run.jobs)
-            ran[names].setdefault(sharing_of(run.run), []).append(run)
-    sets, lost = choices(evaluation) if evaluation.models else (), []
-    for panel in sets:
-        ways = list(ran[panel.names].values())
-        times: dict[Sharing, Interval] = {Serial(): in_turn(ways[0][0], evaluation)}
-        times |= {sharing_of(same[0].run): shared_way(same).predicted for same in ways}
-        lost.append(panel.regret_of(first_way(times)))
-    return regret_of(lost, [panel.regret_by(MODEL) for panel in sets])
-
-
-def choices_sentence(judged: Choices, first: Regret | None) -> str:
-    """Return what the plan gives away that `recommend` puts first, and the highest median."""
+def choices_sentence(judged: Choices) -> str:
+    """Return what the plan gives away that `recommend` puts first."""
     ours = judged.rules[MODEL]
-    text = f"{ours.n} job sets ran in several ways. "
-    if first is not None and first.n:
-        text += (
-            f"The plan that `recommend` puts first, the simplest whose lead is real, was the "
-            f"fastest for {first.best} of them. On average it gave away {percent(first.mean)} of "
-            f"the best measured throughput, {percent(first.worst)} at worst. "
-        )
-    return text + (
-        f"The way with the highest predicted median was the fastest for {ours.best}. On average "
-        f"it gave away {percent(ours.mean)} of the best measured throughput, "
-        f"{percent(ours.worst)} at worst"
+    return (
+        f"{ours.n} job sets ran in several ways. The plan that `recommend` puts first was the "
+        f"fastest for {ours.best} of them. On average it gave away {percent(ours.mean)} of the "
+        f"best measured throughput, {percent(ours.worst)} at worst"
     )
-
-
-def first_way(times: Mapping[Sharing, Interval]) -> Sharing:
-    """Return the way that comes first, by the times that ways take for the same work."""
-
-    def simplicity(sharing: Sharing) -> tuple[int, bool]:
-        return get_args(Mode).index(sharing.mode), len(set(sharing.limits)) > 1
-
-    best, *others = (
-        min(same, key=lambda sharing: times[sharing].p50)
-        for _, same in groupby(sorted(times, key=simplicity), key=simplicity)
-    )
-    for other in others:
-        if lead_is_real(joint_ratio(times[best], times[other], same_way=False)):
-            best = other
-    return best
 
 
 def advice_score(runs: Sequence[RunComparison]) -> Advice:
@@ -216,10 +169,11 @@ def choices_section(scores: Scores) -> str:
     return joined(
         "## What choices give away",
         "Regret is the share of the best measured throughput that a choice gives away; choices "
-        "are made from profiles as they were measured. `Worst beyond the noise` subtracts the "
-        "difference of two runs of the same jobs. A sharing that was run several times counts with "
-        "the mean; if a rule finds several equally good, the mean over them counts. Every job is "
-        "predicted by a model that saw no run with its family, so none of the set's own. A rule "
+        "are made from profiles as they were measured, by the rule of `recommend`: the least "
+        "predicted cost, with a handicap for each way to share. `Worst beyond the noise` subtracts "
+        "the difference of two runs of the same jobs. A sharing that was run several times counts "
+        "with the mean; if a rule finds several equally good, the mean over them counts. Every job "
+        "is predicted by a model that saw no run with its family, so none of the set's own. A rule "
         "without an answer for every set is compared with this model on the sets that it answers.",
         *parts,
     )

@@ -14,7 +14,6 @@ from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import evaluate, of_pace
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.regret import Regret
 from advisor.learn.scoreboard import Scores, scores_of
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
@@ -26,7 +25,6 @@ from research.choices import (
     Advice,
     Recommended,
     advice_score,
-    first_plans,
     recommended,
 )
 from research.classes import ClassLeftOut, classes_left_out
@@ -100,7 +98,6 @@ class Figures:
     steadiness: RepeatSummary
     left_out: tuple[GpuLeftOut, ...]
     recommended: tuple[Recommended, ...]
-    first: Regret | None
     whole_jobs: WholeJobs | None
     memory: MemoryScore
     power: tuple[PowerRow, ...]
@@ -140,7 +137,6 @@ def figures_of(
         steadiness=steadiness(evaluation.chosen.repeats),
         left_out=gpus_left_out(folder, evaluation.models, playback, processes),
         recommended=recommended(evaluation),
-        first=first_plans(evaluation),
         whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_host()), profiles),
         memory=memory_score(profiles, runs, gpu),
         power=power_score(evaluation),

@@ -1,7 +1,7 @@
 """Pairs of ways to share in which the same jobs ran on one host: how sure is a lead or a gain?
 
-Each job is predicted without its family. The joint intervals, and the lead that a way needs to come
-first, rest on these pairs (`advisor.plan.objectives`).
+Each job is predicted without its family. The joint intervals rest on these pairs
+(`advisor.plan.objectives`).
 """
 
 from collections import defaultdict
@@ -14,7 +14,8 @@ from statistics import fmean, mean, median
 
 from advisor.learn.evaluate import Evaluation
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.plan.objectives import SURE, holds_one, joint_ratio, lead_is_real
+from advisor.plan.choice import weighed
+from advisor.plan.objectives import holds_one, joint_ratio
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Arrangement, Mode, Serial
@@ -61,11 +62,10 @@ class PairScore:
             independent.
         tied: Share of the pairs that are equal within our error.
         right_untied: Share of the others in which the way predicted faster was measured faster.
-        lead: Mean lead that the harder way needs to come first.
-        right: Pairs in which the way is chosen that was measured faster, with the lead that is
-            needed; `by_cost` without it.
+        right: Pairs in which the way is chosen that was measured faster, by the rule of
+            `advisor.plan.choice`; `by_cost` without handicaps.
         slower: Share of the chosen harder ways that were measured slower; `slower_by_cost` without
-            the lead.
+            handicaps.
     """
 
     simpler: Mode
@@ -77,7 +77,6 @@ class PairScore:
     width_apart: float
     tied: float
     right_untied: float | None
-    lead: float
     right: int
     by_cost: int
     slower: float
@@ -158,7 +157,11 @@ def _score(simpler: Mode, other: Mode, pairs: Sequence[Pair]) -> PairScore:
     apart = [pair.simpler.predicted.over(pair.other.predicted, 0.0) for pair in pairs]
     faster = [pair.measured > 1 for pair in pairs]
     cheaper = [ratio.p50 > 1 for ratio in ratios]
-    ahead = [lead_is_real(ratio) for ratio in ratios]
+    ahead = [
+        weighed(pair.other.predicted.p50, pair.other.sharing)
+        < weighed(pair.simpler.predicted.p50, pair.simpler.sharing)
+        for pair in pairs
+    ]
     sure = [both for both, r in zip(zip(cheaper, faster, strict=True), ratios, strict=True)
             if not holds_one(r)]  # fmt: skip
 
@@ -173,7 +176,6 @@ def _score(simpler: Mode, other: Mode, pairs: Sequence[Pair]) -> PairScore:
         width=mean(map(_width, ratios)), width_apart=mean(map(_width, apart)),
         tied=1 - len(sure) / len(pairs),
         right_untied=mean(one == real for one, real in sure) if sure else None,
-        lead=1 - mean(r.widened(SURE).p05 / r.p50 for r in ratios),
         right=sum(map(eq, ahead, faster)), by_cost=sum(map(eq, cheaper, faster)),
         slower=slower(ahead), slower_by_cost=slower(cheaper),
     )  # fmt: skip
@@ -193,8 +195,8 @@ def pairs_section(scores: Sequence[PairScore]) -> str:
         for name, row in zip(names, scores, strict=True)
     ]  # fmt: skip
     chosen = [
-        (name, str(row.pairs), percent(row.lead), str(row.right), str(row.by_cost),
-         percent(row.slower), percent(row.slower_by_cost))
+        (name, str(row.pairs), str(row.right), str(row.by_cost), percent(row.slower),
+         percent(row.slower_by_cost))
         for name, row in zip(names, scores, strict=True)
     ]  # fmt: skip
     return joined(
@@ -203,8 +205,7 @@ def pairs_section(scores: Sequence[PairScore]) -> str:
         "interval is that of the ratio of both times; a tie is a pair whose joint interval holds "
         "1.",
         markdown(_SURE_HEADINGS, how_sure),
-        "The way that is harder to set up is chosen if its lead exceeds a fifth of the joint "
-        "interval's lower half:",
+        "Choices by the rule of `recommend`, and by the cost alone:",
         markdown(_CHOSEN_HEADINGS, chosen),
     )
 
@@ -214,6 +215,5 @@ _SURE_HEADINGS = (
     "if errors were independent", "tied", "right of the others",
 )  # fmt: skip
 _CHOSEN_HEADINGS = (
-    "ways", "pairs", "lead needed, mean", "right", "right by cost alone", "chosen and slower",
-    "by cost alone",
+    "ways", "pairs", "right", "right by cost alone", "chosen and slower", "by cost alone",
 )  # fmt: skip

@@ -105,7 +105,6 @@ def report_text(figures: Figures) -> str:
         lacking_section(figures.lacking),
         groups_section(figures.families, figures.busy),
         choices_section(figures.scores),
-        _first_section(figures),
         recommended_section(figures.recommended),
         pairs_section(figures.pairs),
         joined("## Job sets run under several plans", advice_sentence(figures.advice)),
@@ -181,7 +180,7 @@ def _accuracy_in_short(figures: Figures) -> str:
             for name in ("fair-share", "always-mps", "always-serial")
             if (rule := judged.rules.get(name)) and rule.n
         )
-        parts.append(f"{choices_sentence(judged, figures.first)}; {others}.")
+        parts.append(f"{choices_sentence(judged)}; {others}.")
     return joined(*parts)
 
 
@@ -195,21 +194,11 @@ def _accuracy(figures: Figures) -> str:
     )
 
 
-def _first_section(figures: Figures) -> str:
-    """Return the section on the plan that comes first."""
-    if figures.first is None or not figures.first.n:
-        return ""
-    sentence = choices_sentence(figures.scores.chosen, figures.first)
-    return joined("## The plan that comes first", f"{sentence}.")
-
-
 def _choices(figures: Figures) -> str:
     """Return how close advice came to its predictions, and what choices gave away."""
     parts = [advice_sentence(figures.advice)]
     if figures.scores.chosen.sets:
         parts.append(choices_table(figures.scores.chosen))
-        if figures.first is not None:
-            parts.append(f"{choices_sentence(figures.scores.chosen, figures.first)}.")
         if figures.recommended:
             parts.append(recommended_summary(figures.recommended))
     return joined(*parts)

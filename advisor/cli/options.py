@@ -13,7 +13,7 @@ from advisor.cli.completion import complete_gpu, complete_job
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, NothingFits, UnknownName
 from advisor.hardware import DEFAULT_GPU
-from advisor.plan import MOST_GPUS, ObjectiveName
+from advisor.plan import MOST_GPUS, Layouts, ObjectiveName
 from advisor.workload import units
 
 if TYPE_CHECKING:
@@ -207,6 +207,10 @@ Gpus = Annotated[str, Option(
 PowerCap = Annotated[float | None, Option(
     "--power-cap", metavar="WATTS", parser=watts,
     help="Cap the GPU's power; default: its own limit.",
+)]
+Mig = Annotated[Layouts, Option(
+    help="MIG layouts that plans may have: plain, a job on each instance; any, also several jobs "
+    "on an instance, or compute instances, which were never measured."
 )]
 Root = Annotated[bool, Option(
     "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",

@@ -131,6 +131,7 @@ def recommend(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
     pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: options.Root = True,
+    mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0, protect: options.Protect = None,
     top: options.Top = 5, details: _Details = False, commands: _Commands = None,
     gpus: options.Gpus = "1", effort: _Effort = 1.0, running: _Running = None,
@@ -156,7 +157,9 @@ def recommend(
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
     advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
     passed = _checked_options(context, jobs or (), total, commands, top)
-    conditions = Conditions(root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO)
+    conditions = Conditions(
+        root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO, mig=mig
+    )
     level: Level = "p95" if pessimistic else "p50"
     if copied := passed.get("auto"):
         _check_by_throughput(passed, objective, power_cap, copied)

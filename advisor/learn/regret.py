@@ -14,6 +14,7 @@ from statistics import mean, median
 
 from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.scores import RunComparison, sharing_of
+from advisor.plan.choice import weighed
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -69,15 +70,16 @@ class Panel:
     def regret_by(self, predictor: str) -> float | None:
         """Return the regret of choosing by the predictions of the model or of a baseline.
 
-        It never chooses an option that it does not cover; None if it covers the first alone. Any of
-        several options with the same prediction may be chosen: the mean over them.
+        The rule is that of `recommend` (`advisor.plan.choice`). It never chooses an option that it
+        does not cover; None if it covers the first alone. Any of several options with the same
+        prediction may be chosen: the mean over them.
         """
-        predicted = [option.predicted[predictor] for option in self.options]
-        if all(each is None for each in predicted[1:]):
-            return None
-        highest = max(each for each in predicted if each is not None)
-        pairs = zip(self.options, predicted, strict=True)
-        return self.regret_among([option for option, each in pairs if each == highest])
+        covered = [option for option in self.options if option.predicted[predictor] is not None]
+        costs = [weighed(1 / (option.predicted[predictor] or 0.0), option.sharing)
+                 for option in covered]  # fmt: skip
+        pairs = zip(covered, costs, strict=True)
+        chosen = [option for option, cost in pairs if cost == min(costs)]
+        return self.regret_among(chosen) if len(covered) > 1 else None
 
     def regret_of(self, sharing: Sharing) -> float:
         """Return the regret of choosing `sharing`, which is one of the options."""

@@ -18,6 +18,9 @@ START_ERROR = 1.5
 ObjectiveName = Literal["makespan", "throughput", "mean-completion", "energy", "deadlines"]
 """Goals of a plan; `advisor.plan.objectives` has a class for each."""
 
+Layouts = Literal["plain", "any"]
+"""MIG layouts that plans may have: see `advisor.plan.rules.Conditions`."""
+
 MOST_GPUS = 128
 """GPUs that jobs are planned for at most."""
 

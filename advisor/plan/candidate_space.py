@@ -111,30 +111,33 @@ class Space:
 
     @cached_property
     def instances(self) -> AssignmentSearch:
-        """The search for plans on MIG instances."""
+        """The search for the plans on MIG instances that the conditions allow."""
+        plain = self.question.conditions.mig == "plain"
+        return self._one_each if plain else self._search_of(self._cuts)
+
+    @cached_property
+    def _one_each(self) -> AssignmentSearch:
+        """The search for plans on MIG instances with a job on each."""
+        return self._search_of([cut for cut in self._cuts if not any(cut.parts)], one_each=True)
+
+    def _search_of(self, cuts: Sequence[Cut], *, one_each: bool = False) -> AssignmentSearch:
         scores: dict[PartitionKind, list[tuple[Option, SetScores]]] = {}
-        for partition in self._partitions:
+        for partition in dict.fromkeys(kind for cut in cuts for kind in cut.partitions):
             scores[partition] = []
-            for option in options(partition):
+            for option in options(partition)[: 1 if one_each else None]:
                 own = self.scores(option)  # a job alone in a partition is no MPS client
                 own = own.without(self.sets.sizes == 1) if option.sharing.under_mps else own
+                own = own.without(self.sets.sizes > 1) if one_each else own
                 scores[partition].append((option, own))
         allowed = {}
-        for profile in {each.profile for cut in self._cuts for each in cut.instances}:
+        for profile in {each.profile for cut in cuts for each in cut.instances}:
             ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]
             allowed[profile] = np.logical_or.reduce(ways)
-        return AssignmentSearch(self.sets, self._cuts, scores, self.price, allowed)
+        return AssignmentSearch(self.sets, cuts, scores, self.price, allowed)
 
     def on_instances(self, *, one_each: bool = False) -> Iterator[Sharing]:
         """Propose all plans on MIG instances, cheapest first; `one_each`: each job on its own."""
-        search = self.instances
-        if one_each:
-            whole = [cut for cut in search.cuts if not any(cut.parts)]
-            scores = {
-                partition: [(option, own.without(self.sets.sizes > 1)) for option, own in ways[:1]]
-                for partition, ways in search.scores.items()
-            }
-            search = AssignmentSearch(self.sets, whole, scores, self.price, search.allowed)
+        search = self._one_each if one_each else self.instances
         return (self.sharing_of([each]) for each in search.in_order(self.sets.everything))
 
     def sharing_of(
@@ -168,7 +171,8 @@ class Space:
         gpu, conditions = self.question.gpu, self.question.conditions
         if conditions.instances is not None:
             return (cut_into(gpu, conditions.instances),)
-        return cuts(gpu) if gpu.mig and conditions.root else ()
+        every = cuts(gpu) if gpu.mig and conditions.root else ()
+        return tuple(each for each in every if conditions.mig == "any" or not any(each.parts))
 
     @cached_property
     def _partitions(self) -> list[PartitionKind]:

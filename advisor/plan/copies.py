@@ -7,6 +7,7 @@ from math import log
 
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
+from advisor.plan.choice import weighed
 from advisor.plan.limits import equal_vectors
 from advisor.plan.objectives import throughput
 from advisor.plan.progress import step
@@ -38,7 +39,7 @@ _CLOSE = 3  # limits that are tried for more copies than one GPU's plan searches
 
 @dataclass(frozen=True, slots=True)
 class CopiesRow:
-    """The performance of a number of copies under the way to share that gives most throughput.
+    """The performance of a number of copies under the way to share that comes first.
 
     Attributes:
         throughput: Work done per time, that of one copy alone being 1.
@@ -114,7 +115,7 @@ class CopiesTable:
         return fit, f"does not fit: {more}"
 
     def row(self, copies: int, fewer: CopiesRow | None = None) -> CopiesRow:
-        """Predict so many copies, which fit, under the way to share with most throughput.
+        """Predict so many copies, which fit, under the way to share that `weighed` puts first.
 
         More than `EXACT_JOBS` have limits close to those of `fewer` copies.
         """
@@ -126,7 +127,7 @@ class CopiesTable:
             ways, limits = ways[:1] if limit else ways, limits[:_CLOSE]
         answers = [self._predicted(copies, sharing) for sharing in (*ways, *limits)]
         mixes = [each for each in answers if isinstance(each, MixPrediction)]
-        best = max(mixes, key=lambda mix: throughput(mix, self.level))
+        best = min(mixes, key=lambda mix: weighed(1 / throughput(mix, self.level), mix.sharing))
         return CopiesRow(copies, best, throughput(best, self.level))
 
     def restricted(self, row: CopiesRow, copies: int) -> CopiesRow:

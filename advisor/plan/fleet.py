@@ -7,6 +7,7 @@ from statistics import fmean
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.choice import weighed
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
 from advisor.plan.fleet_search import WAYS, FleetSearch, Way
@@ -183,6 +184,11 @@ class FleetForecast:
         assert value is not None, "plans are ranked by what is known of all of them"
         return value
 
+    @property
+    def weighed(self) -> float:
+        """`compared` at the level of the question, with the handicap of how GPUs are shared."""
+        return max(weighed(self.compared.at(self.level), each.sharing) for each in self.on)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan(FleetForecast):
@@ -259,7 +265,8 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     if terms.conditions.power_caps and plans[0].energy_j is not None:
         plans = [_with_caps(each, questions) for each in plans]
         plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
-    best, *others = _unless_in_vain(plans)
+    best = min(plans, key=lambda each: (len(each.late), each.weighed))
+    others = [each for each in plans if each is not best]
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
     exact = best_placements[0][0] == "exact"
     return FleetPlan(
@@ -287,18 +294,6 @@ def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForeca
         key = tuple(sorted(map(runs, plan.on)))
         same[key] = min(same.get(key, plan), plan, key=lambda each: WAYS.index(each.way))
     return list(same.values())
-
-
-_IN_VAIN = 1e-3  # a share of the cost
-
-
-def _unless_in_vain(plans: list[FleetForecast]) -> list[FleetForecast]:
-    """`plans`, best first, but one job at a time before all where sharing gains nothing."""
-    best, serial = plans[0], next(each for each in plans if each.way == "serial")
-    as_good = serial.compared.at(best.level) <= best.compared.at(best.level) * (1 + _IN_VAIN)
-    if as_good and len(serial.late) <= len(best.late):
-        return [serial, *(each for each in plans if each is not serial)]
-    return plans
 
 
 def _check_each_runs_somewhere(

@@ -329,13 +329,6 @@ those of any two kinds; on an H100, 96 % of 250. The largest share that covers 9
 whichever family is left out, but on a checked host, of which less is unsure, it is 0.7. Intervals
 are a third narrower than if errors were independent. No pair is of MIG: the share is taken over."""
 
-SURE = 0.2
-"""Part of the joint interval's lower half that a lead must exceed to be taken for real, so that
-chances of it are five in eight: about 4 % for limits over plain MPS.
-
-Of the 503 pairs of shared ways, the one that was measured faster is chosen in 448, and in 443 by
-the cost alone. Of the limits chosen over plain MPS, 14 % are slower, and 22 % by the cost alone."""
-
 _ROUNDED = 1e-9
 
 
@@ -379,8 +372,3 @@ def holds_one(ratio: Interval) -> bool:
 def tied(one: Forecast, other: Forecast, objective: ObjectiveName, level: Level = "p50") -> bool:
     """Check whether the costs of two plans are equal within our error."""
     return holds_one(cost_ratio(one, other, objective, level))
-
-
-def lead_is_real(ratio: Interval) -> bool:
-    """Check whether a plan is ahead of another, of whose cost over its own this is the `ratio`."""
-    return ratio.widened(SURE).p05 > 1

@@ -1,4 +1,4 @@
-"""All ways to share one GPU among a set of jobs: the simplest whose lead is real, then by cost."""
+"""All ways to share one GPU among a set of jobs: the first by the rule of choice, then by cost."""
 
 import re
 from collections import Counter
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, pairwise, zip_longest
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from advisor.errors import NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidate_space import proposed
+from advisor.plan.choice import STARVED, first_plan, starved
 from advisor.plan.forecast import (
     CachingPredictor,
     Mixes,
@@ -21,15 +22,7 @@ from advisor.plan.forecast import (
     why_no_caps,
 )
 from advisor.plan.limits import best_limits, protecting_limits
-from advisor.plan.objectives import (
-    OBJECTIVES,
-    cost,
-    cost_ratio,
-    known_cost,
-    lead_is_real,
-    rankable_by,
-    tied,
-)
+from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
 from advisor.plan.partitions import cut_into
 from advisor.plan.progress import step
 from advisor.plan.rules import (
@@ -48,20 +41,12 @@ from advisor.sharing import Group, Hybrid, Mode, Mps, Naive, Part, Place, Serial
 from advisor.sharing.groups import in_turn, kind_of, one_by_one, running_together
 from advisor.workload.job import Job
 
-STARVED = 10.0
-"""A job that is slowed more than this many times starves: a choice."""
-
-SPARING = 0.1
-"""Share that it may cost that no job starves, if the objective is pace alone: a choice. Under other
-objectives, which count the ends of all jobs, it may cost what is no real lead."""
-
-
 _RULES: Mapping[Precedence, str] = {
     "deadlines": "as it makes fewer jobs late",
-    "starvation": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
+    "starvation": f"as it slows no job over {STARVED:g}x",
     "cost": "by its median",
     "makespan": "as all are done soonest under it, of those about as good",
-    "simplicity": "because it is simpler, and no other is surely faster",
+    "simplicity": "whose lead is too small for what it takes",
 }
 
 Ordered = list[tuple[Forecast, Precedence | None]]
@@ -79,8 +64,7 @@ def by_precedence(plans: Sequence[Forecast], question: Question) -> Ordered:
                      for name in (objective.name, objective.then or objective.name))  # fmt: skip
         return late, own, then
 
-    fewest = min(place(each)[0] for each in plans)
-    first, rule = _first([each for each in plans if place(each)[0] == fewest], question)
+    first, rule = first_plan(plans, objective.name, level)
     ordered = [first, *sorted((each for each in plans if each is not first), key=place)]
     places = list(map(place, ordered))
     rules: list[Precedence | None] = [
@@ -89,63 +73,6 @@ def by_precedence(plans: Sequence[Forecast], question: Question) -> Ordered:
     if rules and places[0] > places[1]:
         rules[0] = rule
     return list(zip(ordered, [*rules, None], strict=True))
-
-
-def _first(pool: Sequence[Forecast], question: Question) -> tuple[Forecast, Precedence]:
-    """The plan of `pool` to recommend, and the last rule that chose it."""
-    objective, level = OBJECTIVES[question.objective], question.level
-    decides: ObjectiveName = objective.name
-    rule: Precedence = "deadlines"
-
-    def price(each: Forecast) -> float:
-        return known_cost(each, decides).at(level)
-
-    def is_near(each: Forecast) -> bool:
-        return not ahead(cheapest, each, decides, level)
-
-    cheapest = min(pool, key=price)
-    spared = [each for each in pool if not starved(each, level)]
-    most = (1 + SPARING) * price(cheapest)
-    if len(spared) < len(pool) and any(
-        price(each) <= most if objective.unit == "ratio" else is_near(each) for each in spared
-    ):
-        pool, rule = spared, "starvation"
-    if objective.then is not None:
-        cheapest = min(pool, key=price)
-        near = list(filter(is_near, pool))
-        fewest = min(len(each.late(level)) for each in near)
-        pool = [each for each in near if len(each.late(level)) == fewest]
-        decides, rule = objective.then, "makespan"
-    best, *others = (
-        min((each for each in pool if simplicity(each) == way), key=price)
-        for way in sorted(set(map(simplicity, pool)))
-    )
-    for own in others:
-        if ahead(own, best, decides, level):
-            best = own
-    return best, rule if price(best) <= min(map(price, pool)) else "simplicity"
-
-
-def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
-    """Rank a plan by what it takes to set up, the simplest first.
-
-    The mode counts first (phases with MIG as hybrid), then whether limits differ, then a power cap.
-    """
-    sharing = forecast.sharing
-    mixed = sharing.mode == "phases" and sharing.instances
-    mode = get_args(Mode).index("hybrid" if mixed else kind_of(sharing))
-    return mode, len(set(sharing.limits)) > 1, forecast.prediction.power_cap_w is not None
-
-
-def starved(forecast: Forecast, level: Level) -> dict[int, float]:
-    """Return the positions and slowdowns of the jobs that are slowed more than `STARVED` times."""
-    slowdowns = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
-    return {at: times for at, times in slowdowns if times > STARVED}
-
-
-def ahead(other: Forecast, simpler: Forecast, objective: ObjectiveName, level: Level) -> bool:
-    """Check whether the lead of `other` over the `simpler` plan is real."""
-    return lead_is_real(cost_ratio(simpler, other, objective, level))
 
 
 def rule_in_words(rule: Precedence, level: Level) -> str:

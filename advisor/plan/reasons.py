@@ -10,6 +10,7 @@ from typing import Literal
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.choice import first_plan
 from advisor.plan.objectives import (
     cost_ratio,
     joint_ratio,
@@ -228,14 +229,11 @@ class Comparison:
 
     @property
     def best(self) -> Forecast:
-        """The plan that costs least of those that are allowed, or of all; of equals by name."""
-
-        def rank(pair: tuple[Forecast, str | None]) -> tuple[bool, float, str]:
-            plan, forbidden = pair
-            cost = known_cost(plan, self.objective).p50
-            return forbidden is not None, cost, str(plan.sharing)
-
-        return min(zip(self.plans, self.forbidden, strict=True), key=rank)[0]
+        """The plan that `recommend` puts first of those that are allowed, or else of all."""
+        pairs = zip(self.plans, self.forbidden, strict=True)
+        allowed = [plan for plan, forbidden in pairs if forbidden is None] or self.plans
+        by_name = sorted(allowed, key=lambda plan: str(plan.sharing))
+        return first_plan(by_name, self.objective)[0]
 
     def gain_over_first(self, plan: Forecast) -> Interval:
         """Return the cost of the first plan over that of `plan`."""

@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from advisor.errors import InvalidInput, NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
+from advisor.plan import Layouts
 from advisor.prediction.memory import leaves_free, pools_of
 from advisor.prediction.prediction import Level, MixPrediction
 from advisor.sharing import Sharing
@@ -47,6 +49,8 @@ class Conditions:
         instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
             "4g.71gb")``, on a GPU in MIG mode; None: MIG mode is off, or root may change it.
         cuda: Version of the driver, e.g. ``"13.0"``.
+        mig: ``"plain"``: a job alone on each MIG instance; ``"any"``: also compute instances, and
+            jobs that share an instance, neither of which any measurement supports.
     """
 
     root: bool = True
@@ -54,8 +58,11 @@ class Conditions:
     cuda: str | None = None
     memory_margin: float = 0.0
     power_caps: bool = False
+    mig: Layouts = "plain"
 
     def __post_init__(self) -> None:
+        if self.mig not in get_args(Layouts):
+            raise InvalidInput(f"expected mig plain or any, got {self.mig!r}. Change --mig.")
         if not 0 <= self.memory_margin < 1:
             raise InvalidInput(
                 f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "

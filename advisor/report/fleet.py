@@ -142,13 +142,11 @@ def outcome(plan: FleetPlan) -> str:
     if plan.gpus == 1:
         alone = "one after another"
     gain = plan.gain(plan)
-    worse = "use more" if by.unit == "J" else "be slower"
-    slower = f", may {worse}" if gain.p05 < 1 else ""
     note, time = forecast.ranking_note(plan.level), ""
     if by.name not in ("makespan", "deadlines") and plan.makespan_s is not None:
         time = f"; all done in {units.duration(plan.makespan_s.p50)}"
     if by.name == "throughput":
-        return f"Gain in throughput over {alone} {units.times(gain)}{slower}{time}.{note}"
+        return f"Gain in throughput over {alone} {units.times(gain)}{time}.{note}"
     shown = units.joules if by.unit == "J" else units.seconds
     cost = shown(plan.compared)
     cost = cost if by.name in ("makespan", "deadlines") else f"{by.measure.capitalize()} {cost}"
@@ -159,7 +157,7 @@ def outcome(plan: FleetPlan) -> str:
         best = max(gains, key=lambda each: each.p50)
         return f"{cost}{time}; sharing at its best has a gain of {units.times(best)}.{note}"
     before = units.middle(plan.serial.compared, shown)
-    return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}{time}.{note}"
+    return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{time}.{note}"
 
 
 def plan_rows(plan: FleetPlan, top: int | None = None) -> list[dict[str, str]]:

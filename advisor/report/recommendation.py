@@ -5,9 +5,11 @@ from dataclasses import asdict
 from typing import Literal
 
 from advisor.errors import counted, with_article
+from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.choice import starved
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import rule_in_words, starved, verdict
+from advisor.plan.ranking import rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Forecast, Plan, Recommendation
@@ -22,6 +24,7 @@ from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
 
+_NO_RESET = 9  # major compute capability from which MIG mode needs no reset of the GPU
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
 _NO_ROOM = "does not fit: "
@@ -45,8 +48,12 @@ def opening(advised: Recommendation) -> Iterator[str]:
     if all(plan.late_jobs for plan in advised.plans):
         ends_s = [plan.ends_s for plan in advised.plans]
         yield from forecast.deadlines_missed(advised.jobs, ends_s, advised.level, advised.ranked_by)
-    yield f"{instruction(advised.best, [job.name for job in advised.jobs])}."
+    best = advised.best
+    yield f"{instruction(best, [job.name for job in advised.jobs])}."
     yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
+    yield from _sure_gain(advised)
+    if best.sharing.instances and not advised.serial.sharing.instances:
+        yield f"{layout_needs(advised.gpu)}."
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -230,15 +237,10 @@ def outcome(advised: Recommendation) -> str:
     cost = shown(now) if by.name == "makespan" else f"{by.measure.capitalize()} {shown(now)}"
     if one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction:
         return f"{cost} {where}{time}{_gained_by_sharing(advised)}."
-    better = forecast.gain(advised, plan)
-    worse = "use more" if by.unit == "J" else "be slower"
-    slower = f", may {worse}" if better.p05 < 1 else ""
+    gained = units.times(forecast.gain(advised, plan))
     if by.name == "throughput":
-        return f"Gain in throughput {units.times(better)} {where}{slower}{time}."
-    return (
-        f"{cost} instead of {units.middle(before, shown)} {where}: gain {units.times(better)}"
-        f"{slower}{time}."
-    )
+        return f"Gain in throughput {gained} {where}{time}."
+    return f"{cost} instead of {units.middle(before, shown)} {where}: gain {gained}{time}."
 
 
 def _all_done(advised: Recommendation, plan: Plan) -> str:
@@ -259,13 +261,31 @@ def _gained_by_sharing(advised: Recommendation) -> str:
     return f"; sharing at its best has a gain of {units.times(gains)}"
 
 
+def _sure_gain(advised: Recommendation) -> Iterator[str]:
+    """The first plan that surely gains, where the best is not sure to."""
+    gains = [(plan, forecast.gain(advised, plan)) for plan in advised.plans]
+    if one_by_one(advised.best.sharing) or gains[0][1].p05 >= 1:
+        return
+    for plan, better in gains:
+        if better.p05 > 1:
+            name = forecast.plan_name(advised, plan)
+            yield f"To be sure of a gain, take {name}: {units.times(better)}."
+            return
+
+
+def layout_needs(gpu: Gpu) -> str:
+    """Return what it takes to make MIG instances on `gpu`."""
+    no_reset = int(gpu.compute_capability.split(".")[0]) >= _NO_RESET
+    return f"MIG takes root{' and an idle GPU' if no_reset else ', an idle GPU and its reset'}"
+
+
 def _faster(advised: Recommendation) -> Iterator[str]:
     """The plan that costs least, where a simpler one is recommended."""
     cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
     saves = 1 - _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
     if cheapest is not advised.best and saves >= SEEN:
         rule = advised.best.precedes_by
-        why = "less than is sure"
+        why = "a tie" if cheapest.ties_best else "too little for what it takes"
         if rule not in (None, "cost", "simplicity"):
             why = f"but 1 is first {rule_in_words(rule, advised.level)}"
         yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, {why}."

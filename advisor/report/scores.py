@@ -200,7 +200,7 @@ def remarks(scores: Scores) -> list[str]:
             if name in regrets and regrets[name].n
         ]
         notes.append(
-            f"Job sets {kind}: {regrets[MODEL].n}. Choosing the highest predicted throughput lost "
+            f"Job sets {kind}: {regrets[MODEL].n}. Choosing as `recommend` does lost "
             f"{percent(regrets[MODEL].mean)} of the best measured one on average, "
             f"{percent(regrets[MODEL].worst)} at worst; {'; '.join(rules)}."
         )

@@ -67,6 +67,8 @@ def test_regret_is_what_the_choice_gave_away_of_the_best_measured_plan():
 
 def test_of_plans_predicted_alike_any_may_be_chosen_so_their_mean_counts():
     (panel,) = panels([ran("mps", 1.6), ran("naive", 1.2)])
+    assert panel.regret_by("model") == pytest.approx(1 - 1.2 / 1.6)  # MPS has the lesser handicap
+    (panel,) = panels([ran("mps=60,40", 1.6), ran("mps=40,60", 1.2)])
     assert panel.regret_by("model") == pytest.approx((1 - 1.2 / 1.6) / 2)
 
 

@@ -159,7 +159,7 @@ def test_two_gpus_halve_what_cannot_share_and_more_jobs_than_fit_run_in_groups()
     one, two = (planned([LARGE] * 4, FleetTerms(gpus=gpus)) for gpus in (1, 2))
     assert two.makespan_s.p50 == pytest.approx(one.makespan_s.p50 / 2)
     found = planned([QUICK] * 4 + [LARGE] * 3, FleetTerms())
-    assert found.makespan_s.p50 < found.serial.makespan_s.p50
+    assert min(plan.makespan_s.p50 for plan in found.plans) < found.serial.makespan_s.p50
 
 
 def test_short_jobs_and_jobs_with_a_deadline_go_first_where_these_count():

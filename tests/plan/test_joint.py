@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import COMMON, OBJECTIVES, cost_ratio, known_cost, lead_is_real, tied
+from advisor.plan.objectives import COMMON, OBJECTIVES, cost_ratio, known_cost, tied
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
@@ -48,7 +48,6 @@ def test_a_plan_gains_exactly_nothing_over_itself(way, objective, wide, level):
     plan = seen(way, wide)
     assert cost_ratio(plan, plan, objective, level) == Interval(1, 1, 1)
     assert tied(plan, plan, objective, level)
-    assert not lead_is_real(cost_ratio(plan, plan, objective, level))
 
 
 @given(intervals(), intervals(), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
@@ -96,12 +95,6 @@ def test_a_gain_over_serial_is_less_sure_the_less_sure_serial_is(objective):
         widths_of_gain.append(ratio.p95 / ratio.p05)
     assert widths_of_gain == sorted(widths_of_gain)
     assert widths_of_gain[-1] > 1.5 * widths_of_gain[0]
-
-
-def test_a_lead_is_real_if_it_exceeds_a_part_of_what_is_unsure_of_it():
-    assert lead_is_real(Interval(0.9, 1.05, 1.2))
-    assert not lead_is_real(Interval(0.7, 1.05, 1.2))
-    assert not lead_is_real(Interval(0.95, 0.99, 1.5))
 
 
 @given(ways, widths)

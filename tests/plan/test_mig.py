@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import place
-from advisor.plan import ObjectiveName
+from advisor.plan import Layouts, ObjectiveName
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
@@ -37,12 +37,20 @@ CASES = [
 ]  # fmt: skip
 
 
+def is_plain(sharing):
+    """Whether each of its instances, if it has any, is whole and has one job."""
+    parts = [part for each in instance_sets(sharing) for part in each.partitions]
+    return all(part.slices is None and len(part.jobs) == 1 for part in parts)
+
+
 @pytest.mark.parametrize(
     ("card", "count", "seed"), CASES, ids=lambda each: getattr(each, "key", each)
 )
 def test_no_plan_is_better_than_the_best_one_shown(card, count, seed):
-    jobs, conditions = drawn_jobs(seed, count), Conditions(root=seed % 4 < 3)
-    tried = list(every_plan(jobs, card, conditions))
+    mig = "plain" if seed % 2 else "any"
+    jobs, conditions = drawn_jobs(seed, count), Conditions(root=seed % 4 < 3, mig=mig)
+    tried = [each for each in every_plan(jobs, card, conditions)
+             if mig == "any" or is_plain(each.sharing)]  # fmt: skip
     for objective in OBJECTIVES:
         for level in ("p50", "p95"):
             advised = ranked(jobs, card, Toy(card), objective, conditions, level)
@@ -65,14 +73,16 @@ JOB_SETS = st.lists(KINDS, min_size=1, max_size=3).flatmap(
 )
 
 
-@given(JOB_SETS, st.sampled_from([A30, A100, L40S]), st.sampled_from(OBJECTIVES), st.booleans())
-def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, objective, root):
-    conditions = Conditions(root=root, memory_margin=0.1)
+@given(JOB_SETS, st.sampled_from([A30, A100, L40S]), st.sampled_from(OBJECTIVES), st.booleans(),
+       st.sampled_from(get_args(Layouts)))  # fmt: skip
+def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, objective, root, mig):
+    conditions = Conditions(root=root, memory_margin=0.1, mig=mig)
     advised = ranked(jobs, card, Toy(card), objective, conditions)
     shown = [plan.sharing for plan in advised.plans]
     assert len(set(map(str, shown))) == len(shown)
     for plan in advised.plans:
         check_count(plan.sharing, len(jobs))
+        assert mig == "any" or is_plain(plan.sharing)
         assert broken_rule(jobs, plan.sharing, card, conditions) is None
         assert memory_problem(plan.prediction, card, 0.1) is None
         assert root or not (isinstance(plan.sharing, Mig) or instance_sets(plan.sharing))
@@ -87,7 +97,7 @@ def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, obje
 
 def test_no_plan_on_the_instances_that_are_there_is_better_than_the_best_one_shown():
     there = ("2g.12gb", "1g.6gb", "1g.6gb")
-    confined = Conditions(root=False, instances=there)
+    confined = Conditions(root=False, instances=there, mig="any")
     for count, seed in ((2, 0), (2, 1), (2, 2), (3, 0), (3, 1)):
         jobs = [
             replace(job, user=None, isolated=False, data_parallel=False)

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.launch.commands import with_commands
+from advisor.plan.choice import HANDICAPS, SPARING, first_plan, handicap, starved, weighed
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import (
-    MOST_OF_A_KIND,
-    SPARING,
-    ahead,
-    best_turns,
-    by_precedence,
-    ranked,
-    simplicity,
-    starved,
-)
+from advisor.plan.ranking import MOST_OF_A_KIND, best_turns, by_precedence, ranked
+from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
 from advisor.prediction.prediction import Interval
 from advisor.report.recommendation import answer
@@ -52,12 +45,14 @@ def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
     makespans = [plan.makespan_s for plan in advised.plans[1:]]
     assert makespans == sorted(makespans)
     first, second = advised.plans[:2]
-    assert not ahead(second, first, "makespan", "p50")
+    assert weighed(first.makespan_s, first.sharing) <= weighed(second.makespan_s, second.sharing)
     assert advised.serial in advised.plans
 
 
 def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
-    advised = advice([HOST_BOUND, GPU_BOUND])
+    advised = with_commands(
+        ranked([HOST_BOUND, GPU_BOUND], H200, StandIn(), "makespan", Conditions(mig="any"))
+    )
     kinds = [type(plan.sharing) for plan in advised.plans]
     assert {Serial, Naive, Mps, Mig, Hybrid} == set(kinds)
     assert kinds.count(Mig) <= MOST_OF_A_KIND
@@ -154,8 +149,7 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about
     assert advised.best.prediction.confirmed_on_hardware
     estimated = next(p for p in advised.plans if not p.prediction.confirmed_on_hardware)
     assert "ahead of the best, within our error" in estimated.why
-    before = advised.plans[estimated.rank - 2]
-    assert before.precedes_by == "simplicity"
+    assert advised.plans[estimated.rank - 2].precedes_by == "simplicity"
     assert f"{estimated.sharing} may save " in answer(advised)
 
 
@@ -207,9 +201,19 @@ def test_what_costs_less_than_the_first_is_harder_to_set_up_and_not_far_ahead(dr
     first, *others = (each for each, _ in by_precedence(drawn, asked(level)))
     assert len(others) == len(drawn) - 1
     for each in others:
-        dearer = level_cost(first, level) > level_cost(each, level)
-        if dearer and (spares(each, level) or not spares(first, level)):
-            assert simplicity(first) < simplicity(each)
+        lead = level_cost(first, level) / level_cost(each, level)
+        if lead > 1 and (spares(each, level) or not spares(first, level)):
+            assert lead <= (1 + handicap(each.sharing)) / (1 + handicap(first.sharing)) + 1e-9
+
+
+@given(st.lists(plans, min_size=1, max_size=7), st.floats(1.0, 5.0))
+def test_ignorance_does_not_choose(drawn, wider):
+    """Wider ranges around the same medians leave the first plan where it is."""
+    unsure = [
+        replace(each, makespan_interval_s=each.makespan_interval_s.widened(wider)) for each in drawn
+    ]
+    (first, _), (again, _) = (first_plan(each, "makespan") for each in (drawn, unsure))
+    assert unsure.index(again) == drawn.index(first)
 
 
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
@@ -221,7 +225,7 @@ def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level)
         case "cost":
             assert level_cost(first, level) <= level_cost(others[0], level)
         case "simplicity":
-            assert simplicity(first) < simplicity(others[0])
+            assert handicap(first.sharing) < handicap(others[0].sharing)
         case "starvation":
             assert spares(first, level) > spares(others[0], level)
         case other:
@@ -241,7 +245,7 @@ def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
 
 @pytest.mark.parametrize(
     ("simpler", "other"),
-    [("serial", "naive"), ("serial", "mps"), ("naive", "mps"), ("mps", "mps=43,57"),
+    [("serial", "naive"), ("serial", "mps"), ("mps", "naive"), ("mps", "mps=43,57"),
      ("mps", "naive[1];mps[2]"), ("mps", "mig=3g.71gb,3g.71gb")],
 )  # fmt: skip
 def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpler, other):
@@ -254,20 +258,9 @@ def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpl
         assert last is None
 
 
-def test_limits_that_differ_are_harder_to_set_up_than_equal_ones():
-    pair = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(f"mps={a},{b}"))
-            for a, b in ((57, 57), (43, 57))]  # fmt: skip
-    for saves, first in ((0.001, 0), (0.2, 1)):
-        plans = [
-            replace(each, makespan_interval_s=Interval(0.9, 1.0, 1.1).scaled(factor))
-            for each, factor in zip(pair, (1, 1 - saves), strict=True)
-        ]
-        assert by_precedence(plans, asked())[0][0] is plans[first]
-
-
 def test_by_upper_ends_the_first_may_have_the_greater_median():
     sure, unsure = (
-        plan("mps=43,57", Interval(1.0, 1.1, 1.2)),
+        plan("naive", Interval(1.0, 1.1, 1.2)),
         plan("mps", Interval(0.9, 1.0, 1.4)),
     )
     assert by_precedence([sure, unsure], asked("p50"))[0][0] is unsure
@@ -303,5 +296,6 @@ def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, o
     first, *others = (known_cost(each, objective).at(level) for each in advised.plans)
     for each in others:
         dearer = first / each
-        assert OBJECTIVES[objective].saves_energy or dearer <= 1 + 2 * SPARING
+        most = (1 + SPARING) * (1 + max(HANDICAPS.values()))
+        assert OBJECTIVES[objective].saves_energy or dearer <= most + 1e-9
     assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"
