@@ -169,12 +169,13 @@ def choices_section(scores: Scores) -> str:
     return joined(
         "## What choices give away",
         "Regret is the share of the best measured throughput that a choice gives away; choices "
-        "are made from profiles as they were measured, by the rule of `recommend`: the least "
-        "predicted cost, with a handicap for each way to share. `Worst beyond the noise` subtracts "
-        "the difference of two runs of the same jobs. A sharing that was run several times counts "
-        "with the mean; if a rule finds several equally good, the mean over them counts. Every job "
-        "is predicted by a model that saw no run with its family, so none of the set's own. A rule "
-        "without an answer for every set is compared with this model on the sets that it answers.",
+        "are made from profiles as they were measured. This model chooses as `recommend` does: the "
+        "least predicted cost, with a handicap for each way to share. `Worst beyond the noise` "
+        "subtracts the difference of two runs of the same jobs. A sharing that was run several "
+        "times counts with the mean; if a rule finds several equally good, the mean over them "
+        "counts. Every job is predicted by a model that saw no run with its family, so none of the "
+        "set's own. A rule without an answer for every set is compared with this model on the sets "
+        "that it answers.",
         *parts,
     )
 

@@ -51,7 +51,8 @@ class PanelOption:
 
     Attributes:
         measured: Mean over all `times` it was run, so that no single lucky run sets the mark.
-        predicted: By `MODEL` and by each baseline; None if it is not defined.
+        predicted: By `MODEL`, less the handicap by which `recommend` chooses, and by each baseline;
+            None if it is not defined.
     """
 
     sharing: Sharing
@@ -70,16 +71,15 @@ class Panel:
     def regret_by(self, predictor: str) -> float | None:
         """Return the regret of choosing by the predictions of the model or of a baseline.
 
-        The rule is that of `recommend` (`advisor.plan.choice`). It never chooses an option that it
-        does not cover; None if it covers the first alone. Any of several options with the same
-        prediction may be chosen: the mean over them.
+        It never chooses an option that it does not cover; None if it covers the first alone. Any of
+        several options with the same prediction may be chosen: the mean over them.
         """
-        covered = [option for option in self.options if option.predicted[predictor] is not None]
-        costs = [weighed(1 / (option.predicted[predictor] or 0.0), option.sharing)
-                 for option in covered]  # fmt: skip
-        pairs = zip(covered, costs, strict=True)
-        chosen = [option for option, cost in pairs if cost == min(costs)]
-        return self.regret_among(chosen) if len(covered) > 1 else None
+        predicted = [option.predicted[predictor] for option in self.options]
+        if all(each is None for each in predicted[1:]):
+            return None
+        highest = max(each for each in predicted if each is not None)
+        pairs = zip(self.options, predicted, strict=True)
+        return self.regret_among([option for option, each in pairs if each == highest])
 
     def regret_of(self, sharing: Sharing) -> float:
         """Return the regret of choosing `sharing`, which is one of the options."""
@@ -111,7 +111,7 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
             measured=mean(run.measured_speedup for run in same),
             times=len(same),
             predicted={
-                MODEL: first.predicted_speedup,
+                MODEL: first.predicted_speedup / weighed(1.0, sharing),
                 **{name: first.baseline_speedup(name) for name in first.jobs[0].baselines_s},
             },
         )

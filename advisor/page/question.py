@@ -168,7 +168,7 @@ def _is_number(text: str, least: float, most: float) -> bool:
 _MOST_W, _MOST_FREE = 10_000.0, 99.0
 # What a link may give the conditions, by their keys.
 _FITTING: Mapping[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("root", "caps", "upper"), ("true", "false").__contains__),
+    **dict.fromkeys(("root", "shared", "caps", "upper"), ("true", "false").__contains__),
     "free": partial(_is_number, least=0, most=_MOST_FREE),
     "cap": partial(_is_number, least=1, most=_MOST_W),
 }  # fmt: skip
@@ -183,6 +183,7 @@ def _conditions(
             wrong.error(f"{key}: {plain(repr(misread))} does not fit. Set it in Conditions.")
     with st.popover("Conditions"):
         root = st.checkbox("MIG and power caps may be set, as root", True, **_bound("root"))
+        shared = st.checkbox("Jobs may share a MIG instance", **_bound("shared"))
         free = st.number_input(
             "Memory to keep free, %", 0.0, _MOST_FREE, 0.0, format="%g", **_bound("free")
         )
@@ -203,7 +204,9 @@ def _conditions(
         wrong.error(f"cap: {plain(str(error))}")
         return None
     choose = caps and useless is None and cap_w is None
-    conditions = Conditions(root=root, memory_margin=free / 100, power_caps=choose)
+    conditions = Conditions(
+        root=root, memory_margin=free / 100, power_caps=choose, mig="any" if shared else "plain"
+    )
     return cap_w, conditions, "p95" if upper else "p50"
 
 

@@ -285,10 +285,10 @@ def _faster(advised: Recommendation) -> Iterator[str]:
     saves = 1 - _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
     if cheapest is not advised.best and saves >= SEEN:
         rule = advised.best.precedes_by
-        why = "a tie" if cheapest.ties_best else "too little for what it takes"
+        why = ": a tie" if cheapest.ties_best else ": too little for what it takes"
         if rule not in (None, "cost", "simplicity"):
-            why = f"but 1 is first {rule_in_words(rule, advised.level)}"
-        yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, {why}."
+            why = f", but 1 is first {rule_in_words(rule, advised.level)}"
+        yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}{why}."
 
 
 def memory_left_mib(advised: Recommendation) -> float:

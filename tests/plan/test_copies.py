@@ -96,12 +96,12 @@ def test_a_plan_for_copies_and_the_number_of_copies_come_from_the_same_limits(co
     advisor = Advisor("h200-141gb")
     row = advisor.recommend_copies("resnet50-imagenet64-bs128").rows[copies - 1]
     plans = advisor.recommend(f"resnet50-imagenet64-bs128:{copies}".split(), "throughput").plans
-    whole = [plan for plan in plans if plan.sharing.mode in SHARED_MODES]
-    equal = [plan for plan in whole if len(set(plan.sharing.limits)) <= 1]
+    whole = [each for each in plans if each.sharing.mode in SHARED_MODES]
     best = min(
-        equal, key=lambda each: weighed(1 / throughput(each.prediction, "p50"), each.sharing)
-    )
-    assert row.throughput == pytest.approx(throughput(best.prediction, "p50"))
+        weighed(1 / throughput(each.prediction, "p50"), each.sharing)
+        for each in whole if len(set(each.sharing.limits)) <= 1
+    )  # fmt: skip
+    assert weighed(1 / row.throughput, row.prediction.sharing) == pytest.approx(best)
 
 
 BOTH = (AT_32, AT_256)
