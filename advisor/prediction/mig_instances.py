@@ -18,8 +18,9 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.capacity import busy_slowdown, contended, slowdown_on
+from advisor.prediction.capacity import contended
 from advisor.prediction.host import at_pace, engine_growth, longer, thinned
+from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import (
@@ -146,7 +147,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
 
     Kernels slow by `advisor.prediction.trace.slowdowns`. Their loss with L2 is not modelled apart
     from bandwidth, because a slice has as much of both. Jobs without a trace slow by the law of
-    `advisor.prediction.capacity`.
+    `advisor.prediction.parts`.
     """
     if partition.whole:
         return profile

@@ -13,12 +13,9 @@ from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.capacity import (
-    any_busy,
     capacity_steps,
     columns,
     seen_by_driver,
-    slices_follow_memory,
-    slowdown_on,
     weight_of_limits,
 )
 from advisor.prediction.correction import corrected
@@ -34,6 +31,7 @@ from advisor.prediction.mix_steps import (
     surrogate_predictor,
 )
 from advisor.prediction.model import Model, calibrated_constants
+from advisor.prediction.parts import any_busy, slices_follow_memory, slowdown_on
 from advisor.prediction.prediction import (
     Interval,
     JobPrediction,
