@@ -20,8 +20,8 @@ from advisor.hardware.partition import Partition, partition_of, place_compute
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import contended
 from advisor.prediction.host import at_pace, engine_growth, longer, thinned
-from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on
-from advisor.prediction.prediction import Interval, interval_around
+from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
+from advisor.prediction.prediction import LEVELS, Interval, interval_around
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import (
     Floats,
@@ -85,6 +85,7 @@ def _on_place(
                 apart[job] = together_s.at_least(apart[job])
             dram = None if own.counters is None else own.counters.dram_active
             traffic[job] = _USUAL_TRAFFIC * partition.sms / instance.sms if dram is None else dram
+        apart |= _filling({job: apart[job] for job in part.jobs}, profiles, partition)
     if len(place.parts) == 1:
         return apart
     slowed = {}
@@ -94,10 +95,33 @@ def _on_place(
             slowed[job] = apart[job].times(slowed_by_traffic(others, moved[job].busy_share))
     moving = np.array([moving_s(each) for each in moved.values()])
     together_s = contended(np.array([each.p50 for each in slowed.values()]), moving, 1.0).tolist()
-    return {
+    moved_s = {
         job: each.scaled(step_s / each.p50)
         for (job, each), step_s in zip(slowed.items(), together_s, strict=True)
     }
+    return _filling(moved_s, profiles, instance)
+
+
+def _filling(
+    steps: dict[int, Interval], profiles: Sequence[Profile], partition: Partition
+) -> dict[int, Interval]:
+    """Return `steps` of jobs on a part, by number, in which they fill it all the time at most.
+
+    Replay does so by itself: only steps of jobs without a trace may be too short.
+    """
+    jobs = [profiles[job - 1] for job in steps]
+    if len(jobs) == 1 or all(each.trace is not None for each in jobs):
+        return steps
+    fills_s = [work_s(each, partition) for each in jobs]
+    ends = []
+    for level in LEVELS:
+        free_s, full_s = (
+            np.array([each.at(level) for each in them]) for them in (steps.values(), fills_s)
+        )
+        ends.append(contended(free_s, full_s, 1.0))
+    # Where the slowest of the others leaves more, a job's own middle is its upper end.
+    by_job = np.maximum.accumulate(ends).T.tolist()
+    return {job: Interval(*each) for job, each in zip(steps, by_job, strict=True)}
 
 
 def slowed_by_traffic(others: float, busy: float | None) -> Interval:

@@ -130,10 +130,10 @@ def slowdown_on(profile: Profile, partition: Partition, alone: Interval = AS_ALO
     higher ends, up to what its SMs and its bandwidth allow. The interval is widest where the
     profile lacks how much the job keeps the GPU busy.
     """
-    if (work := _work(profile, partition)) is None:
+    shares = partition.sm_share, partition.bandwidth_share
+    if (work := _work(profile, partition.gpu, on_slice=shares[1] < 1)) is None:
         return spanning([slowdown_on(each, partition, alone) for (each,) in any_busy([profile])])
     odds, doubt = work
-    shares = partition.sm_share, partition.bandwidth_share
     k = _work_slowdown(*shares)
     slowed, by_law = _slowed(odds, k), doubt * float(_law_doubt(odds, k))
     least, middle, most = (
@@ -144,12 +144,26 @@ def slowdown_on(profile: Profile, partition: Partition, alone: Interval = AS_ALO
     return interval_around(exp(middle), -down, up)
 
 
+def work_s(profile: Profile, partition: Partition) -> Interval:
+    """Return seconds for which the work of a step fills a part of the GPU: W times k of a step.
+
+    Jobs together on the part share its bandwidth too, and fill it for no more than all the time. So
+    they gain what the first leaves idle, which is the less the smaller the part is.
+    """
+    if (work := _work(profile, partition.gpu, on_slice=True)) is None:
+        return spanning([work_s(each, partition) for (each,) in any_busy([profile])])
+    odds, doubt = work
+    k_s = float(_work_slowdown(partition.sm_share, partition.bandwidth_share)) * profile.step_s
+    return Interval(*(k_s / (1 + exp(-odds - away)) for away in (-doubt, 0.0, doubt)))
+
+
 def busy_slowdown(profile: Profile, partition: Partition) -> float:
     """Predict how many times as long the GPU is busy in a step: at most all of the step.
 
     While it is busy, work fills a part of the SMs, and slows by what the partition lacks of that.
     """
-    busy, work = profile.busy_share, _work(profile, partition)
+    busy = profile.busy_share
+    work = _work(profile, partition.gpu, on_slice=partition.bandwidth_share < 1)
     if not busy or work is None:
         return slowdown_on(profile, partition).p50
     filled = min(1.0, 1 / (1 + np.exp(-work[0])) / busy)
@@ -165,9 +179,9 @@ def slices_follow_memory(gpu: Gpu) -> bool:
     return gpu.architecture == "Ampere"
 
 
-def _work(profile: Profile, partition: Partition) -> tuple[float, float] | None:
+def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] | None:
     """Return log odds of W by the best sign there is, and their doubt; None without a sign."""
-    gpu, counters, on_slice = partition.gpu, profile.counters, partition.bandwidth_share < 1
+    counters = profile.counters
     shown = None if counters is None else counters.memory_utilization
     power = power_share(profile, gpu)
     if shown is not None and slices_follow_memory(gpu):
