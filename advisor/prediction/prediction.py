@@ -104,6 +104,10 @@ class Interval:
         middle = min(self.p50, most.p50)
         return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
 
+    def held_in(self, least: float, most: float) -> "Interval":
+        """Return the interval with no value outside of `least` to `most`."""
+        return Interval(*(min(most, max(least, self.at(level))) for level in LEVELS))
+
     def contains(self, measured: float) -> bool:
         """Check whether a measured value lies inside."""
         return self.p05 <= measured <= self.p95
