@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,16 @@ from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu, known_gpus
 from advisor.hardware.partition import partition_of
+from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives import cost_ratio, rankable_by
+from advisor.prediction.mig_instances import step_on
 from advisor.prediction.model import load_model
 from advisor.prediction.other_gpu import on_gpu
+from advisor.prediction.parts import work_s
 from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import parse_sharing
+from advisor.workload.job import Job
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Counters
 from advisor.workload.store import model_path, sound_profiles
@@ -78,8 +84,12 @@ def job_of(known, card):
     return by_counters(profile) if counters_only else profile
 
 
+def at_hand(card):
+    return Predictor(card, load_model(model_path()))
+
+
 def predicted(jobs, card, sharing):
-    return Predictor(card, load_model(model_path())).predict(jobs, parse_sharing(sharing))
+    return at_hand(card).predict(jobs, parse_sharing(sharing))
 
 
 def ends(job, card, sharing):
@@ -134,3 +144,67 @@ def test_one_per_cent_more_of_any_number_changes_the_answer_little(card, shares,
         moved = [share + 0.01 * each for share, each in zip(shares, more, strict=True)]
         after = ends(watched(card, *moved), card, sharing)
         assert after == pytest.approx(before, rel=0.1)
+
+
+WAYS = st.sampled_from(["naive", "mps", "limits"])
+
+
+@given(st.sampled_from(CARDS), st.lists(KNOWN, min_size=2, max_size=4), WAYS)
+def test_sharing_makes_no_job_faster_than_it_is_alone(card, descriptions, way):
+    jobs = [job_of(known, card) for known in descriptions]
+    sharing = way if way != "limits" else f"mps={','.join(['40'] * len(jobs))}"
+    for job, shared in zip(jobs, predicted(jobs, card, sharing).jobs, strict=True):
+        alone = predicted([job], card, "serial").jobs[0].step_s
+        assert shared.step_s.p05 >= alone.p05 * (1 - 1e-9)
+        if job.provenance is None:
+            assert shared.step_s.p05 >= job.step_s * (1 - 1e-9), "the user's own number"
+
+
+def halves_and_smallest(card):
+    """The largest MIG profile of which two fit, the smallest, and how many of that fit."""
+    rows = [each for each in card.mig if "+" not in each.name]
+    half = max((each for each in rows if each.max_instances == 2), key=lambda each: each.sms)
+    small = min(rows, key=lambda each: (each.sms, each.memory_slices))
+    return half.name, small.name, small.max_instances
+
+
+def work(job, card, sharing, copies):
+    """Work of copies at once over that of one alone, in the median and at most."""
+    mix = predicted([job] * copies, card, sharing)
+    return mix.weighted_speedup, sum(1 / each.slowdown_at("p05") for each in mix.jobs)
+
+
+@given(st.sampled_from(WITH_MIG), st.tuples(SHARES, SHARES, SHARES, st.just(0.1)))
+def test_mps_inside_instances_is_no_product_of_two_gains(card, numbers):
+    job = job_of(numbers, card)
+    half, small, most = halves_and_smallest(card)
+    inside = work(job, card, f"mig={half}[1,2]/mps+{half}[3,4]/mps", 4)
+    whole = [work(job, card, "mps", copies) for copies in (2, 3, 4)]
+    whole.append(work(job, card, f"mig={half},{half}", 2))
+    whole.append(work(job, card, f"mig={','.join([small] * most)}", most))
+    for together, best in zip(inside, map(max, zip(*whole, strict=True)), strict=True):
+        assert together <= best * 1.1
+
+
+@given(st.sampled_from(WITH_MIG), BARE)
+def test_what_a_job_leaves_idle_shrinks_with_its_place(card, numbers):
+    job, physics = job_of(numbers, card), load_model(model_path()).of(card).physics
+    parts = [partition_of(card, each.name) for each in card.mig if "+" not in each.name]
+    parts.sort(key=lambda each: (each.sms, each.bandwidth_share))
+    idle = [step_on(job, part, physics).p50 / work_s(job, part).p50 for part in parts]
+    for (small, less), (large, more) in combinations(zip(parts, idle, strict=True), 2):
+        if small.bandwidth_share <= large.bandwidth_share < 1:
+            assert 1 - 1e-9 <= less <= more * (1 + 1e-9)
+
+
+@given(
+    st.sampled_from(CARDS), st.lists(KNOWN, min_size=2, max_size=3),
+    st.sampled_from(["naive", "mps"]), st.sampled_from(["makespan", "throughput"]),
+)  # fmt: skip
+def test_a_gain_ends_at_the_number_of_jobs_at_once(card, descriptions, way, objective):
+    mixes = Mixes([Job(job_of(known, card)) for known in descriptions], at_hand(card))
+    plan, serial = (forecast(mixes, parse_sharing(each)) for each in (way, "serial"))
+    objective, _ = rankable_by((plan, serial), objective)
+    gain = cost_ratio(serial, plan, objective)
+    assert gain.p95 <= len(descriptions)
+    assert cost_ratio(plan, serial, objective).p05 >= 1 / len(descriptions) * (1 - 1e-12)
