@@ -8,7 +8,7 @@ add up (p = 1).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, log
+from math import exp, hypot, inf, log
 
 import numpy as np
 
@@ -194,8 +194,10 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
         signs, shown = BY_UTILISATION, profile.busy_share
     else:
         return None
-    sign = signs.on_slices if on_slice else signs.under_limits
-    return sign.log_odds(shown), sign.doubt
+    sign, odds = signs.on_slices if on_slice else signs.under_limits, inf
+    if (busy := profile.busy_share) is not None and busy < 1:
+        odds = log(max(busy, _LEAST_SMS) / (1 - busy))  # work is done while the GPU is busy
+    return min(odds, sign.log_odds(shown)), sign.doubt
 
 
 def power_share(profile: Profile, gpu: Gpu) -> float | None:
