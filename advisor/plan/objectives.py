@@ -14,7 +14,7 @@ from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
-from advisor.sharing.groups import one_by_one, without_phases
+from advisor.sharing.groups import one_by_one, sets_in_turn, without_phases
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 
@@ -345,11 +345,21 @@ def cost_ratio(
 ) -> Interval:
     """Return the joint interval of the cost of `one` over that of `other`, around that at `level`.
 
-    With serial as `one`, it is the gain of `other`.
+    With serial as `one`, it is the gain of `other`, which ends at the number of jobs at once.
     """
     first, second = (_with_error(each, objective) for each in (one, other))
     ratio = joint_ratio(first, second, same_way=one.sharing == other.sharing)
-    return ratio.scaled(first.at(level) / second.at(level) / ratio.p50)
+    ratio = ratio.scaled(first.at(level) / second.at(level) / ratio.p50)
+    return ratio.held_in(1 / _most_gain(one, other, objective), _most_gain(other, one, objective))
+
+
+def _most_gain(plan: Forecast, serial: Forecast, objective: ObjectiveName) -> float:
+    """Return the most that `plan` gains over jobs one by one; infinite where that has no end."""
+    goal, jobs = OBJECTIVES[objective], len(plan.prediction.jobs)
+    if not one_by_one(serial.sharing) or goal.saves_energy or goal.uses_deadlines:
+        return np.inf
+    # Of a mean, the order of the jobs gains too.
+    return jobs if goal.order_matters else max(each for _, each in sets_in_turn(plan.sharing, jobs))
 
 
 def _with_error(forecast: Forecast, objective: ObjectiveName) -> Interval:

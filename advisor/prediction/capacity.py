@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
-from advisor.hardware.partition import Partition, limit_shares, limited_sms, whole_gpu
+from advisor.hardware.partition import limit_shares, whole_gpu
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.intervals import Intervals
-from advisor.prediction.prediction import Interval, all_known, spanning
+from advisor.prediction.parts import any_busy, power_share, slowdown_on
+from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, Mps, Sharing
 from advisor.workload.profile import Counters, Profile
@@ -102,19 +103,6 @@ def seen_by_driver(profile: Profile) -> Profile:
     return replace(profile, host_s=None, gpu_s=gpu_s, counters=counters, mps=None, trace=None)
 
 
-# Shares of a step for which a job may keep the GPU busy, if its profile lacks that.
-_ANY_BUSY = (0.05, 0.5, 1.0)
-
-
-def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
-    """Return `profiles` once for each share of `_ANY_BUSY`, which stands in where they lack one."""
-    return [
-        [each if each.gpu_s is not None else replace(each, gpu_s=busy * each.step_s)
-         for each in profiles]
-        for busy in _ANY_BUSY
-    ]  # fmt: skip
-
-
 def columns(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, capacity_s: Floats
 ) -> Floats:
@@ -176,13 +164,6 @@ def _columns(
         "mates_power": others(jobs.power),
     }
     return np.stack(np.broadcast_arrays(*(by_name[name] for name in COLUMNS)), axis=-1)
-
-
-def power_share(profile: Profile, gpu: Gpu) -> float | None:
-    """Return power alone over the GPU's limit; None if one of both is not known."""
-    if profile.power_w is None or gpu.power_limit_w is None:
-        return None
-    return profile.power_w / gpu.power_limit_w
 
 
 NAIVE_CAPACITY = 0.80
@@ -309,144 +290,3 @@ def contended(free_s: Floats, busy_s: Floats, capacity: Floats | float) -> Float
     )
     least = np.take_along_axis(stretch, enough.argmax(axis=-1)[..., None], axis=-1)
     return np.asarray(np.where(total <= most, free_s, np.maximum(free_s, least * busy_s)))
-
-
-_Real = Floats | float
-
-# The law of how steps slow on a part of a GPU, under an MPS limit or on a MIG instance. Of a step
-# alone on the whole GPU, a share W is work that takes k times as long on the part; the rest, most
-# of it the host's, hides that. The step takes (1 + W^p (k^p - 1))^(1/p) times as long: the slower
-# of both sets the pace (p large), or they add up (p = 1). The constants were fitted to four models
-# on MIG slices and under MPS limits of an A100 (MISO's artifact, SoCC '22), two on slices of an
-# A100 (MIGPerf), and the MPS probes of the profiles of an H200 and an H100.
-_SHARPNESS = 1.75  # p
-# The power by which work speeds up with more bandwidth than its share of SMs, up to so many times
-# that; still more buys nothing, as under an MPS limit, which takes SMs only.
-_BY_BANDWIDTH, _SURPLUS = 0.37, 1.87
-
-# Of the law itself, as if sensitivity to the log odds were at least this on small parts. The
-# smallest round number with which 85 to 95 % of left-out models are inside on slices of every size.
-_OWN_DOUBT = 0.25
-
-
-def _work_slowdown(sm_share: _Real, bandwidth_share: _Real) -> Floats:
-    """Return k of parts with those shares, in (0, 1], in their shape."""
-    richer = np.minimum(bandwidth_share / sm_share, _SURPLUS)
-    return np.asarray(np.maximum(1.0, 1 / sm_share * richer**-_BY_BANDWIDTH))
-
-
-def _slowed(log_odds: _Real, k: Floats) -> Floats:
-    """Return ``W^p (k^p - 1)``; `log_odds` are those of W."""
-    share = 1 / (1 + np.exp(-np.asarray(log_odds)))
-    return np.asarray(share**_SHARPNESS * (k**_SHARPNESS - 1))
-
-
-def _log_slowdown(log_odds: _Real, k: Floats) -> Floats:
-    """Return the log of a step over the step alone, at least 0."""
-    return np.log1p(_slowed(log_odds, k)) / _SHARPNESS
-
-
-def _law_doubt(log_odds: _Real, k: Floats) -> Floats:
-    """Return how far off `_log_slowdown` may be, where the log odds may be off by 1."""
-    slowed = _slowed(log_odds, k)
-    by_odds = slowed / (1 + slowed) / (1 + np.exp(log_odds))
-    return np.asarray(np.hypot(by_odds, _OWN_DOUBT * (1 - k**-2)))
-
-
-# Below half a per cent, nvidia-smi shows 0.
-_LEAST_SMS = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class WorkSign:
-    """Relation of a number of a job alone to W, the share of its step that is work.
-
-    On an A100 nvidia-smi's memory utilisation shows W best, then the steps under MPS limits, then
-    power. GPU utilisation is the worst: a kernel on a tenth of the SMs keeps that at 100 % too.
-
-    Attributes:
-        constant: Log odds of W where the sign is 1.
-        slope: Addition for a unit of its log.
-        doubt: Bound of the error of the log odds in nine of ten cases, of models left out, on parts
-            with less bandwidth.
-        doubt_of_limits: The same on parts with all of the bandwidth.
-    """
-
-    constant: float
-    slope: float
-    doubt: float
-    doubt_of_limits: float
-
-    def log_odds(self, shown: float) -> float:
-        return float(self.constant + self.slope * np.log(max(shown, _LEAST_SMS)))
-
-
-BY_MEMORY = WorkSign(1.14, 0.83, doubt=0.37, doubt_of_limits=0.88)
-BY_POWER = WorkSign(2.35, 2.92, doubt=2.0, doubt_of_limits=0.87)
-BY_UTILISATION = WorkSign(1.32, 3.35, doubt=1.82, doubt_of_limits=1.16)
-# The log odds are chosen among these, so that the law goes through the steps under limits.
-_ODDS = np.linspace(-5, 5, 201)
-BY_LIMITS = WorkSign(0.0, 0.0, doubt=1.77, doubt_of_limits=0.23)
-
-
-def slowdown_on(profile: Profile, partition: Partition) -> Interval:
-    """Predict how many times as long a step takes alone on a part of the GPU.
-
-    The interval is widest where the profile lacks how much the job keeps the GPU busy.
-    """
-    if (work := _work(profile, partition.gpu)) is None:
-        return spanning([slowdown_on(each, partition) for (each,) in any_busy([profile])])
-    odds, sign = work
-    k = _work_slowdown(partition.sm_share, partition.bandwidth_share)
-    middle = float(np.exp(_log_slowdown(odds, k)))
-    doubt = sign.doubt if partition.bandwidth_share < 1 else sign.doubt_of_limits
-    end = doubt * float(_law_doubt(odds, k))
-    return Interval(max(1.0, middle * np.exp(-end)), middle, middle * np.exp(end))
-
-
-def busy_slowdown(profile: Profile, partition: Partition) -> float:
-    """Predict how many times as long the GPU is busy in a step: at most all of the step.
-
-    While it is busy, work fills a part of the SMs, and slows by what the partition lacks of that.
-    """
-    busy, work = profile.busy_share, _work(profile, partition.gpu)
-    if not busy or work is None:
-        return slowdown_on(profile, partition).p50
-    filled = min(1.0, 1 / (1 + np.exp(-work[0])) / busy)
-    k = float(_work_slowdown(partition.sm_share, partition.bandwidth_share))
-    return float(min(max(1.0, filled * k), slowdown_on(profile, partition).p50 / busy))
-
-
-def slices_follow_memory(gpu: Gpu) -> bool:
-    """Return whether a job's memory utilisation shows what a slice of `gpu` costs it.
-
-    That was seen on an A100 alone; later GPUs have twice its bandwidth for as much work.
-    """
-    return gpu.architecture == "Ampere"
-
-
-def _work(profile: Profile, gpu: Gpu) -> tuple[float, WorkSign] | None:
-    """Return log odds of W by the best sign there is, and that sign; None without a sign."""
-    counters, power = profile.counters, power_share(profile, gpu)
-    shown = None if counters is None else counters.memory_utilization
-    if shown is not None and slices_follow_memory(gpu):
-        return BY_MEMORY.log_odds(shown), BY_MEMORY
-    if profile.mps is not None and profile.mps.limited:
-        return _work_by_limits(profile, gpu), BY_LIMITS
-    if power is not None:
-        return BY_POWER.log_odds(power), BY_POWER
-    if profile.busy_share is None:
-        return None
-    return BY_UTILISATION.log_odds(profile.busy_share), BY_UTILISATION
-
-
-@once_a_profile
-def _work_by_limits(profile: Profile, gpu: Gpu) -> float:
-    """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
-    assert profile.mps is not None
-    off = np.zeros_like(_ODDS)
-    for run in profile.mps.limited:
-        share = (run.sms or limited_sms(run.limit_pct, gpu.sms)) / gpu.sms
-        measured = np.log(run.step_s / profile.mps.unlimited.step_s)
-        off += (_log_slowdown(_ODDS, _work_slowdown(share, 1.0)) - measured) ** 2
-    return float(_ODDS[int(np.argmin(off))])

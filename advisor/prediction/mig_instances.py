@@ -18,9 +18,10 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.capacity import busy_slowdown, contended, slowdown_on
+from advisor.prediction.capacity import contended
 from advisor.prediction.host import at_pace, engine_growth, longer, thinned
-from advisor.prediction.prediction import Interval
+from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
+from advisor.prediction.prediction import LEVELS, Interval, interval_around
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import (
     Floats,
@@ -44,21 +45,25 @@ _USUAL_TRAFFIC = 0.27
 
 StepsOnGpu = Callable[[Sequence[Profile], Concurrent, Gpu], list[Interval]]
 """Seconds of a step of each job that shares a whole GPU."""
+RangeAlone = Callable[[Profile], Interval]
+"""Range of the step of a job alone on the whole GPU, over its median."""
 
 
 def on_instances(
-    profiles: Sequence[Profile], hybrid: Hybrid, gpu: Gpu, physics: Physics, steps: StepsOnGpu
-) -> list[Interval]:
+    profiles: Sequence[Profile], hybrid: Hybrid, gpu: Gpu, physics: Physics, steps: StepsOnGpu,
+    alone: RangeAlone,
+) -> list[Interval]:  # fmt: skip
     """Predict seconds of a step of each job, in the jobs' order; `steps` answers for whole GPUs."""
     by_job: dict[int, Interval] = {}
     for held in hybrid.places:
-        by_job |= _on_place(profiles, held, gpu, physics, steps)
+        by_job |= _on_place(profiles, held, gpu, physics, steps, alone)
     return [by_job[job] for job in sorted(by_job)]
 
 
 def _on_place(
-    profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics, steps: StepsOnGpu
-) -> dict[int, Interval]:
+    profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics, steps: StepsOnGpu,
+    alone: RangeAlone,
+) -> dict[int, Interval]:  # fmt: skip
     """Predict seconds of a step of each job on one GPU instance, by number.
 
     Jobs on different parts slow each other, and move no more together than their GPU instance can.
@@ -73,12 +78,14 @@ def _on_place(
         here = [on_partition(each, partition, physics) for each in jobs]
         answers = steps(here, part.sharing, partition.as_gpu)
         for job, profile, own, step_s in zip(part.jobs, jobs, here, answers, strict=True):
-            apart[job], moved[job] = step_s, own
-            if not partition.whole:
-                alone = step_on(profile, partition, physics)
-                apart[job] = step_s.times(alone.scaled(1 / alone.p50))
+            moved[job], apart[job] = own, step_on(profile, partition, physics, alone(profile))
+            if len(jobs) > 1 or part.sharing.limits:
+                here_s = step_on(profile, partition, physics)
+                together_s = step_s.times(here_s.scaled(1 / here_s.p50))
+                apart[job] = together_s.at_least(apart[job])
             dram = None if own.counters is None else own.counters.dram_active
             traffic[job] = _USUAL_TRAFFIC * partition.sms / instance.sms if dram is None else dram
+        apart |= _filling({job: apart[job] for job in part.jobs}, profiles, partition)
     if len(place.parts) == 1:
         return apart
     slowed = {}
@@ -88,10 +95,33 @@ def _on_place(
             slowed[job] = apart[job].times(slowed_by_traffic(others, moved[job].busy_share))
     moving = np.array([moving_s(each) for each in moved.values()])
     together_s = contended(np.array([each.p50 for each in slowed.values()]), moving, 1.0).tolist()
-    return {
+    moved_s = {
         job: each.scaled(step_s / each.p50)
         for (job, each), step_s in zip(slowed.items(), together_s, strict=True)
     }
+    return _filling(moved_s, profiles, instance)
+
+
+def _filling(
+    steps: dict[int, Interval], profiles: Sequence[Profile], partition: Partition
+) -> dict[int, Interval]:
+    """Return `steps` of jobs on a part, by number, in which they fill it all the time at most.
+
+    Replay does so by itself: only steps of jobs without a trace may be too short.
+    """
+    jobs = [profiles[job - 1] for job in steps]
+    if len(jobs) == 1 or all(each.trace is not None for each in jobs):
+        return steps
+    fills_s = [work_s(each, partition) for each in jobs]
+    ends = []
+    for level in LEVELS:
+        free_s, full_s = (
+            np.array([each.at(level) for each in them]) for them in (steps.values(), fills_s)
+        )
+        ends.append(contended(free_s, full_s, 1.0))
+    # Where the slowest of the others leaves more, a job's own middle is its upper end.
+    by_job = np.maximum.accumulate(ends).T.tolist()
+    return {job: Interval(*each) for job, each in zip(steps, by_job, strict=True)}
 
 
 def slowed_by_traffic(others: float, busy: float | None) -> Interval:
@@ -146,7 +176,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
 
     Kernels slow by `advisor.prediction.trace.slowdowns`. Their loss with L2 is not modelled apart
     from bandwidth, because a slice has as much of both. Jobs without a trace slow by the law of
-    `advisor.prediction.capacity`.
+    `advisor.prediction.parts`.
     """
     if partition.whole:
         return profile
@@ -214,24 +244,32 @@ def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     return on_part / whole if whole else 1.0
 
 
-def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
+def step_on(
+    profile: Profile, partition: Partition, physics: Physics, alone: Interval = AS_ALONE
+) -> Interval:
     """Return seconds of a step on a partition, by the slower of host and GPU.
 
-    Where the host waits for the GPU, both set the pace.
+    Where the host waits for the GPU, both set the pace. `alone` is the range of the step alone on
+    the whole GPU, over its median: of a slower host, a GPU that is slower too hides a part.
     """
     played = replay_trace(profile, partition.gpu.sms, physics.packing)
     if played is None:
-        return slowdown_on(profile, partition).scaled(profile.step_s)
+        return slowdown_on(profile, partition, alone).scaled(profile.step_s)
     busy_s, alone_s = _busy_s(played, profile, partition), float(played.duration_s.sum())
     doubt = _DOUBT_WITHOUT_PROBE if profile.mps is None else _DOUBT
     end = doubt * log(busy_s / alone_s) if alone_s else 0.0
     slower_s = [busy_s * exp(away) for away in (-end, 0.0, end)]
     if (waiting := played.waiting) is not None:
-        growths = (waiting.growth(gpu=each / alone_s) for each in slower_s)
-        return Interval(*(profile.step_s * each for each in growths))
-    gaps_s, round_s = played.gap_s * len(played.demand), profile.step_s * played.steps
-    before, *after = ((each + gaps_s) / round_s for each in (alone_s, *slower_s))
-    return Interval(*(profile.step_s * longer_step(before, each) for each in after))
+        growths = [waiting.growth(gpu=each / alone_s) for each in slower_s]
+    else:
+        gaps_s, round_s = played.gap_s * len(played.demand), profile.step_s * played.steps
+        before, *after = ((each + gaps_s) / round_s for each in (alone_s, *slower_s))
+        growths = [longer_step(before, each) for each in after]
+    by_gpu = growths[1] ** _SHARPNESS - 1
+    ends = ((each**_SHARPNESS + by_gpu) ** (1 / _SHARPNESS) for each in (alone.p05, alone.p95))
+    low, high = (log(each / growths[1]) for each in ends)
+    by_host = interval_around(1.0, min(0.0, low), max(0.0, high))
+    return Interval(*growths).times(by_host).scaled(profile.step_s)
 
 
 def longer_step(before: float, after: float) -> float:

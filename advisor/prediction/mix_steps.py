@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
 from advisor.prediction.cache import answer_all, once_a_profile, one_thread
-from advisor.prediction.capacity import steps_of_sets
+from advisor.prediction.capacity import contended, steps_of_sets
 from advisor.prediction.correction import corrected
 from advisor.prediction.features import features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import Model, OwnPace, at_own_pace, pace_of
+from advisor.prediction.parts import work_s
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.prediction import MixPrediction
 from advisor.prediction.replay import Effort, Physics, replay_mix
@@ -177,9 +178,17 @@ class SurrogatePredictor:
     def _by_capacity(self, tenancy: Tenancy, places: _Places) -> Floats:
         physics, part = self.model.of(self.gpu).physics, tenancy.partition
         moved = [on_partition(each, part, physics) for each in self.profiles]
-        return steps_of_sets(
+        steps_s = steps_of_sets(
             moved, places, tenancy.sharing, part.as_gpu, self.model.capacity, tenancy.limit
         )
+        if part.whole:
+            return steps_s
+        fills_s = np.array([work_s(each, part).p50 for each in self.profiles])
+        present = places >= 0
+        together_s = contended(
+            np.where(present, steps_s, 1.0), np.where(present, fills_s[places], 0.0), 1.0
+        )
+        return np.where(present, together_s, np.nan)
 
     def _joined(self, sets: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
         """Return all sets as mixes of jobs that differ from partition to partition."""

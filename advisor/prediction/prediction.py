@@ -1,6 +1,6 @@
 """Predictions of a mix as values: each job's pace, memory and energy, and the GPU's numbers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -103,6 +103,10 @@ class Interval:
         """Return the interval with median and upper end no higher than those of `most`."""
         middle = min(self.p50, most.p50)
         return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
+
+    def held_in(self, least: float, most: float) -> "Interval":
+        """Return the interval with no value outside of `least` to `most`."""
+        return Interval(*(min(most, max(least, self.at(level))) for level in LEVELS))
 
     def contains(self, measured: float) -> bool:
         """Check whether a measured value lies inside."""
@@ -354,8 +358,11 @@ def time_mean(
     )
 
 
-def widened(mix: MixPrediction, factor: float) -> MixPrediction:
-    """Widen the intervals of time, power and energy of `mix` by `Interval.widened`."""
+def widened(mix: MixPrediction, factor: float, apart: Set[int]) -> MixPrediction:
+    """Widen the intervals of time, power and energy of `mix` by `Interval.widened`.
+
+    The steps of the jobs `apart`, by position, are not: others do not slow them.
+    """
     wider = partial(Interval.widened, factor=factor)
-    jobs = tuple(job.mapped(wider, wider) for job in mix.jobs)
-    return replace(mix, jobs=jobs, power_w=mix.power_w and wider(mix.power_w))
+    jobs = (job.mapped(None if at in apart else wider, wider) for at, job in enumerate(mix.jobs))
+    return replace(mix, jobs=tuple(jobs), power_w=mix.power_w and wider(mix.power_w))

@@ -13,12 +13,9 @@ from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.capacity import (
-    any_busy,
     capacity_steps,
     columns,
     seen_by_driver,
-    slices_follow_memory,
-    slowdown_on,
     weight_of_limits,
 )
 from advisor.prediction.correction import corrected
@@ -34,6 +31,7 @@ from advisor.prediction.mix_steps import (
     surrogate_predictor,
 )
 from advisor.prediction.model import Model, calibrated_constants
+from advisor.prediction.parts import any_busy, slices_follow_memory, slowdown_on
 from advisor.prediction.prediction import (
     Interval,
     JobPrediction,
@@ -48,6 +46,7 @@ from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Mps, Serial
 from advisor.sharing.groups import (
     check_count,
     instance_sets,
+    jobs_apart,
     one_at_a_time,
     running_together,
     together,
@@ -84,6 +83,22 @@ def _estimate_range(profile: Profile) -> Interval:
     """Return the factor on the step of a profile; 1 throughout if the profile was measured."""
     end = Z95 * estimate_spread(profile)
     return interval_around(1.0, -end, end)
+
+
+# Log of a step at another moment over the one that the user watched: the same job on the same host.
+_MOMENT = 0.06
+
+
+def _is_users(profile: Profile) -> bool:
+    """Return whether only numbers are known, which the user watched on their own host."""
+    return profile.trace is None and profile.provenance is None
+
+
+def _range_alone(profile: Profile, model: Model) -> Interval:
+    """Return the range of the step of a job alone on the whole GPU, over its median."""
+    if _is_users(profile):
+        return interval_around(1.0, -_MOMENT, _MOMENT)
+    return model.intervals["serial"].around(profile, profile.step_s).scaled(1 / profile.step_s)
 
 
 def _with_power_doubt(
@@ -187,10 +202,10 @@ def step_intervals(
     shared = together(sharing)
     if sets := instance_sets(sharing):
         steps_on = partial(_on_instance, model=model)
-        steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on)
+        alone = partial(_range_alone, model=model)
+        steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on, alone)
     elif shared is None:
-        alone = model.intervals["serial"]
-        steps = [alone.around(each, each.step_s) for each in profiles]
+        steps = [_range_alone(each, model).scaled(each.step_s) for each in profiles]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, replay)
     steps = [step.times(_estimate_range(profile)) if profile.is_estimate else step
@@ -214,18 +229,27 @@ def _on_gpu(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, replay: ReplayFunction
 ) -> list[Interval]:
     if len(profiles) == 1:
-        profile = profiles[0]
-        if profile.trace is not None or not sharing.limits:
-            step_s = alone_s(profile, sharing, gpu, model, replay)
-            limited = model.intervals.get("mps-limits") if sharing.limits else None
-            return [(limited or model.intervals["serial"]).around(profile, step_s)]
-        slowdown = slowdown_on(profile, whole_gpu(gpu).limited(sharing.limits[0]))
-        return [model.intervals["serial"].around(profile, profile.step_s).times(slowdown)]
+        return [_alone_under(profiles[0], sharing, gpu, model, replay)]
     sharing = without_idle_limits(sharing)
     steps = steps_together(profiles, sharing, gpu, model, replay)
     if steps is None:
         return _by_capacity(profiles, sharing, gpu, model)
     return [Interval(*map(float, each)) for each in steps.T]
+
+
+def _alone_under(
+    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, replay: ReplayFunction
+) -> Interval:
+    """Predict the step of a job alone on the GPU, or on what a limit leaves it."""
+    alone = _range_alone(profile, model)
+    if not sharing.limits:
+        return alone.scaled(profile.step_s)
+    if profile.trace is None:
+        part = whole_gpu(gpu).limited(sharing.limits[0])
+        return slowdown_on(profile, part, alone).scaled(profile.step_s)
+    step_s = alone_s(profile, sharing, gpu, model, replay)
+    ends = model.intervals.get("mps-limits", model.intervals["serial"])
+    return ends.around(profile, step_s).at_least(alone.scaled(profile.step_s))
 
 
 def _by_capacity(
@@ -314,12 +338,12 @@ class Predictor:
         if alone:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
         mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
-        # Ranges of bare numbers are so wide that others might speed up a job.
-        jobs = tuple(
-            job if profile.trace else job.no_faster_than(self._alone(profile).p05)
-            for profile, job in zip(profiles, mix.jobs, strict=True)
-        )
-        mix = replace(mix, jobs=jobs)
+        if not alone:
+            jobs = (
+                job.no_faster_than(self._fastest_s(profile))
+                for profile, job in zip(profiles, mix.jobs, strict=True)
+            )
+            mix = replace(mix, jobs=tuple(jobs))
         return power.held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
@@ -378,7 +402,8 @@ class Predictor:
             return mix
         learnt = sharing.mode == "serial" or bool(self.model.learnt_on(sharing.mode))
         mix = replace(mix, estimated_from=", ".join(sorted(sources)), ran_elsewhere=learnt)
-        return widened(mix, self.model.widening(self.gpu)) if others else mix
+        apart = jobs_apart(sharing, len(profiles))
+        return widened(mix, self.model.widening(self.gpu), apart) if others else mix
 
     def _risks(
         self, wanted: Sequence[Need], memories: Sequence[Pool]
@@ -420,9 +445,12 @@ class Predictor:
             energy_example_j=energy and energy.scaled(1 / batch),
         )
 
-    def _alone(self, profile: Profile) -> Interval:
-        alone = self.model.intervals["serial"].around(profile, profile.step_s)
-        return alone.times(_estimate_range(profile))
+    def _fastest_s(self, profile: Profile) -> float:
+        """Return the shortest step that others may leave a job: the user's own, if it is theirs."""
+        if _is_users(profile):
+            return profile.step_s
+        alone = _range_alone(profile, self.model).times(_estimate_range(profile))
+        return profile.step_s * alone.p05
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Predictor:

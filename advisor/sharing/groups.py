@@ -128,6 +128,13 @@ def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
     return tuple(part for group in groups(sharing, jobs) for part in group.partitions)
 
 
+def jobs_apart(sharing: Sharing, jobs: int) -> set[int]:
+    """Positions of the jobs that share neither the GPU nor an instance of it with another job."""
+    held = (parts for group in groups(sharing, jobs) for parts in group.memories)
+    together = ([job - 1 for part in parts for job in part.jobs] for parts in held)
+    return {each[0] for each in together if len(each) == 1}
+
+
 def sets_in_turn(sharing: Sharing, jobs: int) -> list[tuple[list[int], int]]:
     """Positions of jobs that run without waiting for another set, and how many do so at once.
 

@@ -15,15 +15,14 @@ from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
 from advisor.prediction.capacity import (
-    busy_slowdown,
     capacity_steps,
     columns,
     seen_by_driver,
-    slowdown_on,
     steps_of_sets,
 )
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
+from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
