@@ -33,9 +33,10 @@ from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
+from advisor.prediction.host import on_host
 from advisor.prediction.mix_steps import PacedPredictor, Predicts
 from advisor.prediction.model import Model, OwnPace, load_model, pace_of
-from advisor.prediction.other_gpu import on_gpu
+from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
@@ -296,7 +297,7 @@ class Advisor:
 
         members = self.jobs(jobs)
         advised = with_commands(self._ranked(members, objective, conditions, level))
-        variants, refused = variants_of(members, self.card.key, self.profiles)
+        variants, refused = variants_of(members, self.card.key, self.find_profile, self.profiles)
         free, another = replace(conditions, instances=None), None
         if conditions.root and conditions.instances is not None:
             another = self._ranked(members, objective, free, level).best
@@ -349,7 +350,7 @@ class Advisor:
             there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
             pools.append(GpuPool(
                 gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
-                jobs=jobs if there is self else tuple(map(there._as_here, jobs)),
+                jobs=jobs if there is self else tuple(self._as_on(there, job) for job in jobs),
                 predictor=there.predictor_under(
                     self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
                 ),
@@ -358,21 +359,26 @@ class Advisor:
         return pools
 
     def _on_other(self, gpu: str) -> "Advisor":
-        """The same for another model of GPU, of which no machine is known."""
+        """The same for another model of GPU, on a host like this one."""
         if self.power_cap_w is not None:
             raise InvalidInput("a power cap is for one model of GPU. Name one, or no cap.")
         calibration = self.calibration if self.calibration == NO_CALIBRATION else None
         return replace(
-            self, gpu=gpu, calibration=calibration, present=None, host_check=None, mig=None
+            self, gpu=gpu, calibration=calibration, host_cores=self.cores, present=None, mig=None
         )
 
-    def _as_here(self, job: Job) -> Job:
-        """`job`, profiled on another GPU, as it runs on this one: measured here, or estimated."""
+    def _as_on(self, there: "Advisor", job: Job) -> Job:
+        """`job` as it runs `there`, measured or estimated, on the host that it has here."""
         try:
-            profile = self.find_profile(job.name)
+            profile = on_host_of(there.find_profile(job.name), job.profile)
         except UnknownName:
-            profile = on_gpu(job.profile, self.card)
-        return replace(job, profile=replace(profile, workload=job.profile.workload))
+            profile = on_gpu(job.profile, there.card)
+        factor = self.machine.host_factor(job.profile) / there.machine.host_factor(profile)
+        moved = replace(
+            on_host(profile, factor),
+            host_check_s=profile.host_check_s, workload=job.profile.workload,
+        )  # fmt: skip
+        return replace(job, profile=moved)
 
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
@@ -496,7 +502,7 @@ class Advisor:
         elsewhere = {}
         for key in [str(count.gpu) for count in fleet.counts[1:]]:
             there = self._on_other(key)
-            profiles = {id(job.profile): there._as_here(job).profile for job in distinct}
+            profiles = {id(job.profile): self._as_on(there, job).profile for job in distinct}
             elsewhere[key] = (
                 [replace(each.job, profile=profiles[id(each.job.profile)]) for each in arrivals],
                 cache(partial(there.predictor_under, None)),

@@ -26,9 +26,9 @@ from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing.groups import one_by_one, partitions, running_together, sets_in_turn
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
-from advisor.workload.profile import Profile
+from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.spec import Workload
-from advisor.workload.store import load_profile, profile_paths
+from advisor.workload.store import profile_paths
 
 Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
 Limit = Resource | Literal["host path", "own instances", "MPS limits"]
@@ -312,19 +312,19 @@ def host_bound(
 
 
 def variants_of(
-    jobs: Iterable[Job], gpu: str, profiles: Path | None = None
+    jobs: Iterable[Job], gpu: str, find: FindsProfiles, profiles: Path | None = None
 ) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
-    """Load profiles of the same work as one of `jobs`, with another loader or execution.
+    """Find profiles of the same work as one of `jobs`, with another loader or execution.
 
     Their names end as `_WAYS`. The second value is why files of such a name hold none.
     """
     names = {job.name for job in jobs}
     stems = {_WAYS.sub("", name) for name in names}
     variants, refused = [], []
-    for name, path in profile_paths(gpu, profiles).items():
+    for name in profile_paths(gpu, profiles):
         if name not in names and _WAYS.sub("", name) in stems:
             try:
-                variants.append(load_profile(str(path), gpu, profiles))
+                variants.append(find(name))
             except InvalidInput as error:
                 refused.append(str(error))
     return tuple(variants), tuple(refused)

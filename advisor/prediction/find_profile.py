@@ -1,6 +1,8 @@
 """Finds profiles of a GPU; estimates those that were not measured on it.
 
 An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
+All GPUs stand on one host, so that none is slower than an older one because of a CPU: shipped
+profiles of a job, and estimates from them, have the CPU time of one of its profiles.
 """
 
 import re
@@ -16,13 +18,13 @@ from advisor.hardware.profile_checks import check_key, check_power
 from advisor.hardware.rates import unlikeness
 from advisor.prediction.host import host_path_s
 from advisor.prediction.other_batch import at_batch
-from advisor.prediction.other_gpu import on_gpu
+from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.sharing import parse_sharing
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
-from advisor.workload.reading import is_file, is_folder
+from advisor.workload.reading import beside_package, is_file, is_folder, user_folder
 from advisor.workload.store import (
     NO_CALIBRATION,
     load_calibration,
@@ -97,8 +99,11 @@ def find_profile(
         profile = check_key(read_profile(Path(name)), name)
         if profile.gpu not in (gpu.key, "cpu"):
             return _estimated(profile, gpu, _calibrations(gpu, profile, calibration))
-    if is_path or name in profile_paths(gpu.key, folder):
-        return check_power(load_profile(name, gpu.key, folder), gpu)
+    path = Path(name) if is_path else profile_paths(gpu.key, folder).get(name)
+    if path is not None:
+        profile = check_power(load_profile(name, gpu.key, folder), gpu)
+        shipped = not is_path and path.parent == beside_package("profiles") / gpu.key
+        return _estimated(profile, gpu, (), _host_of(name, folder)) if shipped else profile
     elsewhere = nearest_profile(name, gpu, folder)
     if elsewhere is None:
         wanted, others = batch_name(name), names_of_batches(name, gpu, folder)
@@ -106,7 +111,8 @@ def find_profile(
             return _own(name, gpu, folder)  # which raises an error
         profiles = [find_profile(each, gpu, folder, calibration) for each in others]
         return at_batch(profiles, wanted.batch)
-    return _estimated(elsewhere, gpu, _calibrations(gpu, elsewhere, calibration))
+    found = _calibrations(gpu, elsewhere, calibration)
+    return _estimated(elsewhere, gpu, found, _host_of(name, folder))
 
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
@@ -152,9 +158,12 @@ def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
 
 
 @lru_cache(1024)
-def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]) -> Profile:
+def _estimated(
+    profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...], host: Profile | None = None
+) -> Profile:
     """Return the same object each time, because results about a profile are cached by object."""
-    return on_gpu(profile, gpu, calibrations)
+    there = on_gpu(profile, gpu, calibrations)
+    return there if host is None else on_host_of(there, host)
 
 
 def profile_of_file(content: bytes, file: str, gpu: Gpu) -> Profile:
@@ -191,15 +200,32 @@ def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile 
     Of about equally similar GPUs, that with the fastest host path of the job: any slower time is
     the host's and not the workload's.
     """
-    others = (known_gpus().keys() & profiled_gpus(folder)) - {gpu.key}
-    paths = {key: profile_paths(key, folder).get(name) for key in others}
-    profiles = {key: read_profile(path) for key, path in paths.items() if path is not None}
-    similar = most_alike((key for key in profiles if profiles[key].estimated_from is None), gpu)
-    return min(
-        (profiles[key] for key in similar),
-        key=lambda profile: inf if profile.host_s is None else host_path_s(profile),
-        default=None,
-    )
+    profiles = {key: each for key, (_, each) in _measured(name, folder).items() if key != gpu.key}
+    return _on_fastest_host(profiles[key] for key in most_alike(profiles, gpu))
+
+
+def _measured(name: str, folder: Path | None) -> dict[str, tuple[Path, Profile]]:
+    """Return the file and the profile called `name` of each GPU on which it was measured."""
+    keys = sorted(known_gpus().keys() & profiled_gpus(folder))
+    paths = {key: profile_paths(key, folder).get(name) for key in keys}
+    profiles = {key: (path, read_profile(path)) for key, path in paths.items() if path is not None}
+    return {key: each for key, each in profiles.items() if each[1].estimated_from is None}
+
+
+def _host_of(name: str, folder: Path | None) -> Profile | None:
+    """Return the profile called `name` whose host all GPUs share: the user's own if there is one.
+
+    Of several, that with the fastest host path. None: no host path is known.
+    """
+    measured = _measured(name, folder).values()
+    own = [each for path, each in measured if path.is_relative_to(user_folder("profiles"))]
+    host = _on_fastest_host(own or [each for _, each in measured])
+    return None if host is None or host.host_s is None else host
+
+
+def _on_fastest_host(profiles: Iterable[Profile]) -> Profile | None:
+    """Return the profile of `profiles` with the fastest host path; None: there is none."""
+    return min(profiles, key=lambda each: host_path_s(each) if each.host_s else inf, default=None)
 
 
 def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 Kernels are scaled one by one; memory, counters, power and the cost of MPS limits follow from them
 and the two GPUs. The host's part stays as it was measured: it is of the host and not of the GPU.
+For the same reason profiles of one job on several GPUs are converted to one host.
 
 A trace has neither operations nor bytes, so a kernel's time is divided among its possible bounds:
 its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs and
@@ -23,7 +24,7 @@ from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
 from advisor.hardware.partition import limited_sms, sm_limits
 from advisor.hardware.profile_checks import check_power
 from advisor.hardware.rates import rates_of, tensor_share
-from advisor.prediction.host import engine_growth, longer, stretched
+from advisor.prediction.host import at_pace, engine_growth, longer, on_host, stretched
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
@@ -264,6 +265,29 @@ def _stretch(profile: Profile, slower: float) -> float:
         return waiting.growth(gpu=slower, gap=slower)
     gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
     return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
+
+
+def on_host_of(profile: Profile, other: Profile) -> Profile:
+    """Convert `profile` to the host of `other`, the same job measured on another GPU.
+
+    The step is that of `other`, stretched by how much longer the kernels of `profile` take. So a
+    GPU with faster kernels never has the longer step. Without both sides of both it is unchanged.
+    """
+    host_s, gpu_s, other_s = other.host_s, profile.gpu_s, other.gpu_s
+    if not (profile.host_s and host_s and gpu_s and other_s) or profile.host_s == host_s:
+        return profile
+    stretch = _stretch(other, gpu_s / other_s)
+    there = on_host(profile, host_s / profile.host_s)
+    return replace(
+        at_pace(there, other.step_s * stretch / there.step_s),
+        host_s=host_s,
+        host=other.host,
+        host_check_s=other.host_check_s,
+        host_cpu_share=other.host_cpu_share and other.host_cpu_share / max(1.0, stretch),
+        host_from=other.host_gpu,
+        cores=other.cores,
+        epoch_end=other.epoch_end and other.epoch_end.changed(steps=stretch),
+    )
 
 
 # Of the exponent by which kernels slow with fewer SMs, for each unit of the log of bandwidth over

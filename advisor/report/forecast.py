@@ -88,6 +88,7 @@ def host_note(standing: Standing) -> str:
 
 def _host_speed(standing: Standing) -> str:
     check, basis = standing.host_check, []
+    profiled = " and ".join(standing.host_gpus)
     if check is not None:
         at = datetime.fromtimestamp(check.made_at).astimezone()
         busy = counted(check.busy, "busy process")
@@ -95,12 +96,15 @@ def _host_speed(standing: Standing) -> str:
     if standing.host_solo:
         basis.append(f"last runs alone of {', '.join(standing.host_solo)}")
     if not basis:
-        return "Host not checked: intervals allow for slower and faster hosts (--check-host)."
+        return (
+            f"CPU time as on the host of the {profiled} profiles, not checked here: intervals "
+            f"allow for slower and faster hosts (--check-host)."
+        )
     if standing.host_factor is None:
         return f"Host {basis[0]}, but the profiles do not record how fast their hosts were."
     return (
-        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the hosts "
-        f"of the profiles ({'; '.join(basis)})."
+        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the host "
+        f"of the {profiled} profiles ({'; '.join(basis)})."
     )
 
 
@@ -120,8 +124,8 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
             few = len(names) <= _MOST_NAMED
             listed = f": {', '.join(names) if few else counted(len(names), 'job')}"
         sentences.append(
-            f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
-            f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+            f"Estimated from {standing.estimated_from}{listed}, {how}; to measure on "
+            f"{with_article(elsewhere[0].gpu)}: {measure}."
         )
     if nominal := standing.nominal:
         few = len(nominal) <= _MOST_NAMED
@@ -480,6 +484,7 @@ def standing_document(standing: Standing) -> StandingFields:
     return {
         "calibrated": {"file": standing.calibrated} if standing.calibrated else None,
         "host": host_note(standing), "host_factor": standing.host_factor,
+        "host_gpus": list(standing.host_gpus),
         "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),

@@ -456,6 +456,8 @@ class Profile:
             mean of the checks of the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is an estimate
             for `gpu`; None: measured on `gpu`.
+        host_from: Catalogue key of the GPU of the profile from which its CPU time comes; None: all
+            comes from one profile.
         host: Host work of a step, in parts.
         other_batches: Batch sizes from which it is estimated; None: measured at its own.
         sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
@@ -489,6 +491,7 @@ class Profile:
     sm_exponent: float | None = None
     epoch_end: EpochEnd | None = None
     host_memory_mib: float | None = None
+    host_from: str | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -521,6 +524,11 @@ class Profile:
     def is_estimate(self) -> bool:
         """True if it was not measured on this GPU, or not at this batch size."""
         return self.estimated_from is not None or self.other_batches is not None
+
+    @property
+    def host_gpu(self) -> str:
+        """Catalogue key of the GPU on whose host its CPU time was measured."""
+        return self.host_from or self.estimated_from or self.gpu
 
     @cached_property
     def step_s(self) -> float:
