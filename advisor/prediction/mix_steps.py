@@ -178,7 +178,12 @@ class SurrogatePredictor:
         physics, part = self.model.of(self.gpu).physics, tenancy.partition
         moved = [on_partition(each, part, physics) for each in self.profiles]
         return steps_of_sets(
-            moved, places, tenancy.sharing, part.as_gpu, self.model.capacity, tenancy.limit
+            moved,
+            places,
+            tenancy.sharing,
+            part.as_gpu,
+            self.model.capacity,
+            tenancy.limit or 100.0,
         )
 
     def _joined(self, sets: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:

@@ -173,7 +173,7 @@ def _work(profile: Profile, partition: Partition) -> tuple[float, float] | None:
     if shown is not None and slices_follow_memory(gpu):
         signs = BY_MEMORY
     elif profile.mps is not None and profile.mps.limited:
-        return _work_by_limits(profile, gpu), _BY_LIMITS_ON_SLICES if on_slice else _BY_LIMITS
+        return work_by_limits(profile, gpu), _BY_LIMITS_ON_SLICES if on_slice else _BY_LIMITS
     elif power is not None:
         signs, shown = BY_POWER, power
     elif profile.busy_share is not None:
@@ -192,7 +192,7 @@ def power_share(profile: Profile, gpu: Gpu) -> float | None:
 
 
 @once_a_profile
-def _work_by_limits(profile: Profile, gpu: Gpu) -> float:
+def work_by_limits(profile: Profile, gpu: Gpu) -> float:
     """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
     assert profile.mps is not None
     off = np.zeros_like(_ODDS)
