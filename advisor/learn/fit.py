@@ -130,8 +130,7 @@ def fit(
         corrections=corrections,
         intervals=intervals,
         intervals_on_known_host=on_known_host,
-        capacity={mode: fitted for mode, chosen in modes.items()
-                  if (fitted := fit_utilisation(chosen, mode)) is not None},
+        capacity=fit_utilisation(modes),
         memory_sigma=memory_sigma(np.concatenate(memory_errors)),
         unseen=unseen,
     )  # fmt: skip

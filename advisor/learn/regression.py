@@ -1,19 +1,28 @@
 """Fits the regressions of steps, a mode at a time, and their intervals."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.learn.observations import Bools, ObservedRun, Rows, rows_of
+from advisor.hardware.partition import limit_shares
+from advisor.learn.observations import Bools, ObservedRun, Rows, View
 from advisor.prediction.capacity import (
     COLUMNS,
-    UtilisationModel,
-    capacity_steps,
+    ESTIMATED,
+    CapacityModel,
+    Known,
+    Numbers,
     columns,
     drawn,
-    seen_by_driver,
+    filled,
+    first_steps,
+    numbers,
+    own_first,
+    what_is_known,
+    without_trace,
 )
 from advisor.prediction.correction import Correction, Kernel, corrected
 from advisor.prediction.host import is_gpu_bound
@@ -27,7 +36,6 @@ from advisor.prediction.intervals import (
 )
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
-from advisor.workload.profile import Profile
 
 # A group of jobs with fewer rows than this takes the quantiles of all.
 _FEWEST_ROWS = 20
@@ -148,85 +156,165 @@ def _with_family(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArra
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
 
-# Strength of the ridge, in rows. Ten times as much moves errors by about a point.
-_RIDGE = 3.0
+# Numbers that profiles are cut down to, as users have them: by nvidia-smi, with power, with memory
+# utilisation (as DRAM activity), by DCGM, and with steps under limits.
+_COUNTERS = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
+_CUTS: tuple[tuple[str, ...], ...] = (
+    (), ("power",), ("power", "dram_active"), ("power", *_COUNTERS), ("power", "work"),
+    ("power", *_COUNTERS, "work"),
+)  # fmt: skip
 
-_OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
-_NO_WIDTH = Ends(at=(0.0,), low=(0.0,), high=(0.0,))
+# Covariance of jobs of bare numbers, by columns of scale 1: among lengths of 7 to 14 and signals of
+# 0.5 to 30 the error on families left out moves by half a point.
+_KERNEL = Kernel(length=10.0, signal=4.0, noise=0.05)
+# The process is represented by so many of its jobs (subset of regressors: Rasmussen and Williams
+# 2006, section 8.3.1); twice as many gain 0.3 points.
+_POINTS = 400
+_SEED = 1
 
 
-def fit_utilisation(runs: Sequence[ObservedRun], mode: Mode) -> UtilisationModel | None:
-    """Fit the capacity model's correction in one mode; None if no job of `runs` shows sharing."""
-    every = _bare_rows(runs, [shared.profiles for shared in runs])
-    if every is None:
+def fit_utilisation(by_mode: Mapping[Mode, Sequence[ObservedRun]]) -> CapacityModel | None:
+    """Fit the capacity model's correction to runs of each mode; None if no job shows sharing.
+
+    MPS and MPS with limits have one correction: no limit is one of 100 %.
+    """
+    kinds: dict[Mode, tuple[Mode, ...]] = {"naive": ("naive",), "mps": ("mps", "mps-limits")}
+    runs = {kind: [run for mode in modes for run in by_mode.get(mode, ()) if run.telling.any()]
+            for kind, modes in kinds.items()}  # fmt: skip
+    bare = {kind: _Bare(own, "profiles") for kind, own in runs.items() if own}
+    if not bare:
         return None
-    rows = every.that_tell(runs)
-    raw = _bare_rows(runs, [shared.as_measured for shared in runs])
-    assert raw is not None, "on any host the same jobs run"
-    middle_s = np.zeros(len(raw.family))
-    for family, own in _by_family(raw):
-        kept = np.ones(len(rows.family), dtype=bool)
-        kept[_with_family(family, rows, runs)] = False
-        logs = _ridge(rows, kept).log_correction(raw.x[own])
-        middle_s[own] = corrected(raw.replayed_s[own], logs, raw.alone_s[own])
-    fitted = _ridge(rows, np.ones(len(rows.family), dtype=bool))
-    return replace(fitted, intervals=fit_intervals(raw, middle_s, mode))
+    estimates = _estimates(_joined([each.numbers for each in bare.values()]))
+    fits = {kind: _BareFit(jobs, estimates) for kind, jobs in bare.items()}
+    return CapacityModel(
+        corrections={kind: fit.correction for kind, fit in fits.items()},
+        estimates=estimates,
+        intervals={mode: fit.intervals(mode) for kind, fit in fits.items()
+                   for mode in kinds[kind] if by_mode.get(mode)},
+    )  # fmt: skip
 
 
-def _by_family(rows: Rows) -> Iterator[tuple[str, Bools]]:
-    families = np.array(rows.family)
-    for family in np.unique(families):
-        yield str(family), families == family
+def _joined(numbers: Sequence[Numbers]) -> Numbers:
+    return Numbers(*map(np.concatenate, zip(*numbers, strict=True)))
 
 
-def _bare_rows(runs: Sequence[ObservedRun], profiles: Sequence[tuple[Profile, ...]]) -> Rows | None:
-    """All jobs of runs in which at least one shows the effect of sharing, as nvidia-smi sees them.
-
-    The capacity model's steps take the place of replayed ones.
-    """
-    predicted = []
-    for index, (shared, jobs) in enumerate(zip(runs, profiles, strict=True)):
-        bare = tuple(map(seen_by_driver, jobs))
-        steps = capacity_steps(bare, shared.sharing)
-        if steps is not None and shared.telling.any():
-            steps_s = np.array(steps)
-            x = columns(bare, shared.sharing, shared.gpu, steps_s)
-            predicted.append((index, bare, x, steps_s))
-    return rows_of(runs, predicted) if predicted else None
+def _estimates(jobs: Numbers) -> dict[str, tuple[float, ...]]:
+    """Return weights of `Numbers.shown` by least squares, for each of `ESTIMATED`."""
+    jobs, weights = jobs.with_usual_power(), {}
+    for name in ESTIMATED:
+        own = getattr(jobs, name)
+        seen = ~np.isnan(own)
+        solved = np.linalg.lstsq(jobs.shown[:, seen].T, own[seen], rcond=None)[0]
+        weights[name] = tuple(map(float, solved))
+    return weights
 
 
-def _ridge(rows: Rows, kept: Bools) -> UtilisationModel:
-    """Ridge regression of the rows `kept`; without any, the capacity model unchanged."""
-    nothing = UtilisationModel(intervals=Intervals(gpu_bound=_NO_WIDTH, host_bound=_NO_WIDTH))
-    if not kept.any():
-        return nothing
-    x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
-    count = np.maximum(np.isfinite(x).sum(axis=0), 1)
-    mean = np.nansum(x, axis=0) / count
-    scale = np.sqrt(np.nansum((x - mean) ** 2, axis=0) / count)
-    scale[scale < 1e-12] = 1.0
-    away, constant = drawn((x - mean) / scale), float(y.mean())
-    weights = _weights(away, y - constant, scale)
-    return replace(
-        nothing,
-        constant=constant,
-        mean=tuple(map(float, mean)),
-        scale=tuple(map(float, scale)),
-        weights=tuple(map(float, weights)),
-    )
+class _Bare:
+    """The jobs of some runs by their numbers alone."""
+
+    def __init__(self, runs: Sequence[ObservedRun], view: View) -> None:
+        self.runs = runs
+        jobs = [tuple(map(without_trace, getattr(run, view))) for run in runs]
+        self.profiles = tuple(chain.from_iterable(jobs))
+        self.numbers = _joined([numbers(own, run.gpu)
+                                for own, run in zip(jobs, runs, strict=True)])  # fmt: skip
+        sizes = np.array(list(map(len, jobs)))
+        self._of_run = np.repeat(np.arange(len(runs)), sizes)
+        places = np.arange(sizes.max())
+        present = places < sizes[:, None]
+        mixes = np.where(present, places + (np.cumsum(sizes) - sizes)[:, None], -1)
+        shares = np.ones(mixes.shape)
+        for row, run in enumerate(runs):
+            if run.sharing.limits:
+                shares[row, : sizes[row]] = limit_shares(run.sharing.limits, run.gpu.sms)
+        self._mixes, self._shares = own_first(mixes, shares)
+        self._measured_s = np.concatenate([run.measured_s for run in runs])
+
+    def known(self, cut: tuple[str, ...]) -> Known:
+        """Return what is known of jobs that were cut to that."""
+        return what_is_known(self._cut(cut))
+
+    def _cut(self, cut: tuple[str, ...]) -> Numbers:
+        hidden = {"power", *ESTIMATED} - {*cut}
+        return self.numbers._replace(
+            **{name: np.full(len(self.profiles), np.nan) for name in hidden}
+        )
+
+    def rows(self, cut: tuple[str, ...], estimates: Mapping[str, tuple[float, ...]]) -> Rows:
+        """Return the rows of all jobs, of profiles that were cut to those numbers."""
+        under_mps = self.runs[0].sharing.under_mps
+        jobs = filled(self._cut(cut), estimates).of(self._mixes)
+        present = self._mixes >= 0
+        return Rows(
+            of_run=self._of_run, profiles=self.profiles,
+            x=columns(jobs, self._shares, present, under_mps=under_mps),
+            replayed_s=first_steps(jobs, self._shares, under_mps=under_mps),
+            measured_s=self._measured_s,
+        )  # fmt: skip
 
 
-def _weights(away: Floats, y: Floats, scale: Floats) -> Floats:
-    """Weights of standardised columns such that a higher limit of its own never slows a job.
+class _BareFit:
+    """The correction of the capacity model, and what it would say had it not seen a family."""
 
-    The capacity model's step falls as a job's own limit rises. The corrected step falls too if the
-    weights take back no more than that fall, and the other columns of the limit have the same sign.
-    """
-    from scipy.optimize import lsq_linear
+    def __init__(self, jobs: _Bare, estimates: Mapping[str, tuple[float, ...]]) -> None:
+        """Fit to `jobs`, cut in each of `_CUTS`; copies in a run count once."""
+        self._runs, self._estimates = jobs.runs, estimates
+        merged = [_merged(jobs.rows(cut, estimates).that_tell(jobs.runs)) for cut in _CUTS]
+        self._x = np.concatenate([rows.x for rows, _ in merged])
+        self._logs = np.concatenate([logs for _, logs in merged])
+        self._merged = [rows for rows, _ in merged]
+        self._mean, self._scale = self._x.mean(axis=0), self._x.std(axis=0)
+        self._scale[self._scale < 1e-9] = 1.0
+        away = self._away(self._x)
+        chosen = np.random.default_rng(_SEED).permutation(len(away))[:_POINTS]
+        # Four decimals are far finer than the length scale, and keep the file small.
+        self._points = np.unique(np.round(away[chosen], 4), axis=0)
+        self._near = _KERNEL.likeness(away, self._points)
+        of_points = _KERNEL.likeness(self._points, self._points)
+        of_points += 1e-6 * _KERNEL.signal * np.eye(len(self._points))
+        # Each job stands there once for each cut.
+        self._gram = self._near.T @ self._near + len(_CUTS) * _KERNEL.noise * of_points
+        self._moment = self._near.T @ self._logs
+        self.correction = Correction(
+            columns=COLUMNS, mean=tuple(map(float, self._mean)),
+            scale=tuple(map(float, self._scale)),
+            points=tuple(tuple(map(float, point)) for point in self._points),
+            weights=tuple(map(float, np.linalg.solve(self._gram, self._moment))),
+            kernel=_KERNEL,
+        )  # fmt: skip
 
-    least, most = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
-    crowded, limit, over = map(COLUMNS.index, _OF_OWN_LIMIT)
-    least[crowded], most[limit], least[over] = -scale[crowded], 0.0, 0.0
-    root = np.linalg.cholesky(away.T @ away + _RIDGE * np.eye(len(scale))).T
-    solution = lsq_linear(root, np.linalg.solve(root.T, away.T @ y), (least, most), method="bvls")
-    return np.asarray(solution.x)
+    def _away(self, x: Floats) -> Floats:
+        return np.asarray((drawn(x, self._mean, self._scale) - self._mean) / self._scale)
+
+    @cached_property
+    def _without(self) -> dict[str, Floats]:
+        """Weights of the points without the runs that contain a family, by family."""
+        families = [run.families for run in self._runs]
+        of_run = np.concatenate([rows.of_run for rows in self._merged])
+        own = np.concatenate([rows.family for rows in self._merged])
+        weights = {}
+        for family in {each for names in families for each in names}:
+            hidden = np.array([family in names for names in families])[of_run]
+            hidden = own == family if hidden.all() else hidden
+            near, logs = self._near[hidden], self._logs[hidden]
+            left = np.linalg.solve(self._gram - near.T @ near, self._moment - near.T @ logs)
+            weights[family] = np.asarray(left)
+        return weights
+
+    def intervals(self, mode: Mode) -> dict[Known, Intervals]:
+        """Return intervals by what is known: the errors of jobs predicted without their families.
+
+        They hold measured steps of profiles from other hosts, as users have them.
+        """
+        runs = [run for run in self._runs if run.mode == mode]
+        jobs = _Bare(runs, "as_measured")
+        families = np.array([profile.workload.family for profile in jobs.profiles])
+        by_known: dict[Known, Intervals] = {}
+        for cut in _CUTS:
+            rows = jobs.rows(cut, self._estimates)
+            near, logs = _KERNEL.likeness(self._away(rows.x), self._points), np.zeros(len(families))
+            for family in np.unique(families):
+                logs[families == family] = near[families == family] @ self._without[family]
+            middle_s = corrected(rows.replayed_s, logs, rows.alone_s)
+            by_known.setdefault(jobs.known(cut), fit_intervals(rows, middle_s, mode))
+        return by_known

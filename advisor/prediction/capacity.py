@@ -1,17 +1,17 @@
-"""Predicts a mix without kernel traces: the capacity model, corrected from nvidia-smi's numbers.
+"""Predicts a mix without kernel traces: the capacity model, corrected from numbers of jobs alone.
 
 **The capacity model.** The smallest K >= 1 with ``sum_i g_i / max(h_i, K g_i) <= C``; each job's
 step is then ``max(h_i, K g_i)``, where h is its host path and g its GPU path. The constants were
 fitted on an H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 
-Its busy share of the GPU is the utilisation. The correction is linear in a few columns, each known
-for every GPU that has a driver.
+**The correction** is a Gaussian process, fitted to profiles cut down to what nvidia-smi, DCGM and
+steps under limits show. What a profile lacks is estimated from its other numbers.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +19,36 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares, whole_gpu
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import once_a_profile, one_thread
+from advisor.prediction.correction import Correction
 from advisor.prediction.intervals import Intervals
-from advisor.prediction.parts import any_busy, power_share, slowdown_on
+from advisor.prediction.parts import any_busy, power_share, slowdown_on, work_by_limits
 from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats
-from advisor.sharing import Concurrent, Mode, Mps, Sharing
-from advisor.workload.profile import Counters, Profile
+from advisor.sharing import Concurrent, Mode, Sharing
+from advisor.workload.profile import Profile
+
+Bools = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 COLUMNS = (
     "log_capacity_slowdown",  # slowdown by the capacity model
     "log_degree",
-    "busy",  # utilisation alone
-    "mates_busy",  # the others', summed
     "log_limit",
-    "mates_log_limit",  # mean of the others'
+    "others_log_limit",  # their mean
     "log_busy_over_limit",  # 0 if the limit leaves more than that
+    "others_busy_log_limit",  # sum, each by its busy share
     "log_step_ms",  # long steps have long kernels, which make short ones wait
-    "mates_log_step_ms",
-    "power",  # over the GPU's limit: shows how full the SMs are
-    "mates_power",
-)
+    "others_log_step_ms",
+    "longest_log_step_ms",  # of the others
+    "most_power",  # of the others
+    "most_sm_active",
+    "work",  # log odds of the share of the step that fewer SMs slow, from steps under limits
+    "others_work",
+    *(f"{whose}{name}" for name in
+      ("busy", "power", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+      for whose in ("", "others_")),  # the others' are sums
+)  # fmt: skip
 
 # Power alone over the limit, by the share of time in which a job keeps the GPU busy: nine in ten of
 # 162 profiles of an H200 and an H100 are within 0.17 of it. An average over all jobs would take one
@@ -47,123 +56,196 @@ COLUMNS = (
 # MPS were 71 and 79 % off, and are 34 and 24 %.
 _USUAL_POWER, _USUAL_POWER_BUSY = 0.05, 0.65
 
-# Columns are clipped at this many of their standard deviations: a linear fit is not valid far from
-# its data.
+# nvidia-smi's memory utilisation over DCGM's DRAM activity: 1.26 to 1.37 for three training loops
+# on a V100 (PEACE).
+_OVER_DRAM_ACTIVITY = 1.3
+
+# Columns are clipped at this many of their standard deviations: a fit is not valid far from its
+# data.
 _FURTHEST = 3.0
+
+ESTIMATED = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "work")
+"""Numbers that are estimated from the busy share, power and step where a profile lacks them."""
+
+Known = Literal["utilisation", "power", "counters", "limits", "counters and limits"]
+"""What is known of every job of a mix, beyond its step and its memory."""
+
+
+class Numbers(NamedTuple):
+    """Numbers of jobs alone, each shape (..., jobs); NaN: not known."""
+
+    step_s: Floats
+    busy: Floats
+    power: Floats  # over the GPU's limit: shows how full the SMs are
+    sm_active: Floats
+    sm_occupancy: Floats
+    tensor_active: Floats
+    dram_active: Floats
+    work: Floats
+
+    @property
+    def shown(self) -> Floats:
+        """What missing numbers are estimated from, shape (4, ..., jobs)."""
+        ones = np.ones(self.busy.shape)
+        return np.stack([ones, self.busy, self.power, np.log(1e3 * self.step_s)])
+
+    def with_usual_power(self) -> "Numbers":
+        usual = _USUAL_POWER + _USUAL_POWER_BUSY * self.busy
+        return self._replace(power=np.where(np.isnan(self.power), usual, self.power))
+
+    def of(self, mixes: Places) -> "Numbers":
+        """Return the jobs of `mixes`, shape (mixes, places); in an empty place a job of nothing."""
+        nothing = (1.0, *[0.0] * (len(self) - 1))
+        return Numbers(*(np.where(mixes >= 0, values[mixes], none)
+                         for values, none in zip(self, nothing, strict=True)))  # fmt: skip
+
+
+def numbers(profiles: Sequence[Profile], gpu: Gpu) -> Numbers:
+    """Return the numbers of `profiles`, which all have a GPU path."""
+    return Numbers(*np.array([_numbers(each, gpu) for each in profiles], dtype=np.float64).T)
+
+
+@once_a_profile
+def _numbers(profile: Profile, gpu: Gpu) -> tuple[float | None, ...]:
+    counters, busy = profile.counters, profile.busy_share
+    work = work_by_limits(profile, gpu) if profile.mps and profile.mps.limited else None
+    if counters is None:
+        return profile.step_s, busy, power_share(profile, gpu), *[None] * 4, work
+    dram = counters.dram_active
+    if dram is None and counters.memory_utilization is not None:
+        dram = counters.memory_utilization / _OVER_DRAM_ACTIVITY
+    return (
+        profile.step_s, busy, power_share(profile, gpu), counters.sm_active,
+        counters.sm_occupancy, counters.tensor_active, dram, work,
+    )  # fmt: skip
+
+
+def what_is_known(jobs: Numbers) -> Known:
+    """Return what is known of each of `jobs`."""
+    power, counters, limits = (
+        not np.isnan(each).any() for each in (jobs.power, jobs.sm_active, jobs.work)
+    )
+    if counters and limits:
+        return "counters and limits"
+    return "counters" if counters else "limits" if limits else "power" if power else "utilisation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UtilisationModel:
-    """Residual of the capacity model in one mode, and intervals of the remaining error.
+class CapacityModel:
+    """Residual of the capacity model, and intervals of the remaining error.
 
     Attributes:
-        constant: Log of measured over the capacity model's step, if all columns are average.
-        mean: Mean of each of `COLUMNS`; empty: the capacity model is not corrected.
-        scale: Standard deviation of each column.
-        weights: Addition to the log for one standard deviation of each column.
+        corrections: Of time-slicing (``"naive"``), and of MPS with limits or without (``"mps"``).
+        estimates: For each of `ESTIMATED`, the weights of `Numbers.shown`.
+        intervals: By mode, and by what is known of the jobs.
     """
 
-    intervals: Intervals
-    constant: float = 0.0
-    mean: tuple[float, ...] = ()
-    scale: tuple[float, ...] = ()
-    weights: tuple[float, ...] = ()
+    corrections: dict[Mode, Correction]
+    estimates: dict[str, tuple[float, ...]]
+    intervals: dict[Mode, dict[Known, Intervals]]
 
     def __post_init__(self) -> None:
-        widths = {len(self.mean), len(self.scale), len(self.weights)}
-        if widths not in ({0}, {len(COLUMNS)}):
+        if any(each.columns != COLUMNS for each in self.corrections.values()) or (
+            {*self.estimates} != {*ESTIMATED} or {*map(len, self.estimates.values())} != {4}
+        ):
             raise InvalidInput("answers without a trace were fitted to other columns than these")
-        if min(self.scale, default=1.0) <= 0:
-            raise InvalidInput("the scales of a model's columns are above 0")
 
-    def log_correction(self, x: Floats) -> Floats:
-        """Return log(measured / capacity model's step), shape (..., jobs); x: (..., columns)."""
-        if not self.weights:
-            return np.zeros(x.shape[:-1])
-        away = (x - np.array(self.mean)) / np.array(self.scale)
-        return np.asarray(self.constant + drawn(away) @ np.array(self.weights))
+    def filled(self, jobs: Numbers) -> Numbers:
+        """Return `jobs` with estimates of the numbers that are not known."""
+        return filled(jobs, self.estimates)
 
-
-def drawn(away: Floats) -> Floats:
-    """Return standardised columns clipped, with the average for unknown values."""
-    return np.nan_to_num(np.clip(away, -_FURTHEST, _FURTHEST), nan=0.0)
+    def log_correction(self, x: Floats, *, under_mps: bool) -> Floats:
+        """Return log(measured / capacity model's step), shape (jobs,); x: (jobs, columns)."""
+        correction = self.corrections.get("mps" if under_mps else "naive")
+        if correction is None:
+            return np.zeros(len(x))
+        with one_thread():
+            return correction.log_correction(drawn(x, correction.mean, correction.scale))
 
 
-def seen_by_driver(profile: Profile) -> Profile:
-    """Return `profile` as nvidia-smi alone shows it: step, utilisation, power and memory.
+def filled(jobs: Numbers, estimates: Mapping[str, Sequence[float]]) -> Numbers:
+    """Return `jobs` with estimates of what is not known: `estimates` weigh what is shown."""
+    jobs = jobs.with_usual_power()
+    for name, weights in estimates.items():
+        guess = np.tensordot(weights, jobs.shown, axes=1)
+        if name != "work":
+            guess = np.clip(guess, 0.0, 1.0)
+        own = getattr(jobs, name)
+        jobs = jobs._replace(**{name: np.where(np.isnan(own), guess, own)})
+    return jobs
+
+
+def drawn(x: Floats, mean: Sequence[float], scale: Sequence[float]) -> Floats:
+    """Return columns no further from their mean than `_FURTHEST` times their scale."""
+    middle, end = np.array(mean), _FURTHEST * np.array(scale)
+    return np.clip(x, middle - end, middle + end)
+
+
+def without_trace(profile: Profile) -> Profile:
+    """Return `profile` without its kernel trace and host path.
 
     GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
     the GPU path is that share of a step. Without counters the GPU path is unchanged.
     """
-    gpu_s, counters = profile.gpu_s, profile.counters
-    if counters is not None:
-        gract, moving = counters.gract, counters.memory_utilization
-        gpu_s = gract * profile.step_s
-        counters = Counters(source="nvml", gract=gract, memory_utilization=moving)
-    return replace(profile, host_s=None, gpu_s=gpu_s, counters=counters, mps=None, trace=None)
+    gpu_s = profile.gpu_s if profile.counters is None else profile.counters.gract * profile.step_s
+    return replace(profile, host_s=None, gpu_s=gpu_s, trace=None)
 
 
-def columns(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, capacity_s: Floats
-) -> Floats:
-    """Compute a row for each of two jobs or more, with `COLUMNS`, shape (jobs, columns).
+def own_first(mixes: Places, shares: Floats) -> tuple[Places, Floats]:
+    """Return a mix for each job of `mixes`, with that job in the first place, and their limits."""
+    rows, places = np.nonzero(mixes >= 0)
+    order = np.tile(np.arange(mixes.shape[1]), (len(rows), 1))
+    order[np.arange(len(rows)), places], order[:, 0] = 0, places
+    return np.take_along_axis(mixes[rows], order, 1), np.take_along_axis(shares[rows], order, 1)
 
-    `profiles` are from `seen_by_driver`, all with a GPU path; `capacity_s` by the capacity model.
+
+def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -> Floats:
+    """Compute `COLUMNS` of the job in the first place of each mix, shape (mixes, columns).
+
+    Nothing of `jobs` is unknown; `shares` are those of the SMs that limits leave. All are in shape
+    (mixes, places).
     """
-    limits = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
-    return _columns(_numbers(profiles, gpu), limits, capacity_s, np.ones(len(profiles), dtype=bool))
-
-
-class _Numbers(NamedTuple):
-    """Numbers of jobs alone that the driver shows, each shape (..., jobs)."""
-
-    step_s: Floats
-    gpu_s: Floats
-    sms: Floats
-    power: Floats
-
-    @property
-    def busy(self) -> Floats:
-        return self.gpu_s / self.step_s
-
-
-def _numbers(profiles: Sequence[Profile], gpu: Gpu) -> _Numbers:
-    step_s = np.array([each.step_s for each in profiles])
-    gpu_s = np.array([each.gpu_s for each in profiles])
-    usual = _USUAL_POWER + _USUAL_POWER_BUSY * gpu_s / step_s
-    measured = [power_share(each, gpu) for each in profiles]
-    power = [u if own is None else own for u, own in zip(usual, measured, strict=True)]
-    return _Numbers(step_s, gpu_s, np.array(list(map(_sm_share, profiles))), np.array(power))
-
-
-def _columns(
-    jobs: _Numbers, limits: Floats, capacity_s: Floats, present: NDArray[np.bool_]
-) -> Floats:
-    """The columns of the jobs that are `present` in each of some mixes, shape (..., columns)."""
+    others = present.copy()
+    others[:, 0] = False
 
     def total(values: Floats) -> Floats:
-        return np.asarray(np.where(present, values, 0.0).sum(axis=-1, keepdims=True))
+        return np.asarray(np.where(others, values, 0.0).sum(axis=1))
 
-    def others(values: Floats) -> Floats:
-        return total(values) - values
+    def most(values: Floats) -> Floats:
+        return np.asarray(np.where(others, values, -inf).max(axis=1))
 
-    degree = np.maximum(total(np.ones(present.shape)), 1)
-    co_located, busy = np.maximum(degree - 1, 1), jobs.busy
-    log_limit, log_step_ms = np.log(limits), np.log(1e3 * jobs.step_s)
+    log_step_ms, log_limit = np.log(1e3 * jobs.step_s), np.log(shares)
+    count = np.maximum(others.sum(axis=1), 1)
     by_name = {
-        "log_capacity_slowdown": np.log(capacity_s / jobs.step_s),
-        "log_degree": np.log(degree),
-        "busy": busy,
-        "mates_busy": others(busy),
-        "log_limit": log_limit,
-        "mates_log_limit": others(log_limit) / co_located,
-        "log_busy_over_limit": np.log(np.maximum(1.0, busy / limits)),
-        "log_step_ms": log_step_ms,
-        "mates_log_step_ms": others(log_step_ms) / co_located,
-        "power": jobs.power,
-        "mates_power": others(jobs.power),
-    }
-    return np.stack(np.broadcast_arrays(*(by_name[name] for name in COLUMNS)), axis=-1)
+        "log_capacity_slowdown": np.log(first_steps(jobs, shares, under_mps=under_mps)
+                                        / jobs.step_s[:, 0]),
+        "log_degree": np.log(1 + count),
+        "log_limit": log_limit[:, 0],
+        "others_log_limit": total(log_limit) / count,
+        "log_busy_over_limit": np.log(np.maximum(1.0, jobs.busy / shares))[:, 0],
+        "others_busy_log_limit": total(log_limit * jobs.busy),
+        "log_step_ms": log_step_ms[:, 0],
+        "others_log_step_ms": total(log_step_ms) / count,
+        "longest_log_step_ms": most(log_step_ms),
+        "most_power": most(jobs.power),
+        "most_sm_active": most(jobs.sm_active),
+        "work": jobs.work[:, 0],
+        "others_work": total(jobs.work) / count,
+    }  # fmt: skip
+    for name in COLUMNS:
+        if name not in by_name:
+            summed = name.startswith("others_")
+            values = getattr(jobs, name.removeprefix("others_"))
+            by_name[name] = total(values) if summed else values[:, 0]
+    return np.stack([by_name[name] for name in COLUMNS], axis=1)
+
+
+def first_steps(jobs: Numbers, shares: Floats, *, under_mps: bool) -> Floats:
+    """Seconds of a step of the job in the first place of each mix, by the capacity model."""
+    sms = np.minimum(1.0, jobs.sm_active / np.maximum(jobs.busy, 1e-12))
+    return _capacity_steps(
+        jobs.step_s, jobs.busy * jobs.step_s, sms, 100 * shares, under_mps=under_mps
+    )[:, 0]
 
 
 NAIVE_CAPACITY = 0.80
@@ -216,57 +298,96 @@ def _sm_share(profile: Profile) -> float:
     return min(1.0, counters.sm_active / profile.busy_share)
 
 
-# Limits of which the geometric mean is above this share are answered as partly without limits, so
-# that the last of a limit changes little: at limits of 50 to 100 %, 0.3 points nearer to an H200's
-# runs and an H100's than by the model of limits alone.
-_HARDLY_LIMITED = 0.5
+# A kernel that is launched while another process has its time slice waits for it: a job takes this
+# much longer if the others keep the GPU busy all the time.
+_WAIT = 0.15
 
+# Shares of the SMs at which a job's step under a limit of its own is computed; a higher limit never
+# slows it.
+_SHARES = np.array((0.02, 0.05, 0.1, 0.14, 0.2, 0.28, 0.43, 0.57, 0.75, 1.0))
 
-def weight_of_limits(limits: Sequence[float]) -> float:
-    """Return the weight of the model of limits, the rest being that of MPS without any."""
-    shares = np.array(limits) / 100
-    return min(1.0, (1 - float(np.exp(np.log(shares).mean()))) / (1 - _HARDLY_LIMITED))
+# Mixes that are computed at once, which bounds the memory that it takes.
+_AT_ONCE = 2000
 
 
 def steps_of_sets(
-    profiles: Sequence[Profile], sets: NDArray[np.intp], sharing: Concurrent, gpu: Gpu,
-    models: Mapping[Mode, UtilisationModel], limit: float | None = None,
+    profiles: Sequence[Profile], sets: Places, sharing: Concurrent, gpu: Gpu,
+    model: CapacityModel | None, limits: Floats | float = 100.0,
 ) -> Floats:  # fmt: skip
-    """Estimate medians of seconds of a step in many mixes at once, shape (mixes, places).
+    """Predict medians of seconds of a step in many mixes at once, shape (mixes, places).
 
-    `sets` has the index of the profile in each place, -1 for none, whose step is NaN; all jobs of a
-    mix have the same `limit`, in per cent.
+    `sets` has the index of the profile in each place, -1 for none, whose step is NaN; `limits` are
+    those of the jobs, in per cent, as one number or in the same shape. None under limits is shorter
+    than the job's alone there.
     """
-    bare = [seen_by_driver(each) for each in profiles]
+    bare = [without_trace(each) for each in profiles]
     shown = any_busy(bare) if any(each.gpu_s is None for each in bare) else [bare]
-    answers = [_steps_of_sets(_numbers(each, gpu), sets, sharing, gpu, models, limit)
-               for each in shown]  # fmt: skip
-    steps_s = np.asarray(np.median(answers, axis=0))
-    if limit is None:
-        return steps_s
-    weight, part = weight_of_limits([limit]), whole_gpu(gpu).limited(limit)
-    free_s = steps_of_sets(profiles, sets, Mps(), gpu, models)
-    least_s = np.array([slowdown_on(each, part).p50 * each.step_s for each in profiles])
-    return np.asarray(np.maximum(free_s ** (1 - weight) * steps_s**weight, least_s[sets]))
+    limits = np.broadcast_to(limits, sets.shape)
+    tried = np.unique(limits).tolist()
+    shares = np.array(limit_shares(tried, gpu.sms))[np.searchsorted(tried, limits)]
+    steps_s = np.median(
+        [_medians(numbers(each, gpu), sets, shares, model, under_mps=sharing.under_mps)
+         for each in shown], axis=0
+    )  # fmt: skip
+    for limit in tried:
+        if limit < 100:
+            part = whole_gpu(gpu).limited(limit)
+            least_s = np.array([slowdown_on(each, part).p50 * each.step_s for each in bare])
+            steps_s = np.where(limits == limit, np.maximum(steps_s, least_s[sets]), steps_s)
+    return np.where(sets >= 0, steps_s, np.nan)
 
 
-def _steps_of_sets(
-    jobs: _Numbers, sets: NDArray[np.intp], sharing: Concurrent, gpu: Gpu,
-    models: Mapping[Mode, UtilisationModel], limit: float | None,
-) -> Floats:  # fmt: skip
-    present = sets >= 0
-    jobs = _Numbers(*(np.where(present, each[sets], 1.0) for each in jobs))
-    jobs = jobs._replace(gpu_s=np.where(present, jobs.gpu_s, 0.0))
-    per_cent = np.full(sets.shape, limit or 100.0)
-    steps_s = _capacity_steps(
-        jobs.step_s, jobs.gpu_s, jobs.sms, per_cent, under_mps=sharing.under_mps
-    )
-    if plain := models.get(sharing.mode if limit is None else "mps-limits"):
-        shares = np.full(sets.shape, limit_shares([limit or 100.0], gpu.sms)[0])
-        corrections = np.exp(plain.log_correction(_columns(jobs, shares, steps_s, present)))
-        alone = present.sum(axis=-1, keepdims=True) == 1
-        steps_s = np.where(alone, jobs.step_s, steps_s * corrections)
-    return np.where(present, np.maximum(steps_s, jobs.step_s), np.nan)
+def _medians(
+    jobs: Numbers, sets: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
+) -> Floats:
+    """The same without regard to steps alone under limits."""
+    mixes, shares = own_first(sets, shares)
+    different, which = np.unique(np.hstack([mixes, shares]), axis=0, return_inverse=True)
+    mixes, shares = np.hsplit(different, 2)
+    parts = range(0, len(mixes), _AT_ONCE)
+    steps_s = [
+        _limited(jobs, mixes[at : at + _AT_ONCE].astype(np.intp), shares[at : at + _AT_ONCE],
+                 model, under_mps=under_mps)
+        for at in parts
+    ]  # fmt: skip
+    answers = np.full(sets.shape, np.nan)
+    answers[sets >= 0] = np.concatenate(steps_s)[which.ravel()]
+    return answers
+
+
+def _limited(
+    jobs: Numbers, mixes: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
+) -> Floats:
+    """Steps of the first job of each mix under its limit: no shorter than under any higher one."""
+    if (shares[:, 0] == 1).all():
+        return _free(jobs, mixes, shares, model, under_mps=under_mps)
+    tried, every = len(_SHARES), np.repeat(shares, len(_SHARES), axis=0)
+    every[:, 0] = np.tile(_SHARES, len(mixes))
+    steps_s = _free(jobs, np.repeat(mixes, tried, axis=0), every, model, under_mps=under_mps)
+    logs = np.log(steps_s).reshape(len(mixes), tried)
+    logs = np.maximum.accumulate(logs[:, ::-1], axis=1)[:, ::-1]
+    place = np.interp(np.log(shares[:, 0]), np.log(_SHARES), np.arange(tried))
+    below = np.minimum(place.astype(np.intp), tried - 2)
+    low, high = (np.take_along_axis(logs, at[:, None], axis=1)[:, 0] for at in (below, below + 1))
+    return np.asarray(np.exp(low + (place - below) * (high - low)))
+
+
+def _free(
+    jobs: Numbers, mixes: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
+) -> Floats:
+    """Steps of the first job of each mix, no shorter than alone on the whole GPU."""
+    present = mixes >= 0
+    if model is None:
+        steps_s = first_steps(jobs.of(mixes), shares, under_mps=under_mps)
+    else:
+        own = model.filled(jobs).of(mixes)
+        x = columns(own, shares, present, under_mps=under_mps)
+        steps_s = first_steps(own, shares, under_mps=under_mps)
+        steps_s = steps_s * np.exp(model.log_correction(x, under_mps=under_mps))
+    mix = jobs.of(mixes)
+    waits = 0.0 if under_mps else _WAIT * np.minimum(1.0, mix.busy[:, 1:].sum(axis=1))
+    alone = present.sum(axis=1) == 1
+    return np.where(alone, mix.step_s[:, 0], np.maximum(steps_s, mix.step_s[:, 0] * (1 + waits)))
 
 
 def contended(free_s: Floats, busy_s: Floats, capacity: Floats | float) -> Floats:

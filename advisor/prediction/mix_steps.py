@@ -179,7 +179,7 @@ class SurrogatePredictor:
         physics, part = self.model.of(self.gpu).physics, tenancy.partition
         moved = [on_partition(each, part, physics) for each in self.profiles]
         steps_s = steps_of_sets(
-            moved, places, tenancy.sharing, part.as_gpu, self.model.capacity, tenancy.limit
+            moved, places, tenancy.sharing, part.as_gpu, self.model.capacity, tenancy.limit or 100.0
         )
         if part.whole:
             return steps_s

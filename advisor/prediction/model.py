@@ -11,7 +11,7 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.rates import unlikeness
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.capacity import UtilisationModel
+from advisor.prediction.capacity import CapacityModel
 from advisor.prediction.correction import Correction
 from advisor.prediction.features import COLUMNS
 from advisor.prediction.host import on_host
@@ -243,7 +243,7 @@ class Model:
         corrections: Of MPS and of MPS with limits, if they were learnt.
         intervals: By mode that was learnt; serial: of a job alone, which is always there.
         intervals_on_known_host: The same for profiles converted to the speed of the host.
-        capacity: By mode, for profiles without a trace.
+        capacity: For profiles without a trace; None: no run showed how jobs share.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
@@ -255,7 +255,7 @@ class Model:
     corrections: dict[Mode, Correction]
     intervals: dict[Mode, Intervals]
     intervals_on_known_host: dict[Mode, Intervals]
-    capacity: dict[Mode, UtilisationModel]
+    capacity: CapacityModel | None
     memory_sigma: float
     unseen: UnseenGpu
     distilled: SurrogateModel | None = None

@@ -187,7 +187,7 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
     if shown is not None and slices_follow_memory(gpu):
         signs = BY_MEMORY
     elif profile.mps is not None and profile.mps.limited:
-        return _work_by_limits(profile, gpu), _BY_LIMITS_ON_SLICES if on_slice else _BY_LIMITS
+        return work_by_limits(profile, gpu), _BY_LIMITS_ON_SLICES if on_slice else _BY_LIMITS
     elif power is not None:
         signs, shown = BY_POWER, power
     elif profile.busy_share is not None:
@@ -208,7 +208,7 @@ def power_share(profile: Profile, gpu: Gpu) -> float | None:
 
 
 @once_a_profile
-def _work_by_limits(profile: Profile, gpu: Gpu) -> float:
+def work_by_limits(profile: Profile, gpu: Gpu) -> float:
     """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
     assert profile.mps is not None
     off = np.zeros_like(_ODDS)

@@ -13,12 +13,11 @@ from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.capacity import (
-    capacity_steps,
-    columns,
-    seen_by_driver,
-    weight_of_limits,
+    numbers,
+    steps_of_sets,
+    what_is_known,
+    without_trace,
 )
-from advisor.prediction.correction import corrected
 from advisor.prediction.host import Host, on_host, stretch_on
 from advisor.prediction.memory import Z95, Need, Pool, edge_for, needs, pools
 from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
@@ -36,13 +35,12 @@ from advisor.prediction.prediction import (
     Interval,
     JobPrediction,
     MixPrediction,
-    between,
     interval_around,
     spanning,
     widened,
 )
 from advisor.prediction.replay import replay_mix
-from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Mps, Serial
+from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Serial
 from advisor.sharing.groups import (
     check_count,
     instance_sets,
@@ -255,41 +253,28 @@ def _alone_under(
 def _by_capacity(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    """Predict steps by the utilisation model, for jobs of which one has no trace."""
-    bare = [seen_by_driver(each) for each in profiles]
+    """Predict steps by the capacity model, for jobs of which one has no trace."""
+    bare = [without_trace(each) for each in profiles]
     if any(each.gpu_s is None for each in bare):
         answers = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
         return [spanning(each) for each in zip(*answers, strict=True)]
-    steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
-    if steps is None or plain is None:
+    if model.capacity is None or sharing.mode not in model.capacity.intervals:
         # Nothing was fitted: between no loss and strict turns.
         most = len(profiles)
         return [Interval(1.0, (1 + most) / 2, most).scaled(each.step_s) for each in profiles]
-    capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
-    rows = columns(bare, sharing, gpu, capacity_s)
-    middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
-    steps_s = [plain.intervals.around(p, float(s)) for p, s in zip(bare, middle, strict=True)]
-    return _bounded_by_limits(steps_s, profiles, sharing, gpu, model) if sharing.limits else steps_s
-
-
-def _bounded_by_limits(
-    steps_s: Sequence[Interval],
-    profiles: Sequence[Profile],
-    sharing: Concurrent,
-    gpu: Gpu,
-    model: Model,
-) -> list[Interval]:
-    """Return steps under limits, nearer to those without limits for higher limits.
-
-    None is shorter than the job's alone under its limit, because the model of nvidia-smi's numbers
-    is not fitted to that. Where limits leave a third of an H200 idle, it is 31 % off without this,
-    and 18 % with it (15 steps).
-    """
-    weight, free_s = weight_of_limits(sharing.limits), _by_capacity(profiles, Mps(), gpu, model)
+    limits = np.array(sharing.limits or 100.0)
+    together = np.arange(len(profiles))[None]
+    (steps_s,) = steps_of_sets(bare, together, sharing, gpu, model.capacity, limits)
+    known = what_is_known(numbers(bare, gpu))
+    intervals = model.capacity.intervals[sharing.mode][known]
+    steps = [intervals.around(each, float(s)) for each, s in zip(bare, steps_s, strict=True)]
+    if not sharing.limits:
+        return steps
+    # No end is shorter than the job's alone under its limit.
     limited = [whole_gpu(gpu).limited(limit) for limit in sharing.limits]
     return [
-        between(free, step, weight).at_least(slowdown_on(profile, part).scaled(profile.step_s))
-        for free, step, profile, part in zip(free_s, steps_s, profiles, limited, strict=True)
+        step.at_least(slowdown_on(each, part).scaled(each.step_s))
+        for step, each, part in zip(steps, bare, limited, strict=True)
     ]
 
 

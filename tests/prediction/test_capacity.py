@@ -16,9 +16,8 @@ from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
 from advisor.prediction.capacity import (
     capacity_steps,
-    columns,
-    seen_by_driver,
     steps_of_sets,
+    without_trace,
 )
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
@@ -26,7 +25,7 @@ from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Window
+from advisor.workload.profile import Counters, Window
 from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit
@@ -47,6 +46,12 @@ PROFILES = {
     for number, name in enumerate(NAMES)
 }
 MODES = ("naive", "mps", "mps=43,43")
+
+
+def seen_by_driver(profile):
+    """As nvidia-smi alone shows it: step, utilisation, power and memory."""
+    counters = Counters(source="nvml", gract=profile.counters.gract)
+    return without_trace(replace(profile, counters=counters, mps=None))
 
 
 def _run(number, pair, sharing, factor):
@@ -85,8 +90,9 @@ def test_utilisation_alone_is_answered_as_what_was_learnt_of_capacity(model):
 
 def test_a_mix_with_one_bare_profile_is_answered_as_if_all_were_bare(model):
     one, other = (PROFILES[name] for name in NAMES[:2])
-    mixed = Predictor(H200, model).predict([seen_by_driver(one), other], Mps())
-    bare = Predictor(H200, model).predict(_bare(), Mps())
+    one = seen_by_driver(one)
+    mixed = Predictor(H200, model).predict([one, other], Mps())
+    bare = Predictor(H200, model).predict([one, without_trace(other)], Mps())
     assert [job.step_s for job in mixed.jobs] == [job.step_s for job in bare.jobs]
 
 
@@ -117,17 +123,15 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
     random = np.random.default_rng(5)
     noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))), H200)
     naive = [each for each in noisy if each.mode == "naive"]
-    plain = fit_utilisation(naive, "naive")
+    plain = fit_utilisation({"naive": naive})
     inside, widths = [], []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
-        steps = np.array(capacity_steps(bare, shared.sharing))
-        missed = np.log(shared.measured_s / steps) - plain.log_correction(
-            columns(bare, shared.sharing, H200, steps)
-        )
-        for each, log_error in zip(bare, missed, strict=True):
-            said = plain.intervals.around(each, 1.0)
-            inside.append(said.contains(np.exp(log_error)))
+        together = np.arange(len(bare))[None]
+        (steps_s,) = steps_of_sets(bare, together, shared.sharing, H200, plain)
+        for each, step_s, measured_s in zip(bare, steps_s, shared.measured_s, strict=True):
+            said = plain.intervals["naive"]["power"].around(each, float(step_s))
+            inside.append(said.contains(measured_s))
             widths.append(np.log(said.p95 / said.p05))
     assert np.mean(inside) >= 0.85
     assert 0.4 < min(widths) <= max(widths) < 1.2, "about 3.3 standard deviations of 0.2"
@@ -268,7 +272,7 @@ def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
     for row in range(len(jobs)):
         sets[row, : row + 1] = range(row + 1)
     sharing = Naive() if way == "naive" else Mps()
-    steps_s = steps_of_sets(profiles, sets, sharing, A100, predictor.model.capacity, limit)
+    steps_s = steps_of_sets(profiles, sets, sharing, A100, predictor.model.capacity, limit or 100)
     assert np.isnan(steps_s[sets < 0]).all()
     for own_s, size in zip(steps_s[1:], range(2, len(jobs) + 1), strict=True):
         shared = sharing if limit is None else Mps((limit,) * size)
