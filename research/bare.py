@@ -9,8 +9,9 @@ two minutes: it replays nothing. `make report` writes them with the models of it
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import Evaluation, Selection, families_of, select
@@ -36,6 +37,7 @@ from advisor.workload.store import model_path
 from research.files import PROFILES, measured
 from research.steps import joined
 
+ON_ALL = "all"
 GPUS = ("h200-141gb", "h100-sxm-80gb")
 # A sharing is better than another one if it is by more than this.
 _CLEARLY = 0.03
@@ -78,11 +80,13 @@ def _bare(profile: Profile) -> Profile:
     )  # fmt: skip
 
 
+BY_DRIVER, BY_DCGM = "nvidia-smi", "nvidia-smi and DCGM"
+WITH_LIMITS = "nvidia-smi, steps under two limits"
 KNOWN: Mapping[str, Callable[[Profile], Profile]] = {
-    "utilisation and memory": lambda profile: by_driver(profile, power=False),
-    "the same and power": by_driver,
-    "the same and DCGM's counters": by_dcgm,
-    "nvidia-smi, steps under two limits": under_limits,
+    "nvidia-smi without power": lambda profile: by_driver(profile, power=False),
+    BY_DRIVER: by_driver,
+    BY_DCGM: by_dcgm,
+    WITH_LIMITS: under_limits,
 }
 """What is known of a job: how to cut a full profile to that."""
 
@@ -138,6 +142,14 @@ class BareScores:
     choices: tuple[FirstPlans, ...]
 
 
+_Score = TypeVar("_Score", Errors, FirstPlans)
+
+
+def matching(scores: Iterable[_Score], **wanted: str) -> list[_Score]:
+    """Return those of `scores` whose fields have the values `wanted`."""
+    return [e for e in scores if all(getattr(e, name) == v for name, v in wanted.items())]
+
+
 def bare_scores(selections: Iterable[Selection], models: Mapping[str, Model]) -> BareScores:
     """Score bare profiles of some GPUs by `models`, each without the family it is named by."""
     errors: list[Errors] = []
@@ -147,10 +159,17 @@ def bare_scores(selections: Iterable[Selection], models: Mapping[str, Model]) ->
             evaluation = rescored(selection, models, cut)
             errors += _errors(known, evaluation)
             chosen += _choices(known, evaluation)
-    pooled = [_pooled([e for e in chosen if (e.known, e.among) == (known, among)])
-              for known in KNOWN for among in _AMONG]  # fmt: skip
-    panels = [each for each in chosen if each.among not in _AMONG]
-    return BareScores(errors=tuple(errors), choices=(*pooled, *panels))
+    same = {(known, among): [e for e in chosen if (e.known, e.among) == (known, among)]
+            for known in KNOWN for among in _AMONG}  # fmt: skip
+    pooled = [_pooled(parts) for parts in same.values() if parts]
+    panels_only = [each for each in chosen if each.among == OF_A_PANEL]
+    return BareScores(errors=tuple(errors), choices=(*pooled, *panels_only))
+
+
+def selections(folder: Path) -> list[Selection]:
+    """Return the runs of the GPU of `folder`, and of the others of `GPUS` next to it."""
+    others = [folder.parent / key for key in GPUS if key != folder.name]
+    return [select(*measured(each), gpu(each.name)) for each in (folder, *others) if each.is_dir()]
 
 
 def rescored(
@@ -217,11 +236,15 @@ _AMONG: Mapping[str, Set[Mode]] = {
 
 
 def _choices(known: str, evaluation: Evaluation) -> list[FirstPlans]:
-    key, by_host = evaluation.chosen.gpu.key, _panels_by_host(evaluation)
-    judged = [first_plans(known, key, among, [_only(panel, modes) for panel in by_host
-                                              if modes <= {e.sharing.mode for e in panel.options}])
-              for among, modes in _AMONG.items()]  # fmt: skip
-    return [*judged, first_plans(known, key, OF_A_PANEL, choices(evaluation))]
+    by_host = _panels_by_host(evaluation)
+    sets = {among: [_only(panel, modes) for panel in by_host
+                    if modes <= {option.sharing.mode for option in panel.options}]
+            for among, modes in _AMONG.items()}  # fmt: skip
+    sets[OF_A_PANEL] = [
+        panel for panel in choices(evaluation) if Mps() in {e.sharing for e in panel.options}
+    ]
+    return [first_plans(known, evaluation.chosen.gpu.key, among, own)
+            for among, own in sets.items() if own]  # fmt: skip
 
 
 def _panels_by_host(evaluation: Evaluation) -> list[Panel]:
@@ -256,7 +279,7 @@ def _pooled(parts: Sequence[FirstPlans]) -> FirstPlans:
     sets = sum(each.sets for each in parts)
     return replace(
         parts[0],
-        gpu="all", sets=sets,
+        gpu=ON_ALL, sets=sets,
         mean=sum(each.sets * each.mean for each in parts) / sets,
         worst=max(each.worst for each in parts),
         always_mps=sum(each.sets * each.always_mps for each in parts) / sets,
@@ -299,9 +322,9 @@ _CHOICE_HEADINGS = (
 
 def main() -> None:
     """Print the tables, with the model of bare profiles fitted again."""
-    selections = [select(*measured(PROFILES / key), gpu(key)) for key in GPUS]
-    models = models_left_out(selections[0], load_model(model_path()))
-    print(bare_section(bare_scores(selections, models)))
+    own, *others = selections(PROFILES / GPUS[0])
+    models = models_left_out(own, load_model(model_path()))
+    print(bare_section(bare_scores([own, *others], models)))
 
 
 if __name__ == "__main__":

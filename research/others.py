@@ -1,13 +1,14 @@
 """Predictions compared with what others measured on GPUs that we do not have.
 
-    python -m research.others
+    python -m research.others DIR
 
-reads the tables of others in ``../shared/data``, which this repository does not contain, and writes
-``others.json``, from which documents are rendered. Sources: PEACE (pairs of training loops on a
-V100), MISO (SoCC 2022) and MIGPerf (slices of an A100), pytorch-image-models (an RTX 3090).
+reads the tables of others in DIR, which this repository does not contain, and writes
+``others.json``, from which documents are rendered: `make report OTHERS=DIR`. Sources: PEACE (pairs
+of training loops on a V100), MISO (SoCC 2022) and MIGPerf (slices of an A100), timm (an RTX 3090).
 """
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,9 @@ from advisor.hardware.gpus import gpu
 from advisor.learn.regret import MODEL, Panel, PanelOption
 from advisor.learn.scores import JobComparison
 from advisor.prediction.find_profile import find_profile
+from advisor.prediction.host import is_gpu_bound
 from advisor.prediction.model import load_model
+from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import Predictor
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import Concurrent, Instance, Mig, Mps, Naive, Serial
@@ -29,13 +32,25 @@ from advisor.workload.profile import LimitedRun, MpsProbe, Profile, Window
 from advisor.workload.records import parse_record
 from advisor.workload.store import model_path
 from advisor.workload.writing import write_whole
-from research.bare import ERROR_HEADINGS, Errors, FirstPlans, errors_of, first_plans
-from research.files import ROOT, csv_rows, rounded
+from research.bare import (
+    BY_DCGM,
+    BY_DRIVER,
+    ERROR_HEADINGS,
+    GPUS,
+    WITH_LIMITS,
+    Errors,
+    FirstPlans,
+    errors_of,
+    first_plans,
+)
+from research.files import PROFILES, csv_rows, profiles_in, rounded
 from research.steps import joined
 
-DATA = ROOT.parent / "shared" / "data"
 FILE = Path(__file__).with_suffix(".json")
 V100, A100, RTX_3090 = "v100-32gb", "a100-40gb", "rtx-3090-24gb"
+
+ALL_SLICES, ALONE, GPU_BOUND = "all slices", "alone", "alone, GPU-bound"
+TRANSLATED = "trace of another GPU"
 
 # The limits of a bare probe, of those that PEACE and MISO measured alone.
 _V100_LIMITS, _A100_LIMITS = (30, 50), (14, 50)
@@ -54,10 +69,13 @@ class Others:
     first: tuple[FirstPlans, ...]
 
 
-def others(folder: Path = DATA) -> Others:
+def others(folder: Path) -> Others:
     """Predict all of it by the shipped model."""
     errors, first = v100_scores(folder)
-    return Others(errors=(*errors, *slice_errors(folder), *rtx_errors(folder)), first=first)
+    return Others(
+        errors=(*errors, *slice_errors(folder), *rtx_errors(folder), *translated_errors()),
+        first=first,
+    )
 
 
 @cache
@@ -91,7 +109,7 @@ def _with_limits(profile: Profile, steps_s: Mapping[float, float]) -> Profile:
 # Pairs on a V100
 
 
-def v100_profiles(folder: Path = DATA) -> Mapping[str, Mapping[str, Profile]]:
+def v100_profiles(folder: Path) -> Mapping[str, Mapping[str, Profile]]:
     """Return the profiles of PEACE's loops by what is known of them and by name."""
     profiles: dict[str, dict[str, Profile]] = defaultdict(dict)
     for row in csv_rows(folder / "v100_solo.csv"):
@@ -106,8 +124,8 @@ def v100_profiles(folder: Path = DATA) -> Mapping[str, Mapping[str, Profile]]:
             memory_mib=1024 * number["memory_gib"], power_w=number["power_w"],
         )  # fmt: skip
         assert by_driver.counters is not None
-        profiles["nvidia-smi"][row["job"]] = by_driver
-        profiles["nvidia-smi and DCGM"][row["job"]] = replace(
+        profiles[BY_DRIVER][row["job"]] = by_driver
+        profiles[BY_DCGM][row["job"]] = replace(
             by_driver,
             counters=replace(
                 by_driver.counters, source="dcgm", sm_active=number["sm_active_percent"] / 100,
@@ -115,13 +133,13 @@ def v100_profiles(folder: Path = DATA) -> Mapping[str, Mapping[str, Profile]]:
                 dram_active=number["dram_active_percent"] / 100,
             ),
         )  # fmt: skip
-        profiles["nvidia-smi, steps under two limits"][row["job"]] = _with_limits(
+        profiles[WITH_LIMITS][row["job"]] = _with_limits(
             by_driver, {float(limit): step_s(limit) for limit in _V100_LIMITS}
         )
     return profiles
 
 
-def v100_scores(folder: Path = DATA) -> tuple[list[Errors], tuple[FirstPlans, ...]]:
+def v100_scores(folder: Path) -> tuple[list[Errors], tuple[FirstPlans, ...]]:
     """Return errors of steps by mode, and regret of the plan that comes first of all measured."""
     rows = list(csv_rows(folder / "v100_pairs.csv"))
     errors, first = [], []
@@ -169,13 +187,13 @@ def _compared(
 # Slices of an A100
 
 
-def slice_errors(folder: Path = DATA) -> Iterator[Errors]:
+def slice_errors(folder: Path) -> Iterator[Errors]:
     """Yield errors of steps alone on slices, by what is known of a job and by size of the slice."""
     for known, jobs in {**_miso(folder), **_migperf(folder)}.items():
         by_size: dict[str, list[JobComparison]] = defaultdict(list)
         for size, job in jobs:
             by_size[size].append(job)
-            by_size["all slices"].append(job)
+            by_size[ALL_SLICES].append(job)
         for size, own in sorted(by_size.items()):
             yield errors_of(known, A100, size, own)
 
@@ -211,7 +229,7 @@ def _miso(folder: Path) -> Mapping[str, OnSlices]:
                  for limit in _A100_LIMITS}  # fmt: skip
         by_power = _profile(A100, row["model"], whole_s, utilisation=busy, power_w=power_w)
         for known, profile in {
-            "nvidia-smi": _profile(A100, row["model"], whole_s, utilisation=busy, power_w=power_w,
+            BY_DRIVER: _profile(A100, row["model"], whole_s, utilisation=busy, power_w=power_w,
                                    memory_utilisation=number["util_mem_pct"]),
             "nvidia-smi without memory utilisation": by_power,
             "GPU utilisation": _profile(A100, row["model"], whole_s, utilisation=busy),
@@ -243,7 +261,7 @@ def _migperf(folder: Path) -> Mapping[str, OnSlices]:
 # Networks on an RTX 3090
 
 
-def rtx_errors(folder: Path = DATA) -> Iterator[Errors]:
+def rtx_errors(folder: Path) -> Iterator[Errors]:
     """Yield errors of seconds an example, of networks that we profiled with 16-bit arithmetic.
 
     They are estimated from the shipped profiles for the nearest batch size that the product
@@ -252,13 +270,9 @@ def rtx_errors(folder: Path = DATA) -> Iterator[Errors]:
     jobs = []
     for row in csv_rows(folder / "rtx3090_timm_training.csv"):
         if profile := _rtx_profile(row["model"], int(row["train_batch_size"])):
-            (job,) = _predictor(RTX_3090).predict([profile], Serial()).jobs
-            jobs.append(JobComparison(
-                job=row["model"], family=profile.workload.family, alone_s=profile.step_s,
-                measured_s=1 / float(row["train_samples_per_sec"]), baselines_s={},
-                predicted_s=job.step_s.scaled(1 / profile.workload.batch),
-            ))  # fmt: skip
-    yield errors_of("trace of another GPU", RTX_3090, "alone", jobs)
+            measured_s = 1 / float(row["train_samples_per_sec"])
+            jobs.append(_alone(profile, RTX_3090, measured_s, profile.workload.batch))
+    yield errors_of(TRANSLATED, RTX_3090, ALONE, jobs)
 
 
 def _rtx_profile(model: str, batch: int) -> Profile | None:
@@ -270,6 +284,30 @@ def _rtx_profile(model: str, batch: int) -> Profile | None:
             except InvalidInput:
                 continue
     return None
+
+
+def translated_errors(folder: Path = PROFILES) -> Iterator[Errors]:
+    """Yield errors of steps alone on an H100, of workloads that were profiled on an H200 too.
+
+    The first are of those that fill the H100: most of the others' are differences between hosts.
+    """
+    source, target = (profiles_in(folder / key) for key in GPUS)
+    pairs = [
+        (profile, _alone(on_gpu(source[name], gpu(GPUS[1])), GPUS[1], profile.step_s))
+        for name, profile in target.items() if name in source
+    ]  # fmt: skip
+    filling = [job for profile, job in pairs if is_gpu_bound(profile)]
+    yield errors_of(TRANSLATED, GPUS[1], GPU_BOUND, filling)
+    yield errors_of(TRANSLATED, GPUS[1], ALONE, [job for _, job in pairs])
+
+
+def _alone(profile: Profile, key: str, measured_s: float, examples: int = 1) -> JobComparison:
+    """A job alone; `measured_s` are of one of so many `examples`."""
+    (job,) = _predictor(key).predict([profile], Serial()).jobs
+    return JobComparison(
+        job=profile.name, family=profile.workload.family, alone_s=profile.step_s,
+        measured_s=measured_s, predicted_s=job.step_s.scaled(1 / examples), baselines_s={},
+    )  # fmt: skip
 
 
 # Tables
@@ -304,7 +342,7 @@ def others_section(scores: Others) -> str:
 
 def main() -> None:
     """Write the scores and print the tables."""
-    scores = others()
+    scores = others(Path(sys.argv[1]))
     document: Any = rounded(asdict(scores), ".6g")
     write_whole(FILE, json.dumps(document, indent=1) + "\n")
     print(others_section(scores))
