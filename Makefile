@@ -56,9 +56,12 @@ versions: $(VENV)/dev
 app: $(VENV)/base
 	$(BIN)/advisor app
 
-# Work out every number in README, docs/, notebooks and profiles/REPORT.md from the committed data.
+# Work out every number in README, docs/, notebooks and profiles/REPORT.md from the committed data,
+# and with OTHERS=DIR from the tables of other people in DIR too.
 report: $(VENV)/dev
 	$(BIN)/python -m research.studies
+	$(if $(OTHERS),$(BIN)/python -m research.others $(OTHERS))
+	$(if $(OTHERS),$(BIN)/python -m research.small_batches $(OTHERS))
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.explained
 	$(BIN)/python -m research.notebooks

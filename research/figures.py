@@ -21,6 +21,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
+from research.bare import BareScores, bare_scores, selections
 from research.choices import (
     Advice,
     Recommended,
@@ -71,6 +72,7 @@ class Figures:
         busy: The same by GPU-busy share of a job alone.
         classes: Errors of steps if a whole class of families is left out.
         lacking: Errors for profiles that lack a part.
+        bare: Errors and choices for profiles without a trace.
         coverage: Steps inside their 90 % intervals in every large group.
         constants: Constants chosen while errors of the scored runs were seen.
         left_out: Errors on a GPU by models that saw no run on it.
@@ -93,6 +95,7 @@ class Figures:
     busy: tuple[GroupErrors, ...]
     classes: tuple[ClassLeftOut, ...]
     lacking: tuple[Lacking, ...]
+    bare: BareScores
     coverage: tuple[CoverageGroup, ...]
     constants: tuple[Constant, ...]
     steadiness: RepeatSummary
@@ -132,6 +135,7 @@ def figures_of(
         busy=errors_by_busy_share(evaluation),
         classes=classes_left_out(evaluation, playback, processes),
         lacking=lacking_scores(evaluation, processes),
+        bare=bare_scores(selections(folder), evaluation.models),
         coverage=coverage_groups(evaluation),
         constants=chosen_constants(),
         steadiness=steadiness(evaluation.chosen.repeats),

@@ -25,6 +25,7 @@ from advisor.report.scores import (
 )
 from advisor.workload.writing import write_whole
 from research.a100_server import solo_text, ways_text
+from research.bare import bare_section
 from research.choices import (
     advice_sentence,
     choices_section,
@@ -52,11 +53,14 @@ from research.gpu_left_out import left_out_section, left_out_table
 from research.headline import accuracy_in_short, headline, ranges_sentence, rules_section
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
+from research.others import others_section, read_others
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
+from research.readers import readers_table, readers_targets
 from research.scripts import scripts_section
+from research.small_batches import small_batches_text
 from research.splits import splits_text
 from research.steps import (
     families_section,
@@ -66,7 +70,7 @@ from research.steps import (
     other_hosts_sentence,
 )
 from research.studies import studies_text
-from research.targets import missed_table, targets_section
+from research.targets import targets_section
 from research.terminal_output import terminal_output
 from research.whole_jobs import whole_jobs_section
 
@@ -88,11 +92,12 @@ def rendered(figures: Figures, root: Path = ROOT) -> Mapping[Path, str]:
 
 def report_text(figures: Figures) -> str:
     """Return the whole of profiles/REPORT.md."""
+    others = read_others()
     sections = [
         "# How good predictions are",
         _NOTE,
         data_text(figures.data),
-        targets_section(figures),
+        targets_section(figures, readers_targets(figures, others)),
         joined("## Steps of every kind of runs", _accuracy(figures)),
         scripts_section(figures.scripts),
         families_section(figures.scores),
@@ -102,6 +107,8 @@ def report_text(figures: Figures) -> str:
         constants_section(figures.constants, figures.scores),
         classes_section(figures.classes),
         left_out_section(figures.left_out),
+        bare_section(figures.bare),
+        others_section(others),
         lacking_section(figures.lacking),
         groups_section(figures.families, figures.busy),
         choices_section(figures.scores),
@@ -119,7 +126,7 @@ def report_text(figures: Figures) -> str:
 
 def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
     """Return the marked blocks of each hand-written document, by its path below the root."""
-    data = data_text(figures.data)
+    data, others = data_text(figures.data), read_others()
     recommendation = "\n".join(["```", *figures.recommendation, "```"])
     card = card_blocks(figures.data, figures.scores, figures.steadiness)
     return {
@@ -134,14 +141,17 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
         Path("docs", "accuracy.md"): {
             "data": data,
             "accuracy": _accuracy(figures),
-            "missed": missed_table(figures),
+            "readers": readers_table(figures, others),
             "left-out": left_out_table(figures.left_out),
             "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),
             "queues": queues_text(),
             "four-gpus": four_gpus_text(),
         },
-        Path("docs", "other-gpus.md"): {"studies": studies_text()},
+        Path("docs", "other-gpus.md"): {
+            "studies": studies_text(),
+            "small-batches": small_batches_text(),
+        },
         Path("docs", "traces.md"): {
             "a100-server": ways_text(),
             "a100-solo": solo_text(),

@@ -26,7 +26,7 @@ _MAKESPAN, _COMPLETION = 0.05, 0.07
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A share that should lie between two bounds; None if it was not measured."""
+    """A share, or a ratio above 1, that should lie between two bounds; None: not measured."""
 
     name: str
     low: float
@@ -36,30 +36,32 @@ class Target:
     @property
     def cells(self) -> tuple[str, ...]:
         """Name, bounds, value, and whether the target is met."""
-        bounds = f"at most {percent(self.high)}"
+        shown = percent if self.high <= 1 else "{:.2f}".format
+        bounds = f"at most {shown(self.high)}"
         if self.low:
-            bounds = f"{percent(self.low)} to {percent(self.high)}"
+            bounds = f"{shown(self.low)} to {shown(self.high)}"
         if self.high == 1:
-            bounds = f"at least {percent(self.low)}"
+            bounds = f"at least {shown(self.low)}"
         if self.reached is None:
             return self.name, bounds, "-", "not measured"
         met = self.low <= round(self.reached, 3) <= self.high  # as it is shown
-        return self.name, bounds, percent(self.reached), "yes" if met else "no"
+        return self.name, bounds, shown(self.reached), "yes" if met else "no"
 
 
-def targets_section(figures: Figures) -> str:
-    """Return the table in Markdown."""
+def targets_section(figures: Figures, of_readers: Iterable[Target]) -> str:
+    """Return two tables in Markdown, the first of targets by what a reader has."""
     sets = figures.scores.chosen.sets
     enough = "yes" if sets >= _JOB_SETS else "no"
     rows = [target.cells for target in targets(figures)]
     rows.append(("job sets to choose for", f"at least {_JOB_SETS}", str(sets), enough))
-    return joined("## Targets", markdown(("what", "target", "reached", "met"), rows))
-
-
-def missed_table(figures: Figures) -> str:
-    """Return the targets that were not met, in Markdown."""
-    rows = [target.cells[:3] for target in targets(figures) if target.cells[-1] == "no"]
-    return markdown(("figure", "target", "reached"), rows)
+    headings = "what", "target", "reached", "met"
+    return joined(
+        "## Targets",
+        "By what a reader has:",
+        markdown(headings, [target.cells for target in of_readers]),
+        "Of the zoo, from full profiles:",
+        markdown(headings, rows),
+    )
 
 
 def targets(figures: Figures) -> Iterator[Target]:

@@ -66,6 +66,8 @@ _POWER_SPREAD = 0.25
 
 def estimate_spread(profile: Profile) -> float:
     """Return the standard deviation of the log of an estimated step; 0 if it was measured."""
+    if not profile.is_estimate:
+        return 0.0
     own, source = known_gpus().get(profile.gpu), known_gpus().get(profile.estimated_from or "")
     related = own is not None and source is not None and own.architecture == source.architecture
     return _estimate_spread(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
