@@ -57,6 +57,7 @@ from research.power import power_section
 from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
 from research.scripts import scripts_section
+from research.six_programs import six_programs_section
 from research.splits import splits_text
 from research.steps import (
     families_section,
@@ -95,6 +96,7 @@ def report_text(figures: Figures) -> str:
         targets_section(figures),
         joined("## Steps of every kind of runs", _accuracy(figures)),
         scripts_section(figures.scripts),
+        six_programs_section(),
         families_section(figures.scores),
         rules_section(figures.scores),
         other_hosts_section(figures.elsewhere),
