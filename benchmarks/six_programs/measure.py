@@ -31,7 +31,8 @@ from benchmarks.six_programs.program_list import MIXES, six_programs
 
 _QUERY = "utilization.gpu,utilization.memory,power.draw,memory.used"
 _PERIOD_S = 1.0
-_MADE_UP_SMI = "55, 20, 250.0, 9000"
+_ROWS_BEFORE = 2  # of the GPU without the program
+_MADE_UP_ROW = "55, 20, 250.0, 9000"
 _MADE_UP = Counters(
     source="gpm", gract=0.6, sm_active=0.4, sm_occupancy=0.2, tensor_active=0.1, dram_active=0.2
 )
@@ -55,7 +56,8 @@ class Watch:
         self._began = time.monotonic()
         for thread in self._threads:
             thread.start()
-        time.sleep(0 if self._uuid is None else 3 * _PERIOD_S)  # rows of the GPU without the job
+        while len(self.smi) < _ROWS_BEFORE and self._threads[0].is_alive():
+            time.sleep(_PERIOD_S / 10)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +74,7 @@ class Watch:
         words = ["nvidia-smi", f"--id={self._uuid}", f"--query-gpu={_QUERY}"]
         words += ["--format=csv,noheader,nounits"]
         while not self._over.wait(_PERIOD_S):
-            line = _MADE_UP_SMI
+            line = _MADE_UP_ROW
             if self._uuid is not None:
                 line = subprocess.check_output(words, text=True, timeout=20)
             self.smi.append((self.now_s, *map(float, line.split(","))))
@@ -97,7 +99,7 @@ def alone(place: Place, program: Program, window_s: float) -> dict[str, Any]:
     return {
         **ran,
         "cores": len(place.cores),
-        "before_mib": median(row[4] for row in watch.smi if row[0] < began_s) if place.uuid else 0,
+        "before_mib": median(row[4] for row in watch.smi[:_ROWS_BEFORE]) if place.uuid else 0,
         "smi": [row for row in watch.smi if first + _PERIOD_S <= row[0] <= last],
         "counters": [row for at, row in watch.counters if first + _PERIOD_S <= at <= last],
     }

@@ -1,7 +1,9 @@
 import importlib.util
 import json
+import os
 import runpy
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -68,6 +70,50 @@ def results(monkeypatch):
         made[f"alone/{name}"] = watched | {"smi": rows, "before_mib": 400, "counters": [shares]}
         made[f"profile/{name}"] = measure.profiled(place, six_programs()[name])
     return made
+
+
+class Sampler:
+    """Stands in for the GPU's counters."""
+
+    def __init__(self, uuid):
+        assert uuid == "GPU-1"
+
+    def begin(self):
+        pass
+
+    def end(self):
+        return SimpleNamespace(counters=measure._MADE_UP)
+
+
+def test_what_nvidia_smi_shows_before_a_program_starts_is_no_memory_of_it(tmp_path, monkeypatch):
+    smi, calls, started = (tmp_path / name for name in ("nvidia-smi", "calls", "started"))
+    smi.write_text(
+        f"#!/bin/sh\necho call >> {calls}\n"
+        f'[ -e {started} ] && echo "90, 30, 400.5, 9000" || echo "0, 0, 70, 500"\n'
+    )
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(measure, "ActivitySampler", Sampler)
+    monkeypatch.setattr(measure, "_PERIOD_S", 0.01)
+
+    def wait_for_rows(count):
+        last = len(calls.read_text().splitlines()) + count
+        while len(calls.read_text().splitlines()) < last:
+            time.sleep(0.01)
+
+    def together(programs, *_):
+        began = time.monotonic()
+        started.touch()
+        wait_for_rows(2)
+        opened_s = time.monotonic() - began
+        wait_for_rows(3)
+        return ran(1, programs[0].name) | {"window": [opened_s, 600]}
+
+    place = SimpleNamespace(uuid="GPU-1", cores=(0,), together=together)
+    watched = measure.alone(place, six_programs()["speech"], 1.0)
+    assert watched["before_mib"] == 500
+    assert {tuple(row[1:]) for row in watched["smi"]} == {(90, 30, 400.5, 9000)}
+    assert watched["counters"][0]["sm_active"] == 0.4
 
 
 def test_a_program_is_described_by_the_means_of_what_was_read_of_it_alone(results):
