@@ -9,7 +9,7 @@ intervals are those of the profiles' own host.
 import gzip
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -158,7 +158,7 @@ def _kind(profile: Profile) -> str:
 def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
     """Return each job's step in each run whose jobs all have a profile and ran to its end."""
     profiles = _profiles(results)
-    alone_s = {name: _alone_s(results, name) for name in profiles}
+    alone_s = {name: alone_steps_s(results, name) for name in profiles}
     steps = []
     for key, run in results.items():
         if not key.startswith("mix/") or "jobs" not in run:
@@ -171,7 +171,7 @@ def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
         mix = [profiles[name] for name in names]
         predictor = Predictor(gpu(mix[0].gpu), load_model(model_path())).on_known_host()
         predicted = predictor.predict(mix, sharing).jobs
-        measured_s, again_s = _steps_s(run), _steps_s(results.get(key + _AGAIN, {}))
+        measured_s, again_s = run_steps_s(run), run_steps_s(results.get(key + _AGAIN, {}))
         for profile, job, name in zip(mix, predicted, names, strict=True):
             in_mix_s, each_s = measured_s[name], alone_s[name]
             if in_mix_s is not None and each_s:
@@ -185,14 +185,14 @@ def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
     return steps
 
 
-def _alone_s(results: dict[str, dict[str, Any]], name: str) -> list[float]:
-    """The printed step of a job in each run alone that has one, shape (runs,)."""
+def alone_steps_s(results: dict[str, dict[str, Any]], name: str) -> list[float]:
+    """Return the printed step of a job in each run alone that has one, shape (runs,)."""
     runs = (results.get(f"alone/{name}{again}", {}) for again in ("", _AGAIN))
-    return [step_s for run in runs if (step_s := _steps_s(run).get(name)) is not None]
+    return [step_s for run in runs if (step_s := run_steps_s(run).get(name)) is not None]
 
 
-def _steps_s(run: dict[str, Any]) -> dict[str, float | None]:
-    """The printed step of each job of a run, or of one alone."""
+def run_steps_s(run: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the printed step of each job of a run, or of one alone."""
     return {
         job["name"]: printed_step_s(job["stamps"], run["window"]) for job in run.get("jobs", ())
     }

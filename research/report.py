@@ -60,6 +60,7 @@ from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
 from research.readers import readers_table, readers_targets
 from research.scripts import scripts_section
+from research.six_programs import six_programs_section
 from research.small_batches import small_batches_text
 from research.splits import splits_text
 from research.steps import (
@@ -100,6 +101,7 @@ def report_text(figures: Figures) -> str:
         targets_section(figures, readers_targets(figures, others)),
         joined("## Steps of every kind of runs", _accuracy(figures)),
         scripts_section(figures.scripts),
+        six_programs_section(),
         families_section(figures.scores),
         rules_section(figures.scores),
         other_hosts_section(figures.elsewhere),

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,7 +104,7 @@ class Place:
         words = [sys.executable, "-m", "advisor", "profile", "--device", self.device]
         words += ["--out", str(self.scratch), "--cores", ",".join(map(str, self.cores))]
         words += ["--probe"] if probe else []
-        zoo = not program.repository
+        zoo = program.kind == "zoo"
         words += [program.name] if zoo else ["--name", program.name, "--"]
         shown = " ".join(words) + ("" if zoo else f" {program.command}")
         began = time.monotonic()
@@ -241,24 +241,38 @@ def linked_tree(checkouts: Path, folder: Path) -> Path:
 
 
 def measure(options: argparse.Namespace) -> int:
-    """Let each device work on the tasks; return 1 if one raised an error."""
-    devices = options.devices.split(",")
+    """Measure with a copy of the checkouts for each device; return 1 if a task raised an error."""
+    checkouts = options.checkouts.resolve()
+    trees = {device: options.trees / f"gpu{device}" for device in options.devices.split(",")}
+    try:
+        copies = {device: linked_tree(checkouts, tree) for device, tree in trees.items()}
+        return work_on(copies, tasks_of(options), options)
+    finally:
+        for tree in trees.values():
+            shutil.rmtree(tree, ignore_errors=True)
+
+
+def work_on(
+    checkouts: Mapping[str, Path], groups: Iterable[tuple[Task, ...]], options: argparse.Namespace
+) -> int:
+    """Let each device work on the groups of tasks; return 1 if a task raised an error.
+
+    `checkouts` has the devices, each with the folder in which its programs are.
+    """
     until, failed = time.monotonic() + options.deadline, Event()
     results = Results(options.out)
     todo: Queue[tuple[Task, ...]] = Queue()
-    for group in tasks_of(options):
+    for group in groups:
         todo.put(group)
-    parts = split_cores(sorted(os.sched_getaffinity(0)), len(devices))
+    parts = split_cores(sorted(os.sched_getaffinity(0)), len(checkouts))
     with ExitStack() as stack:
         places = []
-        for device, cores in zip(devices, parts, strict=True):
+        for (device, folder), cores in zip(checkouts.items(), parts, strict=True):
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p")))
-            tree = linked_tree(options.checkouts.resolve(), options.trees / f"gpu{device}")
-            stack.callback(shutil.rmtree, tree, ignore_errors=True)
             uuid = None if device == "cpu" else live_gpu(device).uuid
             places.append(
                 Place(
-                    device=device, uuid=uuid, cores=cores, checkouts=tree, scratch=scratch,
+                    device=device, uuid=uuid, cores=cores, checkouts=folder, scratch=scratch,
                     until=until, results=results,
                 )
             )  # fmt: skip

@@ -81,11 +81,11 @@ def draw_workloads() -> list[Program]:
     return [zoo_program(name) for name in random.Random(SEED).sample(sorted(small), WORKLOADS)]
 
 
-def draw_mixes(names: Sequence[str], count: int = MIXES) -> list[tuple[str, ...]]:
-    """Draw mixes of 2, 3, 4 and 5 of the names, in turn; each name about equally often."""
+def draw_mixes(names: Sequence[str], count: int = MIXES, largest: int = 5) -> list[tuple[str, ...]]:
+    """Draw mixes of 2 to `largest` of the names, in turn; each name about equally often."""
     drawn, rest, mixes = random.Random(SEED), list[str](), []
     for number in range(count):
-        size = 2 + number % min(4, len(names) - 1)
+        size = 2 + number % min(largest - 1, len(names) - 1)
         if len(rest) < size:
             others = sorted(set(names).difference(rest))
             rest += drawn.sample(others, len(others))
