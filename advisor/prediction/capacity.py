@@ -341,6 +341,8 @@ def _medians(
     jobs: Numbers, sets: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
 ) -> Floats:
     """The same without regard to steps alone under limits."""
+    if not len(sets):
+        return np.empty(sets.shape)
     mixes, shares = own_first(sets, shares)
     different, which = np.unique(np.hstack([mixes, shares]), axis=0, return_inverse=True)
     mixes, shares = np.hsplit(different, 2)
