@@ -6,6 +6,7 @@ profiles of a job, and estimates from them, have the CPU time of one of its prof
 """
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -109,8 +110,12 @@ def find_profile(
         wanted, others = batch_name(name), names_of_batches(name, gpu, folder)
         if wanted is None or len(others) < 2:
             return _own(name, gpu, folder)  # which raises an error
-        profiles = [find_profile(each, gpu, folder, calibration) for each in others]
-        return at_batch(profiles, wanted.batch)
+        # Estimated where sizes were measured, and then for `gpu`, so that GPUs keep their order.
+        near = _gpu_of_batches(others, gpu, folder)
+        others = names_of_batches(name, near, folder)
+        profiles = [find_profile(each, near, folder, calibration) for each in others]
+        there = at_batch(profiles, wanted.batch)
+        return _estimated(there, gpu, _calibrations(gpu, there, calibration))
     found = _calibrations(gpu, elsewhere, calibration)
     return _estimated(elsewhere, gpu, found, _host_of(name, folder))
 
@@ -202,6 +207,18 @@ def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile 
     """
     profiles = {key: each for key, (_, each) in _measured(name, folder).items() if key != gpu.key}
     return _on_fastest_host(profiles[key] for key in most_alike(profiles, gpu))
+
+
+def _gpu_of_batches(names: Iterable[str], gpu: Gpu, folder: Path | None) -> Gpu:
+    """Return the GPU most similar to `gpu` that has two or more of `names`; `gpu` if none has."""
+    measured = [_measured(name, folder) for name in names]
+    counts = Counter(key for profiles in measured for key in profiles)
+    keys = [key for key, number in counts.items() if number > 1]
+    if not keys or gpu.key in keys:
+        return gpu
+    alike = most_alike(keys, gpu)
+    best = _on_fastest_host(p for each in measured for key, (_, p) in each.items() if key in alike)
+    return known_gpus()[best.gpu] if best else gpu
 
 
 def _measured(name: str, folder: Path | None) -> dict[str, tuple[Path, Profile]]:

@@ -144,7 +144,8 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     if (waiting := waiting_step(profile)) is not None:
         step_s = profile.step_s * waiting.growth(host=slowdown)
     elif profile.host_gpu != profile.gpu:  # the rest of its step grows with the slower side
-        step_s = profile.step_s * max(host_s * slowdown, gpu_s) / max(host_s, gpu_s)
+        path_s = min(host_s, profile.step_s)
+        step_s = profile.step_s * max(path_s * slowdown, gpu_s) / max(path_s, gpu_s)
     elif host_s >= gpu_s:
         step_s = max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
     else:

@@ -263,7 +263,7 @@ def _stretch(profile: Profile, slower: float) -> float:
     """
     if (waiting := waiting_step(profile)) is not None:
         return waiting.growth(gpu=slower, gap=slower)
-    gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
+    gpu_s, host_s = profile.gpu_s or profile.step_s, min(profile.host_s or 0.0, profile.step_s)
     return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
 
 

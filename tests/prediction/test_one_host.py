@@ -64,6 +64,15 @@ def test_a_newer_gpu_of_one_kind_never_takes_longer_for_a_shipped_job(name, pair
     assert newer.host_s == pytest.approx(older.host_s)
 
 
+WORKS = ["cait_xxs24_224-imagenet", "resnet50-imagenet64", "transformer-toy"]
+
+
+@given(st.sampled_from(WORKS), st.integers(16, 512), st.sampled_from(PAIRS))
+def test_no_gpu_overtakes_a_newer_one_at_a_batch_that_was_not_measured(work, batch, pair):
+    older, newer = (find_profile(f"{work}-bs{batch}", each) for each in pair)
+    assert newer.step_s <= older.step_s * (1 + 1e-9)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_no_two_gpus_are_out_of_order_for_any_shipped_job(name):

@@ -12,6 +12,7 @@ from advisor.hardware.gpus import catalogue, gpu
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.prediction import interval_around
 from advisor.prediction.predictor import estimate_spread
+from advisor.workload.profile import Window
 from advisor.workload.reading import profile_files
 from advisor.workload.store import read_profile
 from tests import synthetic
@@ -45,6 +46,15 @@ def test_the_host_stays_and_a_step_is_never_shorter_than_either_side(
         for each in fields(shares)
         if each.name.endswith(("active", "gract", "occupancy"))
     )
+
+
+@given(SECONDS, st.floats(1.0, 2.0), GPUS)
+def test_kernels_fit_into_a_step_where_the_host_path_alone_was_longer_than_a_step(
+    gpu_s, more, there
+):
+    job = synthetic.profile(host_s=gpu_s * more, gpu_s=gpu_s)
+    job = replace(job, windows=(Window(gpu_s, 1.0),))
+    assert (estimate := on_gpu(job, gpu(there))).step_s >= estimate.gpu_s * (1 - 1e-9)
 
 
 @given(NAMES, SECONDS, BLOCKS, GPUS, st.floats(1.0, 3.0))
