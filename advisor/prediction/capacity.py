@@ -341,9 +341,9 @@ def _medians(
     jobs: Numbers, sets: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
 ) -> Floats:
     """The same without regard to steps alone under limits."""
-    if not len(sets):
-        return np.empty(sets.shape)
     mixes, shares = own_first(sets, shares)
+    if not len(mixes):
+        return np.full(sets.shape, np.nan)
     different, which = np.unique(np.hstack([mixes, shares]), axis=0, return_inverse=True)
     mixes, shares = np.hsplit(different, 2)
     parts = range(0, len(mixes), _AT_ONCE)
