@@ -13,7 +13,7 @@ from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import kind_of
 
 HANDICAPS: Mapping[Mode, float] = {
-    "serial": 0.0, "mps": 0.02, "queue": 0.03, "naive": 0.06, "mps-limits": 0.06, "phases": 0.06,
+    "serial": 0.0, "mps": 0.02, "queue": 0.03, "naive": 0.06, "mps-limits": 0.06, "phases": 0.08,
     "mig": 0.10, "hybrid": 0.15,
 }  # fmt: skip
 """Share by which a way to share must lead one after another, for what it takes to set up.
