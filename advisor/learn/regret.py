@@ -51,8 +51,7 @@ class PanelOption:
 
     Attributes:
         measured: Mean over all `times` it was run, so that no single lucky run sets the mark.
-        predicted: By `MODEL`, less the handicap by which `recommend` chooses, and by each baseline;
-            None if it is not defined.
+        predicted: By `MODEL` and by each baseline; None if it is not defined.
     """
 
     sharing: Sharing
@@ -71,10 +70,14 @@ class Panel:
     def regret_by(self, predictor: str) -> float | None:
         """Return the regret of choosing by the predictions of the model or of a baseline.
 
-        It never chooses an option that it does not cover; None if it covers the first alone. Any of
+        The model chooses as `recommend` does, with handicaps; a baseline chooses its highest. It
+        never chooses an option that it does not cover; None if it covers the first alone. Any of
         several options with the same prediction may be chosen: the mean over them.
         """
-        predicted = [option.predicted[predictor] for option in self.options]
+        predicted = [
+            each and each / (weighed(1.0, option.sharing) if predictor == MODEL else 1.0)
+            for option in self.options for each in [option.predicted[predictor]]
+        ]  # fmt: skip
         if all(each is None for each in predicted[1:]):
             return None
         highest = max(each for each in predicted if each is not None)
@@ -111,7 +114,7 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
             measured=mean(run.measured_speedup for run in same),
             times=len(same),
             predicted={
-                MODEL: first.predicted_speedup / weighed(1.0, sharing),
+                MODEL: first.predicted_speedup,
                 **{name: first.baseline_speedup(name) for name in first.jobs[0].baselines_s},
             },
         )

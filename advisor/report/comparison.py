@@ -34,6 +34,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     )
     caps = {plan.prediction.power_cap_w for plan in comparison.plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
+    notes += forecast.layout_needs(comparison, comparison.plans)
     notes.append(forecast.host_note(standing))
     return Group(*parts, Text(), *map(Text, notes))
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
-from advisor.plan.reasons import Binding
+from advisor.plan.reasons import Binding, Comparison
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
@@ -44,6 +44,7 @@ SCHEMA = 1
 _Ranked = TypeVar("_Ranked")
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 _MOST_NAMED = 3  # jobs; more are counted
+_NO_RESET = 9  # major compute capability from which MIG mode needs no reset of the GPU
 
 
 def cap_note(cap_w: float) -> str:
@@ -148,6 +149,15 @@ def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
     for plan in advised.plans:
         best.setdefault(units.way_of(plan.sharing, len(advised.jobs)), plan)
     return {way: best[way] for way in units.WAYS if way in best}
+
+
+def layout_needs(answer: Recommendation | Comparison, plans: Iterable[Forecast]) -> Iterator[str]:
+    """Yield what it takes to make the MIG instances of `plans`, unless they have to exist."""
+    serial = answer.serial
+    if any(each.sharing.instances for each in plans) and not (serial and serial.sharing.instances):
+        no_reset = int(answer.gpu.compute_capability.split(".")[0]) >= _NO_RESET
+        takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
+        yield f"Making MIG instances takes root{takes}."
 
 
 def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Literal
 
 from advisor.errors import counted, with_article
-from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.choice import starved
 from advisor.plan.objectives import OBJECTIVES, known_cost
@@ -24,7 +23,6 @@ from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
 
-_NO_RESET = 9  # major compute capability from which MIG mode needs no reset of the GPU
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
 _NO_ROOM = "does not fit: "
@@ -51,9 +49,10 @@ def opening(advised: Recommendation) -> Iterator[str]:
     best = advised.best
     yield f"{instruction(best, [job.name for job in advised.jobs])}."
     yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
-    yield from _sure_gain(advised)
-    if best.sharing.instances and not advised.serial.sharing.instances:
-        yield f"{layout_needs(advised.gpu)}."
+    if (sure := _sure_gain(advised)) is not None:
+        named = f"{forecast.plan_name(advised, sure)}: {units.times(forecast.gain(advised, sure))}"
+        yield f"To be sure of a gain, take {named}."
+    yield from forecast.layout_needs(advised, (best, sure or best))
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -261,22 +260,11 @@ def _gained_by_sharing(advised: Recommendation) -> str:
     return f"; sharing at its best has a gain of {units.times(gains)}"
 
 
-def _sure_gain(advised: Recommendation) -> Iterator[str]:
+def _sure_gain(advised: Recommendation) -> Plan | None:
     """The first plan that surely gains, where the best is not sure to."""
-    gains = [(plan, forecast.gain(advised, plan)) for plan in advised.plans]
-    if one_by_one(advised.best.sharing) or gains[0][1].p05 >= 1:
-        return
-    for plan, better in gains:
-        if better.p05 > 1:
-            name = forecast.plan_name(advised, plan)
-            yield f"To be sure of a gain, take {name}: {units.times(better)}."
-            return
-
-
-def layout_needs(gpu: Gpu) -> str:
-    """Return what it takes to make MIG instances on `gpu`."""
-    no_reset = int(gpu.compute_capability.split(".")[0]) >= _NO_RESET
-    return f"MIG takes root{' and an idle GPU' if no_reset else ', an idle GPU and its reset'}"
+    if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
+        return None
+    return next((plan for plan in advised.plans if forecast.gain(advised, plan).p05 > 1), None)
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:

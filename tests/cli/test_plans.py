@@ -334,3 +334,12 @@ def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdo
 @pytest.mark.parametrize("words", [("mps",), ("naive", "none.json"), ("mpss", "mps")])
 def test_two_plans_or_more_come_before_the_jobs(advisor, words):
     assert (advisor("compare", *words, *BOTH).code, advisor("compare", *words).code) == (2, 2)
+
+
+def test_a_job_has_its_own_mig_instance_unless_any_layout_is_allowed(advisor):
+    words = ("recommend", RESNET, BERT, "--json")
+    for mig, divided in {"plain": False, "any": True}.items():
+        plans = json.loads(advisor(*words, "--mig", mig).out)["plans"]
+        assert any("/ci=" in plan["sharing"] for plan in plans) == divided
+        assert any(plan["sharing"].startswith("mig=") for plan in plans)
+    assert advisor(*words, "--mig", "some").code == 2

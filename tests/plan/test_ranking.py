@@ -14,6 +14,7 @@ from advisor.plan.choice import HANDICAPS, SPARING, first_plan, handicap, starve
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.ranking import MOST_OF_A_KIND, best_turns, by_precedence, ranked
+from advisor.plan.reasons import compare
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
 from advisor.prediction.prediction import Interval
@@ -293,6 +294,8 @@ class Drawn(StandIn):
 def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
     advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
     assert by_precedence(advised.plans, asked(level, objective))[0][0] is advised.best
+    if level == "p50":
+        assert compare([BERT, RESNET], H200, advised.plans, objective).best is advised.best
     first, *others = (known_cost(each, objective).at(level) for each in advised.plans)
     for each in others:
         dearer = first / each

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from advisor.hardware.gpus import catalogue
+from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.copies import CopiesTable, worthwhile_copies
@@ -22,7 +22,7 @@ from advisor.report import format as units
 from advisor.report.comparison import comparison_report, limits_in_words
 from advisor.report.copies import copies_report
 from advisor.report.fleet import fleet_report, gpu_notes
-from advisor.report.forecast import best_of_each_way, forecast_report, memory_held
+from advisor.report.forecast import best_of_each_way, forecast_report, layout_needs, memory_held
 from advisor.report.format import explained, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
 from advisor.report.plan_tables import (
@@ -246,6 +246,16 @@ def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_c
         on = replace(found.on[0], forecast=replace(found.on[0].forecast, prediction=mix))
         notes = "".join(gpu_notes(replace(found, on=(on, *found.on[1:]))))
         assert ("3%" in notes) == ("memory" in notes) == is_noted
+
+
+def test_an_answer_with_mig_has_what_it_takes_before_hopper_also_a_reset():
+    found = advised(SMALL, LARGE)
+    apart = [plan for plan in found.plans if plan.sharing.instances]
+    for key, resets in {"a100-40gb": True, "a30-24gb": True, "h100-sxm-80gb": False}.items():
+        (line,) = layout_needs(replace(found, gpu=gpu(key)), apart)
+        assert "root" in line
+        assert ("reset" in line) == resets
+    assert not [*layout_needs(found, [found.serial])]
 
 
 def test_mig_slices_without_a_job_are_counted():
