@@ -174,9 +174,13 @@ def work(job, card, sharing, copies):
     return mix.weighted_speedup, sum(1 / each.slowdown_at("p05") for each in mix.jobs)
 
 
-@given(st.sampled_from(WITH_MIG), st.tuples(SHARES, SHARES, SHARES, st.just(0.1)))
-def test_mps_inside_instances_is_no_product_of_two_gains(card, numbers):
-    job = job_of(numbers, card)
+FILLING = st.tuples(SHARES, SHARES, SHARES, st.just(0.1))
+MEASURED = st.tuples(st.sampled_from([7, 28, 49]), st.booleans())
+
+
+@given(st.sampled_from(WITH_MIG), FILLING | MEASURED)
+def test_mps_inside_instances_is_no_product_of_two_gains(card, known):
+    job = job_of(known, card)
     half, small, most = halves_and_smallest(card)
     inside = work(job, card, f"mig={half}[1,2]/mps+{half}[3,4]/mps", 4)
     whole = [work(job, card, "mps", copies) for copies in (2, 3, 4)]
