@@ -139,11 +139,15 @@ def test_a_slice_slows_a_job_by_no_more_than_its_sms_and_bandwidth_allow(card, k
 )  # fmt: skip
 def test_one_per_cent_more_of_any_number_changes_the_answer_little(card, shares, more, at):
     rows = [each.name for each in card.mig if "+" not in each.name]
+    before = watched(card, *shares)
+    after = watched(card, *(share + 0.01 * each for share, each in zip(shares, more, strict=True)))
     for sharing in ("serial", "mps=40", f"mig={rows[at % len(rows)]}"):
-        before = ends(watched(card, *shares), card, sharing)
-        moved = [share + 0.01 * each for share, each in zip(shares, more, strict=True)]
-        after = ends(watched(card, *moved), card, sharing)
-        assert after == pytest.approx(before, rel=0.1)
+        assert ends(after, card, sharing) == pytest.approx(ends(before, card, sharing), rel=0.1)
+    for sharing in ("naive", "mps", "mps=50,50"):
+        was, now = (predicted([job] * 2, card, sharing).jobs[0].step_s for job in (before, after))
+        assert [now.at(each) for each in LEVELS] == pytest.approx(
+            [was.at(each) for each in LEVELS], rel=0.12
+        )
 
 
 WAYS = st.sampled_from(["naive", "mps", "limits"])
