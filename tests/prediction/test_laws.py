@@ -160,7 +160,7 @@ def test_sharing_makes_no_job_faster_than_it_is_alone(card, descriptions, way):
     for job, shared in zip(jobs, predicted(jobs, card, sharing).jobs, strict=True):
         alone = predicted([job], card, "serial").jobs[0].step_s
         assert shared.step_s.p05 >= alone.p05 * (1 - 1e-9)
-        if job.provenance is None:
+        if job.provenance is None and not job.is_estimate:
             assert shared.step_s.p05 >= job.step_s * (1 - 1e-9), "the user's own number"
 
 
