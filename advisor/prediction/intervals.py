@@ -68,13 +68,13 @@ class Intervals:
         """Return logs of both ends over the predicted steps of jobs together, shapes (jobs,)."""
         distance = host_distance(profiles, steps_s)
         scale = scale_by_others(profiles, steps_s, distance, self.by_others)
-        gpu_bound = np.array([is_gpu_bound(each) for each in profiles])
+        gpu_bound = np.array([_weight_of_gpu(each) for each in profiles])
         of_gpu, of_host = (
             self.gpu_bound.at_distance(distance),
             self.host_bound.at_distance(distance),
         )
         low, high = (
-            np.where(gpu_bound, gpu * scale, host)
+            gpu_bound * gpu * scale + (1 - gpu_bound) * host
             for gpu, host in zip(of_gpu, of_host, strict=True)
         )
         return low, high
@@ -83,6 +83,18 @@ class Intervals:
         """Return the interval of a job by itself around its predicted step."""
         low, high = self.log_ends([profile], np.array([step_s]))
         return interval_around(step_s, float(low[0]), float(high[0]))
+
+
+# Shares of busy time between which a job without a trace counts as partly GPU-bound: nvidia-smi is
+# not so exact that one per cent may decide.
+_HARDLY, _SURELY = 0.85, 0.95
+
+
+def _weight_of_gpu(profile: Profile) -> float:
+    """Return the degree to which a job is GPU-bound, 0..1."""
+    if profile.trace is not None:
+        return float(is_gpu_bound(profile))
+    return float(np.interp(profile.busy_share or 0.0, (_HARDLY, _SURELY), (0.0, 1.0)))
 
 
 def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:

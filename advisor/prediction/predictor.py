@@ -434,7 +434,7 @@ class Predictor:
 
     def _fastest_s(self, profile: Profile) -> float:
         """Return the shortest step that others may leave a job: the user's own, if it is theirs."""
-        if _is_users(profile):
+        if _is_users(profile) and not profile.is_estimate:
             return profile.step_s
         alone = _range_alone(profile, self.model).times(_estimate_range(profile))
         return profile.step_s * alone.p05
