@@ -203,8 +203,7 @@ def models_left_out(selection: Selection, model: Model) -> dict[str, Model]:
 
     def without(family: str) -> Model:
         kept: list[ObservedRun] = [run for run in runs if family not in run.families]
-        fitted = {mode: fit_utilisation(own, mode) for mode, own in runs_by_mode(kept).items()}
-        return replace(model, capacity={mode: each for mode, each in fitted.items() if each})
+        return replace(model, capacity=fit_utilisation(runs_by_mode(kept)))
 
     return {family: without(family) for family in families_of(selection.predicted)}
 

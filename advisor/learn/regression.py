@@ -156,11 +156,11 @@ def _with_family(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArra
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
 
-# Numbers that profiles are cut down to, as users have them: by nvidia-smi, with power, with memory
-# utilisation (as DRAM activity), by DCGM, and with steps under limits.
+# Numbers that profiles are cut down to, as users have them: by nvidia-smi, with power, by DCGM, and
+# with steps under limits.
 _COUNTERS = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 _CUTS: tuple[tuple[str, ...], ...] = (
-    (), ("power",), ("power", "dram_active"), ("power", *_COUNTERS), ("power", "work"),
+    (), ("power",), ("power", *_COUNTERS), ("power", "work"),
     ("power", *_COUNTERS, "work"),
 )  # fmt: skip
 
@@ -253,6 +253,19 @@ class _Bare:
         )  # fmt: skip
 
 
+# Logs of the slowdown under MPS at which quantiles of the error are taken: of mixes that hardly
+# slow a job less is unknown.
+_SLOWED_AT = (0.0, 0.3, 0.7, 1.1, 1.6, 2.1)
+
+
+def _bare_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
+    if mode == "naive":
+        return fit_intervals(jobs, middle_s, mode)
+    logs, every = np.log(jobs.measured_s / middle_s), np.ones(len(middle_s), dtype=bool)
+    ends = _ends(logs, host_distance(jobs.profiles, middle_s), every, _SLOWED_AT)
+    return Intervals(gpu_bound=ends, host_bound=ends)
+
+
 class _BareFit:
     """The correction of the capacity model, and what it would say had it not seen a family."""
 
@@ -316,5 +329,5 @@ class _BareFit:
             for family in np.unique(families):
                 logs[families == family] = near[families == family] @ self._without[family]
             middle_s = corrected(rows.replayed_s, logs, rows.alone_s)
-            by_known.setdefault(jobs.known(cut), fit_intervals(rows, middle_s, mode))
+            by_known.setdefault(jobs.known(cut), _bare_intervals(rows, middle_s, mode))
         return by_known

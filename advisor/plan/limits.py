@@ -1,7 +1,7 @@
-"""The best MPS limits: the surrogate model estimates hundreds of vectors, the best are replayed.
+"""The best MPS limits: hundreds of vectors are estimated, and the best are replayed.
 
 Estimates of similar limits have similar errors: each short replay corrects the other estimates.
-Without surrogate model, traces or counters, only a few vectors are tried, which are always tried.
+Without traces there are estimates alone.
 """
 
 from collections.abc import Sequence
@@ -162,7 +162,7 @@ class _LimitSearch:
             own, middle = likeness[np.ix_(tried, tried)], ratios.mean(axis=0)
             weights = np.linalg.solve(own + _UNEVEN * np.eye(len(tried)), ratios - middle)
             corrected_s = estimated_s * np.exp(middle + likeness[:, tried] @ weights)
-            steps_s = np.maximum(corrected_s, surrogate.jobs.step_s)
+            steps_s = np.maximum(corrected_s, surrogate.step_s)
         order = np.argsort(self._costs(vectors[tried], replayed_s), kind="stable")
         ordered, most = [tried[at] for at in order], max(1, _FORECAST // len(self._jobs))
         best = [*ordered[:most], *[at for at in ordered if at in equal][:1]]
@@ -187,7 +187,7 @@ class _LimitSearch:
             own_s = surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
             return paced_steps(surrogate.profiles, own_s * steps_s[at] / estimated_s[at])
 
-        slowdowns = ends_s = steps_s / surrogate.jobs.step_s
+        slowdowns = ends_s = steps_s / surrogate.step_s
         if self._objective.in_seconds:
             ends_s = array_ends_s(np.broadcast_to(work, vectors.shape), left_s)
         return costs_of_ways(self._objective, self._jobs, slowdowns, ends_s)

@@ -56,10 +56,6 @@ COLUMNS = (
 # MPS were 71 and 79 % off, and are 34 and 24 %.
 _USUAL_POWER, _USUAL_POWER_BUSY = 0.05, 0.65
 
-# nvidia-smi's memory utilisation over DCGM's DRAM activity: 1.26 to 1.37 for three training loops
-# on a V100 (PEACE).
-_OVER_DRAM_ACTIVITY = 1.3
-
 # Columns are clipped at this many of their standard deviations: a fit is not valid far from its
 # data.
 _FURTHEST = 3.0
@@ -111,12 +107,9 @@ def _numbers(profile: Profile, gpu: Gpu) -> tuple[float | None, ...]:
     work = work_by_limits(profile, gpu) if profile.mps and profile.mps.limited else None
     if counters is None:
         return profile.step_s, busy, power_share(profile, gpu), *[None] * 4, work
-    dram = counters.dram_active
-    if dram is None and counters.memory_utilization is not None:
-        dram = counters.memory_utilization / _OVER_DRAM_ACTIVITY
     return (
         profile.step_s, busy, power_share(profile, gpu), counters.sm_active,
-        counters.sm_occupancy, counters.tensor_active, dram, work,
+        counters.sm_occupancy, counters.tensor_active, counters.dram_active, work,
     )  # fmt: skip
 
 
@@ -182,13 +175,13 @@ def drawn(x: Floats, mean: Sequence[float], scale: Sequence[float]) -> Floats:
 
 
 def without_trace(profile: Profile) -> Profile:
-    """Return `profile` without its kernel trace and host path.
+    """Return `profile` without its kernel trace; the host path counts as long as the step.
 
     GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
     the GPU path is that share of a step. Without counters the GPU path is unchanged.
     """
     gpu_s = profile.gpu_s if profile.counters is None else profile.counters.gract * profile.step_s
-    return replace(profile, host_s=None, gpu_s=gpu_s, trace=None)
+    return replace(profile, host_s=profile.step_s, gpu_s=gpu_s, trace=None)
 
 
 def own_first(mixes: Places, shares: Floats) -> tuple[Places, Floats]:
@@ -353,7 +346,7 @@ def _medians(
         for at in parts
     ]  # fmt: skip
     answers = np.full(sets.shape, np.nan)
-    answers[sets >= 0] = np.concatenate(steps_s)[which.ravel()]
+    answers[sets >= 0] = np.concatenate([[], *steps_s])[which.ravel()]
     return answers
 
 

@@ -151,6 +151,11 @@ class SurrogatePredictor:
         """Return the features of the jobs on the whole GPU."""
         return self._summaries(self.profiles, self.gpu)
 
+    @property
+    def step_s(self) -> Floats:
+        """Return seconds of a step of each job alone, shape (profiles,)."""
+        return np.array([each.step_s for each in self.profiles])
+
     def _summaries(
         self, profiles: Sequence[Profile], gpu: Gpu, limits: Sequence[int] = LIMIT_GRID
     ) -> Summaries:
@@ -246,13 +251,13 @@ class SurrogatePredictor:
         """
         whole, power = tenancy.partition.whole, self.model.of(self.gpu).power
         law = power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
-        speeds = np.array([each.step_s for each in self.profiles]) / steps_s
-        return power.added_w(self.profiles, speeds, law)
+        return power.added_w(self.profiles, self.step_s / steps_s, law)
 
     def knows(self, mode: Mode) -> bool:
-        """Return whether `mode` has a surrogate and a correction of replay."""
-        surrogates = self.distilled.surrogates if self.replays else ()
-        return mode in surrogates and mode in self.model.intervals
+        """Return whether `mode` was learnt: a surrogate of replay, or the capacity model's part."""
+        if not self.replays:
+            return self.model.capacity is not None and mode in self.model.capacity.intervals
+        return mode in self.distilled.surrogates and mode in self.model.intervals
 
     def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
         """Return seconds of a step of each job under MPS limits in per cent, shape (mixes, jobs).
@@ -261,13 +266,19 @@ class SurrogatePredictor:
         """
         jobs = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
         jobs = jobs if running is None else np.where(running, jobs, -1)
+        if not self.replays:
+            capacity = self.model.capacity
+            return steps_of_sets(self.profiles, jobs, Mps(), self.gpu, capacity, limits)
         return self.distilled.steps(self.jobs, MixBatch(jobs, limits), "mps-limits")
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
         """Return steps under sharings with limits by a short replay: more accurate than `limited`.
 
-        It is corrected without uncertainty of the constants.
+        It is corrected without uncertainty of the constants. Without traces they are those of
+        `limited`.
         """
+        if not self.replays:
+            return self.limited(np.array([each.limits for each in sharings]))
         physics = self.model.of(self.gpu).physics
         replays = answer_all(
             lambda each: replay_mix(self.profiles, each, self.gpu, physics, _TO_CHOOSE), sharings

@@ -25,7 +25,7 @@ from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Counters, Window
+from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Window
 from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit
@@ -281,3 +281,78 @@ def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
         assert own_s[:size] == pytest.approx(
             [job.step_s.p50 for job in mix.jobs], rel=1e-6 if known else 0.5
         )
+
+
+CARDS = [A100, H200, gpu("v100-32gb"), gpu("rtx-3090-24gb")]
+# As the driver shows a job, as DCGM does too, and with its steps under two limits.
+SHOWN = st.tuples(SHARES, st.floats(0.002, 1), st.none() | SHARES, st.none() | SHARES,
+                  st.none() | st.floats(1, 4))  # fmt: skip
+
+
+def described(card, number, shown):
+    """A job by shares and slowdowns, of which any but the busy share may be unknown."""
+    busy, step_s, power, sms, slower = shown
+    job = watched(card, busy, None if power is None else power * card.power_limit_w)
+    job = replace(
+        job, workload=replace(job.workload, name=f"job-{number}"), windows=(Window(step_s, 1.0),),
+        gpu_s=busy * step_s,
+    )  # fmt: skip
+    if sms is not None:
+        counters = replace(
+            job.counters, source="dcgm", sm_active=sms * busy, sm_occupancy=sms * busy / 2,
+            tensor_active=0.1, dram_active=sms * busy / 2,
+        )  # fmt: skip
+        job = replace(job, counters=counters)
+    if slower is not None:
+        limited = tuple(LimitedRun(limit, None, (Window(step_s * each, 1.0),))
+                        for limit, each in ((28.0, slower), (50.0, slower**0.5)))  # fmt: skip
+        free = LimitedRun(100.0, None, (Window(step_s, 1.0),))
+        job = replace(job, mps=MpsProbe(free, limited, job.memory))
+    return job
+
+
+def together(card, jobs, sharing, limits=100.0):
+    capacity = load_model(model_path()).capacity
+    (steps_s,) = steps_of_sets(jobs, np.arange(len(jobs))[None], sharing, card, capacity, limits)
+    return steps_s
+
+
+@given(
+    st.sampled_from(CARDS), st.lists(SHOWN, min_size=2, max_size=5),
+    st.lists(st.integers(2, 100), min_size=5, max_size=5), st.integers(2, 100),
+)  # fmt: skip
+def test_a_higher_limit_of_its_own_never_slows_a_job_of_bare_numbers(card, shown, limits, other):
+    jobs = [described(card, number, each) for number, each in enumerate(shown)]
+    first, *rest = map(float, limits[: len(jobs)])
+    low, high = (
+        together(card, jobs, Mps(), np.array([own, *rest]))[0]
+        for own in sorted((first, float(other)))
+    )
+    assert high <= low * (1 + 1e-9)
+
+
+@given(st.sampled_from(CARDS), st.lists(SHOWN, min_size=2, max_size=5))
+def test_others_never_hasten_a_job_and_their_time_slices_make_it_wait(card, shown):
+    jobs = [described(card, number, each) for number, each in enumerate(shown)]
+    alone_s = np.array([each.step_s for each in jobs])
+    assert (together(card, jobs, Mps()) >= alone_s).all()
+    sliced = together(card, jobs, Naive()) / alone_s
+    busy = np.array([each.busy_share for each in jobs])
+    assert (sliced > 1).all()
+    assert busy.sum() < 1.2 or sliced.max() > 1.1, "no GPU is all busy while nobody is slowed"
+
+
+@given(
+    st.sampled_from(CARDS), st.lists(SHOWN, min_size=2, max_size=5), st.integers(0, 4),
+    st.sampled_from([Naive(), Mps()]),
+)  # fmt: skip
+def test_one_per_cent_more_of_a_number_changes_an_answer_by_a_few(card, shown, at, sharing):
+    def slowdowns(shown):
+        jobs = [described(card, number, each) for number, each in enumerate(shown)]
+        return together(card, jobs, sharing) / [each.step_s for each in jobs]
+
+    more = tuple(each and min(1.0 if place != 4 else 4.0, each * 1.01)
+                 for place, each in enumerate(shown[0]))  # fmt: skip
+    changed = tuple(b if place == at else a
+                    for place, (a, b) in enumerate(zip(shown[0], more, strict=True)))  # fmt: skip
+    assert slowdowns([changed, *shown[1:]]) == pytest.approx(slowdowns(shown), rel=0.05)
