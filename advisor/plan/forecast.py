@@ -377,7 +377,8 @@ class Machine:
             ),
             host_check=checked, host_factor=median(factors) if factors else None,
             host_solo=tuple({each.name: 0 for each in profiles if host and host.solo_run(each)}),
-            host_gpus=tuple(sorted({each.host_gpu for each in profiles})),
+            host_from=", ".join(sorted({each.host_gpu for each in profiles
+                                        if each.host_gpu != each.gpu})) or None,
             unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
             nominal=tuple({
                 each.name: 0 for each in profiles if each.workload.source == "duration"

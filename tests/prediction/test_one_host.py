@@ -13,7 +13,7 @@ from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.rates import rates_of
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.other_gpu import on_gpu, on_host_of
-from advisor.report.forecast import host_note, standing_document
+from advisor.report.forecast import standing_document, with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.calibration import HostCheck
 from advisor.workload.minimal_profile import MinimalProfile
@@ -164,7 +164,10 @@ def test_a_checked_host_is_that_of_all_gpus_of_the_question():
     assert steps_s[1] > 1.3 * job.profile.step_s
 
 
-def test_the_answer_names_the_host_in_one_line_and_one_field():
-    answer = Advisor(H100.key).predict([RESNET], "serial")
-    assert standing_document(answer.standing)["host_gpus"] == ["h200-141gb"]
-    assert "host of the h200-141gb profiles" in host_note(answer.standing)
+@pytest.mark.parametrize("key", ["h100-sxm-80gb", "a100-40gb"])
+def test_an_answer_names_the_host_once_and_in_one_field(key):
+    standing = Advisor(key).predict([RESNET], "serial").standing
+    assert standing_document(standing)["host_from"] == "h200-141gb"
+    notes = with_estimates_named(standing, "")
+    assert notes.count("CPU time") == notes.count("h200-141gb") == 1
+    assert standing_document(Advisor().predict([RESNET], "serial").standing)["host_from"] is None
