@@ -278,8 +278,14 @@ def on_host_of(profile: Profile, other: Profile) -> Profile:
         return profile
     stretch = _stretch(other, gpu_s / other_s)
     there = on_host(profile, host_s / profile.host_s)
+    probe, gpus = there.mps, known_gpus()
+    if probe and other.mps and gpus.keys() >= {profile.gpu, other.gpu}:
+        # A limit shows its cost on the faster host, and is hidden by the slower.
+        pair = gpus[other.gpu], gpus[profile.gpu]
+        probe = replace(_probe(other.mps, stretch, gpu_s / other_s, *pair), memory=probe.memory)
     return replace(
         at_pace(there, other.step_s * stretch / there.step_s),
+        mps=probe,
         host_s=host_s,
         host=other.host,
         host_check_s=other.host_check_s,

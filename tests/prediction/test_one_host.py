@@ -113,6 +113,7 @@ def test_on_the_host_of_another_gpu_only_the_kernels_differ(host_s, gpu_s, slowe
     assert (moved.host_s, moved.gpu_s, moved.host_check_s) == (host_s, job.gpu_s, 0.002)
     assert moved.step_s == pytest.approx(max(host_s, job.gpu_s))
     assert (moved.host_gpu, moved.trace.duration_us) == ("h200-141gb", job.trace.duration_us)
+    assert all(each.step_s >= moved.step_s * (1 - 1e-9) for each in moved.mps.limited)
     assert on_host_of(moved, there) is moved
 
 
