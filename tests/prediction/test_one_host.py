@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.rates import rates_of
+from advisor.learn.observations import MeasuredGpu
+from advisor.learn.own_runs import with_own_paces
 from advisor.prediction.find_profile import find_profile
+from advisor.prediction.model import load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.report.forecast import standing_document, with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.calibration import HostCheck
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import profile_files
+from advisor.workload.store import model_path, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
@@ -172,3 +176,12 @@ def test_an_answer_names_the_host_once_and_in_one_field(key):
     notes = with_estimates_named(standing, "")
     assert notes.count("CPU time") == notes.count("h200-141gb") == 1
     assert standing_document(Advisor().predict([RESNET], "serial").standing)["host_from"] is None
+
+
+def test_paces_of_own_runs_are_relative_to_the_shipped_profile_on_that_host():
+    shipped, used = read_profile(SHIPPED / H100.key / f"{RESNET}.json"), find_profile(RESNET, H100)
+    run = synthetic.run([replace(shipped, windows=used.windows)], "naive", slowdown=1.0)
+    run = replace(run, gpu=H100.key)
+    measured = MeasuredGpu(H100, {RESNET: shipped}, [run], [run])
+    model = with_own_paces(load_model(model_path()), [measured])
+    assert model.own_paces[H100.key][RESNET].slowdown == pytest.approx(1.0, abs=0.01)
