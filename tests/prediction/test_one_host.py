@@ -98,7 +98,7 @@ def described(kind, host_s, gpu_s):
     return MinimalProfile(
         schema=1, workload="mine", gpu=A100.key, batch_size=8, memory_mib=4000, power_w=None,
         step_s=whole.step_s if kind == "numbers" else None, memory_utilization=None,
-        gpu_utilization=whole.busy_share, duration_s=None if kind == "numbers" else 600,
+        gpu_utilization=max(0.01, whole.busy_share), duration_s=None if kind == "numbers" else 600,
     ).whole()  # fmt: skip
 
 
