@@ -386,10 +386,6 @@ class Machine:
             preallocated=preallocating_profiles(profiles),
         )  # fmt: skip
 
-    def host_factor(self, profile: Profile) -> float:
-        """Return seconds of host work of `profile` here over those of the profile."""
-        return 1.0 if self.host is None else self.host.factor(profile)
-
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
         """Correct `profiles` for this machine's host, if known."""
         return tuple(profiles) if self.host is None else self.host.convert(profiles)

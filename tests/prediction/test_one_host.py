@@ -14,7 +14,7 @@ from advisor.hardware.rates import rates_of
 from advisor.learn.observations import MeasuredGpu
 from advisor.learn.own_runs import with_own_paces
 from advisor.prediction.find_profile import find_profile
-from advisor.prediction.model import load_model
+from advisor.prediction.model import OwnPace, date_of, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.report.forecast import standing_document, with_estimates_named
 from advisor.sharing import parse_sharing
@@ -154,6 +154,15 @@ def test_all_gpus_of_one_question_stand_on_the_host_of_the_first(own):
     assert there.find_profile(RESNET) == slow
     moved = advisor._as_on(there, job).profile
     assert (moved.host_s, moved.step_s, moved.host_gpu) == (0.02, pytest.approx(0.02), A100.key)
+
+
+def test_a_host_that_own_runs_showed_to_be_slow_is_that_of_all_gpus_of_the_question():
+    advisor = Advisor(A100.key)
+    (job,), there = advisor.jobs([RESNET]), advisor._on_other(H100.key)
+    pace = OwnPace(slowdown=3.0, runs=5, profiled=date_of(job.profile))
+    vars(advisor)["model"] = replace(advisor.model, own_paces={A100.key: {RESNET: pace}})
+    moved = advisor._as_on(there, job).profile
+    assert moved.host_s == pytest.approx(3 * job.profile.host_s)
 
 
 def test_a_checked_host_is_that_of_all_gpus_of_the_question():
