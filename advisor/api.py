@@ -373,12 +373,19 @@ class Advisor:
             profile = on_host_of(there.find_profile(job.name), job.profile)
         except UnknownName:
             profile = on_gpu(job.profile, there.card)
-        factor = self.machine.host_factor(job.profile) / there.machine.host_factor(profile)
+        factor = self._host_factor(job.profile) / there._host_factor(profile)
         moved = replace(
             on_host(profile, factor),
             host_check_s=profile.host_check_s, workload=job.profile.workload,
         )  # fmt: skip
         return replace(job, profile=moved)
+
+    def _host_factor(self, profile: Profile) -> float:
+        """Seconds of host work here, by own runs, else by the check, over those of `profile`."""
+        pace, host = pace_of(profile, self.own_paces), self.machine.host
+        if pace is not None and pace.runs:
+            return pace.slowdown
+        return 1.0 if host is None else host.factor(profile)
 
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"

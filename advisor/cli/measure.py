@@ -277,13 +277,15 @@ def fit(
     others = [other for other in others if other.runs]
     # In one order whichever GPU was named, so that the model is one and the same.
     model = _fit_with_progress(
-        sorted([measured, *others], key=lambda one: one.gpu.key), search=tune
+        sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
     )
     write_whole(path, model_text(model))
     show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
 
 
-def _fit_with_progress(measured: "Sequence[MeasuredGpu]", *, search: bool) -> "Model":
+def _fit_with_progress(
+    measured: "Sequence[MeasuredGpu]", profiles: Path | None, *, search: bool
+) -> "Model":
     from advisor.hardware.machine import allowed_cores
     from advisor.learn.fit import Constants, tune
     from advisor.learn.fit import fit as fit_model
@@ -297,7 +299,7 @@ def _fit_with_progress(measured: "Sequence[MeasuredGpu]", *, search: bool) -> "M
         lessons = {one.gpu: list(one.profiles.values()) for one in measured}
         model = with_surrogate(model, lessons, processes=len(allowed_cores()))
         advance(2, 2, "fitted")
-    return with_own_paces(model, measured)
+    return with_own_paces(model, measured, profiles)
 
 
 def evaluate(

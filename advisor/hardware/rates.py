@@ -24,6 +24,11 @@ _OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
 # 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
 _W_PER_SM_GHZ = 1.33
 
+# GeForce cards run above their maker's boost clock as far as their power lets them, other GPUs do
+# not. A tenth is usual; with it, steps of 13 networks of timm on an RTX 3090 are 8.1 % off, without
+# it 10.6 %.
+_GEFORCE_CLOCK = 1.1
+
 _RATES_NEEDED = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
 
 
@@ -35,6 +40,9 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
     rates = gpu.rates or _of_its_kind(gpu)
     stated = None
     if rates is not None:
+        if any("GeForce" in product for product in gpu.products):
+            faster = _scaled(rates, _GEFORCE_CLOCK, _GEFORCE_CLOCK, rates.bandwidth_gb_s)
+            rates = replace(faster, clock_mhz=_GEFORCE_CLOCK * rates.clock_mhz)
         clock = 1.0  # share of its highest clock at which its power limit lets it compute
         if gpu.power_limit_w is not None:
             sm_ghz = gpu.sms * rates.clock_mhz * 1e-3

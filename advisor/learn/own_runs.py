@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
 from advisor.learn.observations import MeasuredGpu
+from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
 from advisor.prediction.model import Model, OwnPace, OwnStep, date_of
 from advisor.prediction.predictor import Predictor
@@ -15,6 +17,7 @@ from advisor.sharing import Mode, parse_sharing
 from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+from advisor.workload.store import tenants_of
 
 Part = Literal["host"] | Mode
 """The evidence of a run on a job: its host's pace, or its steps in a mode, on a GPU it fills."""
@@ -38,12 +41,18 @@ _TAUGHT: tuple[Mode, ...] = ("mps", "mps-limits")
 _PREDICTION_COUNTS = 3
 
 
-def with_own_paces(model: Model, measured: Iterable[MeasuredGpu]) -> Model:
-    """Return `model` with the paces of jobs in the users' own runs among those of `measured`."""
-    by_gpu = {
-        each.gpu.key: own_paces(each.profiles, each.own, Predictor(each.gpu, model))
-        for each in measured
-    }
+def with_own_paces(
+    model: Model, measured: Iterable[MeasuredGpu], folder: Path | None = None
+) -> Model:
+    """Return `model` with the paces of jobs in the users' own runs among those of `measured`.
+
+    They are relative to the profiles of `folder` as answers use them, on one host for all GPUs.
+    """
+    by_gpu = {}
+    for each in measured:
+        names = tenants_of(each.own) & each.profiles.keys()
+        profiles = {name: find_profile(name, each.gpu, folder) for name in names}
+        by_gpu[each.gpu.key] = own_paces(profiles, each.own, Predictor(each.gpu, model))
     return replace(model, own_paces={key: paces for key, paces in by_gpu.items() if paces})
 
 

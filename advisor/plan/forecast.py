@@ -377,17 +377,14 @@ class Machine:
             ),
             host_check=checked, host_factor=median(factors) if factors else None,
             host_solo=tuple({each.name: 0 for each in profiles if host and host.solo_run(each)}),
-            host_gpus=tuple(sorted({each.host_gpu for each in profiles})),
+            host_from=", ".join(sorted({each.host_gpu for each in profiles
+                                        if each.host_gpu != each.gpu})) or None,
             unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
             nominal=tuple({
                 each.name: 0 for each in profiles if each.workload.source == "duration"
             }),
             preallocated=preallocating_profiles(profiles),
         )  # fmt: skip
-
-    def host_factor(self, profile: Profile) -> float:
-        """Return seconds of host work of `profile` here over those of the profile."""
-        return 1.0 if self.host is None else self.host.factor(profile)
 
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
         """Correct `profiles` for this machine's host, if known."""

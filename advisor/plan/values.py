@@ -39,7 +39,7 @@ class Standing:
         host_factor: Seconds of host work here over those where the jobs were profiled: median over
             the jobs.
         host_solo: Jobs that ran alone here since they were profiled.
-        host_gpus: Keys of the GPUs on whose hosts the CPU time of the jobs was measured.
+        host_from: Keys of the other GPUs on whose hosts CPU time of the jobs was measured.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
         nominal: Jobs of which only the duration is known, so that their steps are nominal.
@@ -51,7 +51,7 @@ class Standing:
     host_check: HostCheck | None = None
     host_factor: float | None = None
     host_solo: tuple[str, ...] = ()
-    host_gpus: tuple[str, ...] = ()
+    host_from: str | None = None
     unsteady: tuple[str, ...] = ()
     estimated: tuple[Profile, ...] = ()
     own_paces: tuple[tuple[str, OwnPace], ...] = ()

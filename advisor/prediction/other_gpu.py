@@ -274,12 +274,20 @@ def on_host_of(profile: Profile, other: Profile) -> Profile:
     GPU with faster kernels never has the longer step. Without both sides of both it is unchanged.
     """
     host_s, gpu_s, other_s = other.host_s, profile.gpu_s, other.gpu_s
-    if not (profile.host_s and host_s and gpu_s and other_s) or profile.host_s == host_s:
+    if not (profile.host_s and host_s and gpu_s and other_s):
+        return profile
+    if (profile.host_s, profile.host_check_s) == (host_s, other.host_check_s):
         return profile
     stretch = _stretch(other, gpu_s / other_s)
     there = on_host(profile, host_s / profile.host_s)
+    probe, gpus = there.mps, known_gpus()
+    if probe and other.mps and gpus.keys() >= {profile.gpu, other.gpu}:
+        # A limit shows its cost on the faster host, and is hidden by the slower.
+        pair = gpus[other.gpu], gpus[profile.gpu]
+        probe = replace(_probe(other.mps, stretch, gpu_s / other_s, *pair), memory=probe.memory)
     return replace(
         at_pace(there, other.step_s * stretch / there.step_s),
+        mps=probe,
         host_s=host_s,
         host=other.host,
         host_check_s=other.host_check_s,

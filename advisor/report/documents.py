@@ -106,7 +106,7 @@ class BasisFields(TypedDict):
     calibrated: CalibrationFields | None
     host: str
     host_factor: float | None
-    host_gpus: list[str]
+    host_from: str | None
     own_paces: dict[str, Annotated[dict[str, Any], AsDict(OwnPace)]]
     stale: list[Annotated[dict[str, Any], AsDict(Stale)]]
     unsteady: list[str]

@@ -89,7 +89,6 @@ def host_note(standing: Standing) -> str:
 
 def _host_speed(standing: Standing) -> str:
     check, basis = standing.host_check, []
-    profiled = " and ".join(standing.host_gpus)
     if check is not None:
         at = datetime.fromtimestamp(check.made_at).astimezone()
         busy = counted(check.busy, "busy process")
@@ -97,15 +96,12 @@ def _host_speed(standing: Standing) -> str:
     if standing.host_solo:
         basis.append(f"last runs alone of {', '.join(standing.host_solo)}")
     if not basis:
-        return (
-            f"CPU time as on the host of the {profiled} profiles, not checked here: intervals "
-            f"allow for slower and faster hosts (--check-host)."
-        )
+        return "Host not checked: intervals allow for slower and faster hosts (--check-host)."
     if standing.host_factor is None:
         return f"Host {basis[0]}, but the profiles do not record how fast their hosts were."
     return (
-        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the host "
-        f"of the {profiled} profiles ({'; '.join(basis)})."
+        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the hosts "
+        f"of the profiles ({'; '.join(basis)})."
     )
 
 
@@ -116,16 +112,23 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
         if profile.other_batches is not None:
             sizes = ", ".join(map(str, profile.other_batches.batches))
             sentences.append(f"{profile.name} is estimated from batch sizes {sizes}.")
+    one_source = standing.host_from == standing.estimated_from
+    if standing.host_from is not None and not one_source:
+        sentences.append(
+            f"CPU time as on the host of the {standing.host_from} profiles: all GPU models of a "
+            f"question stand on one host."
+        )
     if elsewhere := [each for each in standing.estimated if each.estimated_from is not None]:
         names = [each.name for each in elsewhere]
         traced = all(each.trace for each in elsewhere)
         how = "kernel by kernel" if traced else "partly by whole steps"
+        there = ", with the CPU time measured there" if one_source else ""
         measure, listed = how_to_measure(names), ""
         if not {*names} <= {*measure.replace("`", "").split()}:
             few = len(names) <= _MOST_NAMED
             listed = f": {', '.join(names) if few else counted(len(names), 'job')}"
         sentences.append(
-            f"Estimated from {standing.estimated_from}{listed}, {how}; to measure on "
+            f"Estimated from {standing.estimated_from}{listed}, {how}{there}; to measure on "
             f"{with_article(elsewhere[0].gpu)}: {measure}."
         )
     if nominal := standing.nominal:
@@ -494,7 +497,7 @@ def standing_document(standing: Standing) -> StandingFields:
     return {
         "calibrated": {"file": standing.calibrated} if standing.calibrated else None,
         "host": host_note(standing), "host_factor": standing.host_factor,
-        "host_gpus": list(standing.host_gpus),
+        "host_from": standing.host_from,
         "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),

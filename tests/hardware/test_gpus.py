@@ -177,11 +177,12 @@ def test_limits_leave_the_sms_that_an_h200_gave(limit, sms):
     assert whole_gpu(H200).limited(limit).sms == sms
 
 
-def test_no_gpu_is_expected_to_attain_more_than_its_maker_says():
+def test_no_gpu_is_expected_to_attain_more_than_its_maker_says_at_the_clock_that_it_runs_at():
     for each in catalogue().values():
+        faster = 1.1 if any("GeForce" in name for name in each.products) else 1.0
         for field in fields(each.rates):
             stated = getattr(each.rates, field.name)
-            assert stated is None or getattr(rates_of(each), field.name) <= stated
+            assert stated is None or getattr(rates_of(each), field.name) <= faster * stated
 
 
 def test_a_gpu_that_only_its_driver_described_computes_as_its_kind_does():

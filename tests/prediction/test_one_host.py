@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.rates import rates_of
+from advisor.learn.observations import MeasuredGpu
+from advisor.learn.own_runs import with_own_paces
 from advisor.prediction.find_profile import find_profile
+from advisor.prediction.model import OwnPace, date_of, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
-from advisor.report.forecast import host_note, standing_document
+from advisor.report.forecast import standing_document, with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.calibration import HostCheck
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import profile_files
+from advisor.workload.store import model_path, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
@@ -94,7 +98,7 @@ def described(kind, host_s, gpu_s):
     return MinimalProfile(
         schema=1, workload="mine", gpu=A100.key, batch_size=8, memory_mib=4000, power_w=None,
         step_s=whole.step_s if kind == "numbers" else None, memory_utilization=None,
-        gpu_utilization=whole.busy_share, duration_s=None if kind == "numbers" else 600,
+        gpu_utilization=max(0.01, whole.busy_share), duration_s=None if kind == "numbers" else 600,
     ).whole()  # fmt: skip
 
 
@@ -113,6 +117,7 @@ def test_on_the_host_of_another_gpu_only_the_kernels_differ(host_s, gpu_s, slowe
     assert (moved.host_s, moved.gpu_s, moved.host_check_s) == (host_s, job.gpu_s, 0.002)
     assert moved.step_s == pytest.approx(max(host_s, job.gpu_s))
     assert (moved.host_gpu, moved.trace.duration_us) == ("h200-141gb", job.trace.duration_us)
+    assert all(each.step_s >= moved.step_s * (1 - 1e-9) for each in moved.mps.limited)
     assert on_host_of(moved, there) is moved
 
 
@@ -151,6 +156,15 @@ def test_all_gpus_of_one_question_stand_on_the_host_of_the_first(own):
     assert (moved.host_s, moved.step_s, moved.host_gpu) == (0.02, pytest.approx(0.02), A100.key)
 
 
+def test_a_host_that_own_runs_showed_to_be_slow_is_that_of_all_gpus_of_the_question():
+    advisor = Advisor(A100.key)
+    (job,), there = advisor.jobs([RESNET]), advisor._on_other(H100.key)
+    pace = OwnPace(slowdown=3.0, runs=5, profiled=date_of(job.profile))
+    vars(advisor)["model"] = replace(advisor.model, own_paces={A100.key: {RESNET: pace}})
+    moved = advisor._as_on(there, job).profile
+    assert moved.host_s == pytest.approx(3 * job.profile.host_s)
+
+
 def test_a_checked_host_is_that_of_all_gpus_of_the_question():
     check = HostCheck(check_s=0.004, busy=1, cores=8, host="here", made_at=0.0)
     advisor = Advisor(A100.key, host_check=check, host_cores=8)
@@ -164,7 +178,19 @@ def test_a_checked_host_is_that_of_all_gpus_of_the_question():
     assert steps_s[1] > 1.3 * job.profile.step_s
 
 
-def test_the_answer_names_the_host_in_one_line_and_one_field():
-    answer = Advisor(H100.key).predict([RESNET], "serial")
-    assert standing_document(answer.standing)["host_gpus"] == ["h200-141gb"]
-    assert "host of the h200-141gb profiles" in host_note(answer.standing)
+@pytest.mark.parametrize("key", ["h100-sxm-80gb", "a100-40gb"])
+def test_an_answer_names_the_host_once_and_in_one_field(key):
+    standing = Advisor(key).predict([RESNET], "serial").standing
+    assert standing_document(standing)["host_from"] == "h200-141gb"
+    notes = with_estimates_named(standing, "")
+    assert notes.count("CPU time") == notes.count("h200-141gb") == 1
+    assert standing_document(Advisor().predict([RESNET], "serial").standing)["host_from"] is None
+
+
+def test_paces_of_own_runs_are_relative_to_the_shipped_profile_on_that_host():
+    shipped, used = read_profile(SHIPPED / H100.key / f"{RESNET}.json"), find_profile(RESNET, H100)
+    run = synthetic.run([replace(shipped, windows=used.windows)], "naive", slowdown=1.0)
+    run = replace(run, gpu=H100.key)
+    measured = MeasuredGpu(H100, {RESNET: shipped}, [run], [run])
+    model = with_own_paces(load_model(model_path()), [measured])
+    assert model.own_paces[H100.key][RESNET].slowdown == pytest.approx(1.0, abs=0.01)
