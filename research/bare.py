@@ -3,7 +3,7 @@
     python -m research.bare
 
 fits the model of such profiles again, for each family without its runs, and prints the tables in
-two minutes: it replays nothing. `make report` writes them with the models of its own evaluation.
+five minutes: it replays nothing. `make report` writes them with the models of its own evaluation.
 """
 
 from collections import defaultdict
