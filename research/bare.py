@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import Evaluation, Selection, families_of, select
 from advisor.learn.fit import runs_by_mode
-from advisor.learn.observations import shared_runs
+from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.learn.regression import fit_utilisation
 from advisor.learn.regret import MODEL, Panel, choices, panels
 from advisor.learn.scores import (
@@ -225,7 +225,7 @@ def models_left_out(selection: Selection, model: Model) -> dict[str, Model]:
     runs = shared_runs(selection.profiles, selection.runs, selection.gpu)
 
     def without(family: str) -> Model:
-        kept = [run for run in runs if family not in run.families]
+        kept: list[ObservedRun] = [run for run in runs if family not in run.families]
         return replace(model, capacity=fit_utilisation(runs_by_mode(kept)))
 
     return {family: without(family) for family in families_of(selection.predicted)}
