@@ -3,7 +3,7 @@
     python -m research.bare
 
 fits the model of such profiles again, for each family without its runs, and prints the tables in
-two minutes: it replays nothing. `make report` writes them with the models of its own evaluation.
+five minutes: it replays nothing. `make report` writes them with the models of its own evaluation.
 """
 
 from collections import defaultdict
@@ -26,6 +26,7 @@ from advisor.learn.scores import (
     profiles_of,
     sharing_of,
 )
+from advisor.prediction.cache import in_processes
 from advisor.prediction.model import Model, load_model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
@@ -150,20 +151,42 @@ def matching(scores: Iterable[_Score], **wanted: str) -> list[_Score]:
     return [e for e in scores if all(getattr(e, name) == v for name, v in wanted.items())]
 
 
-def bare_scores(selections: Iterable[Selection], models: Mapping[str, Model]) -> BareScores:
+def bare_scores(
+    some: Sequence[Selection], models: Mapping[str, Model], processes: int = 1
+) -> BareScores:
     """Score bare profiles of some GPUs by `models`, each without the family it is named by."""
-    errors: list[Errors] = []
-    chosen: list[FirstPlans] = []
-    for selection in selections:
-        for known, cut in KNOWN.items():
-            evaluation = rescored(selection, models, cut)
-            errors += _errors(known, evaluation)
-            chosen += _choices(known, evaluation)
-    same = {(known, among): [e for e in chosen if (e.known, e.among) == (known, among)]
-            for known in KNOWN for among in _AMONG}  # fmt: skip
-    pooled = [_pooled(parts) for parts in same.values() if parts]
-    panels_only = [each for each in chosen if each.among == OF_A_PANEL]
-    return BareScores(errors=tuple(errors), choices=(*pooled, *panels_only))
+    tasks = [(selection, known) for selection in some for known in KNOWN]
+    if processes == 1:
+        scored = [_scored(*task, models) for task in tasks]
+    else:
+        with in_processes(_scored_here, tasks, processes, _begin, (models,)) as results:
+            scored = list(results)
+    chosen = [each for _, choices_of_task in scored for each in choices_of_task]
+    same = [matching(chosen, known=known, among=among) for known in KNOWN for among in _AMONG]
+    pooled = [_pooled(parts) for parts in same if parts]
+    return BareScores(
+        errors=tuple(each for errors, _ in scored for each in errors),
+        choices=(*pooled, *matching(chosen, among=OF_A_PANEL)),
+    )
+
+
+_here: list[Mapping[str, Model]] = []
+"""Models of a process, sent once and not with each task."""
+
+
+def _begin(models: Mapping[str, Model]) -> None:
+    _here.append(models)
+
+
+def _scored_here(task: tuple[Selection, str]) -> tuple[list[Errors], list[FirstPlans]]:
+    return _scored(*task, _here[0])
+
+
+def _scored(
+    selection: Selection, known: str, models: Mapping[str, Model]
+) -> tuple[list[Errors], list[FirstPlans]]:
+    evaluation = rescored(selection, models, KNOWN[known])
+    return _errors(known, evaluation), _choices(known, evaluation)
 
 
 def selections(folder: Path) -> list[Selection]:

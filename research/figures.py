@@ -135,7 +135,7 @@ def figures_of(
         busy=errors_by_busy_share(evaluation),
         classes=classes_left_out(evaluation, playback, processes),
         lacking=lacking_scores(evaluation, processes),
-        bare=bare_scores(selections(folder), evaluation.models),
+        bare=bare_scores(selections(folder), evaluation.models, processes),
         coverage=coverage_groups(evaluation),
         constants=chosen_constants(),
         steadiness=steadiness(evaluation.chosen.repeats),

@@ -42,6 +42,7 @@ from research.bare import (
     FirstPlans,
     errors_of,
     first_plans,
+    matching,
 )
 from research.files import PROFILES, csv_rows, profiles_in, rounded
 from research.steps import joined
@@ -233,7 +234,7 @@ def _miso(folder: Path) -> Mapping[str, OnSlices]:
                                    memory_utilisation=number["util_mem_pct"]),
             "nvidia-smi without memory utilisation": by_power,
             "GPU utilisation": _profile(A100, row["model"], whole_s, utilisation=busy),
-            "nvidia-smi without memory utilisation, steps under two limits":
+            "the same, steps under two limits":
                 _with_limits(by_power, under),
         }.items():  # fmt: skip
             measured_s = float(row["step_s_median"])
@@ -338,6 +339,24 @@ def others_section(scores: Others) -> str:
         "The first plan for the pairs on a V100, of all that were measured:",
         markdown(("GPU", "known", "sets", "regret", "worst", "always MPS"), chosen),
     )
+
+
+def slices_table(scores: Others) -> str:
+    """Return errors on slices of an A100 by what is known of a job, in Markdown."""
+    rows = []
+    for known in dict.fromkeys(row.known for row in scores.errors if row.gpu == A100):
+        by_size = {row.group: row for row in matching(scores.errors, gpu=A100, known=known)}
+        whole = by_size[ALL_SLICES]
+        sizes = (row.mape if (row := by_size.get(size)) else None for size in _SIZES)
+        rows.append((
+            known, str(whole.n), *map(percent, (whole.mape, *sizes, whole.inside)),
+            f"{whole.width:.2f}",
+        ))  # fmt: skip
+    columns = "known", "steps", "mean error", *(f"on {size}" for size in _SIZES)
+    return markdown((*columns, "in 90 % interval", "p95/p05, median"), rows)
+
+
+_SIZES = ("1g", "2g", "3g", "4g")
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ from research.gpu_left_out import left_out_section, left_out_table
 from research.headline import accuracy_in_short, headline, ranges_sentence, rules_section
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
-from research.others import others_section, read_others
+from research.others import others_section, read_others, slices_table
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
@@ -151,6 +151,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "four-gpus": four_gpus_text(),
         },
         Path("docs", "other-gpus.md"): {
+            "slices": slices_table(read_others()),
             "studies": studies_text(),
             "small-batches": small_batches_text(),
         },

@@ -74,7 +74,7 @@ def small_batches(advisor: Advisor, folder: Path) -> SmallBatches:
     slower = host_slowdown_at(Questions(advisor).profile(_JOB), _BUSY)
     some = [claim for claim in claims() if set(claim.ids) & set(_ROWS)]
     predicted = (_predicted(Questions(advisor, {_JOB: by}), some) for by in (1.0, slower))
-    jobs = sorted(_sliced_jobs(folder), key=lambda each: each.power_w)
+    jobs = sorted(sliced_jobs(folder), key=lambda each: each.power_w)
     return SmallBatches(predicted=tuple(predicted), jobs=tuple(jobs))
 
 
@@ -92,7 +92,8 @@ def _predicted(questions: Questions, some: list[Claim]) -> Predicted:
     )  # fmt: skip
 
 
-def _sliced_jobs(folder: Path) -> Iterator[SlicedJob]:
+def sliced_jobs(folder: Path) -> Iterator[SlicedJob]:
+    """Yield MISO's jobs; the gain is that of the best partition of which all instances ran."""
     pace: dict[tuple[str, str, int], float] = {}
     for row in csv_rows(folder / "a100_mig_slice_steptime.csv"):
         if row["ran"] == "1":
@@ -108,9 +109,14 @@ def _sliced_jobs(folder: Path) -> Iterator[SlicedJob]:
         )  # fmt: skip
 
 
+def read_small_batches() -> SmallBatches:
+    """Return the numbers that were written last."""
+    return parse_record(SmallBatches, FILE.read_bytes(), str(FILE))
+
+
 def small_batches_text() -> str:
     """Return the block of docs/other-gpus.md."""
-    scores = parse_record(SmallBatches, FILE.read_bytes(), str(FILE))
+    scores = read_small_batches()
     as_is, less = scores.predicted
     most_w = 150 / (_PACE[150] * _ENERGY[150])
     low, high = 0.9 * _PACE[250], 1.1 * _PACE[250]

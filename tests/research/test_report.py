@@ -27,6 +27,8 @@ from research.figures import (
     runs_of_other_sets,
 )
 from research.files import measured, runs_in
+from research.others import read_others
+from research.readers import readers_targets
 from research.report import FIGURES, GPU, ROOT, filled, rendered, report_text
 from research.scripts import HOSTS, script_scores, scripts_table
 from research.splits import splits_text
@@ -207,6 +209,14 @@ def test_a_marked_block_is_replaced_and_nothing_else():
 def test_a_target_is_met_within_its_bounds_and_never_where_nothing_was_measured():
     met = [Target("x", 0.87, 0.93, reached).cells[-1] for reached in (0.9, 0.95, 0.8, None)]
     assert met == ["yes", "no", "no", "not measured"]
+    width = Target("width", 0.0, 2.8, 3.14159)
+    assert width.cells == ("width", "at most 2.80", "3.14", "no")
+
+
+def test_every_target_of_a_reader_is_measured():
+    rows = [target.cells for target in readers_targets(COMMITTED, read_others())]
+    assert len({name for name, *_ in rows}) == len(rows) == 28
+    assert {met for *_, met in rows} <= {"yes", "no"}
 
 
 def test_scripts_are_scored_on_every_host_all_of_them_first(monkeypatch):

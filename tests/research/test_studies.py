@@ -9,6 +9,7 @@ import pytest
 from advisor.api import Advisor
 from advisor.prediction.host import on_host
 from advisor.workload.store import NO_CALIBRATION
+from research.small_batches import read_small_batches, sliced_jobs
 from research.studies import (
     FILE,
     GPU,
@@ -85,3 +86,20 @@ def test_the_committed_counts_are_of_all_rows_and_stand_in_the_documents():
     assert {kind: each["rows"] for kind, each in kinds.items()} == asked - Counter(placement=99)
     agree = sum(each["agrees_on_study_host"] for each in kinds.values())
     assert f"{agree} agree" in studies_text()
+
+
+def test_the_best_partition_is_the_fastest_of_those_of_which_every_instance_ran(tmp_path):
+    steps = ["model,batch_size,compute_slices,speed_rel_7g_median,ran"]
+    steps += [f"bert,2,{size},{pace},{ran}" for size, pace, ran in (
+        (4, 0.7, 1), (3, 0.6, 1), (2, 0.4, 1), (1, 0.9, 0))]  # fmt: skip
+    (tmp_path / "a100_mig_slice_steptime.csv").write_text("\n".join(steps) + "\n")
+    solo = "model,batch_size,power_w,util_gpu_pct\nbert,2,160,70\n"
+    (tmp_path / "a100_solo_counters.csv").write_text(solo)
+    (job,) = sliced_jobs(tmp_path)
+    assert (job.gain, job.utilisation) == (pytest.approx(0.6 + 0.4 + 0.4), 0.7)
+
+
+def test_less_busy_our_gpt2_gains_on_slices_what_the_study_found():
+    as_is, less = read_small_batches().predicted
+    assert as_is.best["E017"] < 1.1 < 0.9 * 1.594 < less.best["E017"] < 1.1 * 1.594
+    assert less.alone_w < as_is.alone_w
