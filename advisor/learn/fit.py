@@ -30,7 +30,12 @@ from advisor.learn.observations import (
     profiles_on_checked_host,
     rows_of_solo,
 )
-from advisor.learn.regression import FittedCorrection, fit_intervals, fit_utilisation
+from advisor.learn.regression import (
+    FittedCorrection,
+    fit_intervals,
+    fit_utilisation,
+    for_other_hosts,
+)
 from advisor.prediction.correction import KERNEL, Correction, Kernel
 from advisor.prediction.features import COLUMNS
 from advisor.prediction.intervals import Ends, Intervals
@@ -58,8 +63,9 @@ def widening(held: float) -> float:
 
 # With the H100 and each family left out, models of H200 runs held 88, 92 and 90 % of 1,243 steps
 # on it (naive, MPS, limits) in unwidened intervals, and 77, 90 and 84 % of the GPU-bound ones;
-# models of the fewer H100 runs held 84, 87 and 86 % of 4,108 steps on an H200. On another
-# architecture nothing was measured: there all are taken to do as the worst of the former.
+# models of the fewer H100 runs held 84, 87 and 86 % of 4,108 steps on an H200: all before
+# `for_other_hosts`. On another architecture nothing was measured: there all are taken to do as the
+# worst of the former.
 FROM_ANOTHER_GPU = UnseenGpu(
     widening=widening(0.77),
     alike=1.0,
@@ -160,9 +166,10 @@ class StepsLeftOut:
         return self.fitted.steps_left_out(rows)
 
     def intervals(self, view: View) -> Intervals:
-        """Return the intervals that hold the measured steps of profiles in that `view`."""
-        rows = self._rows(view)
-        return fit_intervals(rows, self._steps_s(rows), self._mode)
+        """Return the intervals of steps predicted from profiles in that `view`, on any host."""
+        rows, checked = self._rows(view), view == "on_checked_host"
+        fitted = fit_intervals(rows, self._steps_s(rows), self._mode)
+        return for_other_hosts(fitted, self._mode, checked=checked)
 
     def error(self) -> float:
         """Return the mean absolute log error of the rows that show the effect of sharing."""

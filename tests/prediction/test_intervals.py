@@ -1,6 +1,7 @@
 """Nine in ten steps lie in their intervals, and a longer step never ends earlier."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.learn.observations import Rows, SoloSteps, profiles_on_checked_host
-from advisor.learn.regression import fit_intervals
+from advisor.learn.regression import fit_intervals, for_other_hosts
 from advisor.prediction.host import host_path_s
 from advisor.prediction.intervals import GPU_BOUND_AT, HOST_BOUND_AT, Ends, Intervals
 from advisor.prediction.model import load_model
+from advisor.sharing import SHARED_MODES
 from advisor.workload.store import model_path
 from tests import synthetic
 
@@ -86,7 +88,9 @@ def test_a_longer_step_never_ends_earlier(errors):
         of_run=np.arange(160), profiles=(HOST_BOUND,) * 160, x=np.empty((160, 0)),
         replayed_s=middle_s, measured_s=middle_s * np.exp(logs),
     )  # fmt: skip
-    check_no_end_falls(fit_intervals(rows, middle_s, "mps"), HOST_BOUND)
+    fitted = fit_intervals(rows, middle_s, "mps")
+    check_no_end_falls(fitted, HOST_BOUND)
+    check_no_end_falls(for_other_hosts(fitted, "mps", checked=False), HOST_BOUND)
 
 
 @pytest.mark.parametrize("job", [HOST_BOUND, GPU_BOUND])
@@ -95,6 +99,17 @@ def test_no_end_of_the_shipped_intervals_falls_as_a_step_grows(job):
     for each in (model.intervals, model.intervals_on_known_host):
         for intervals in each.values():
             check_no_end_falls(intervals, job)
+
+
+def test_a_faster_host_than_all_that_the_zoo_saw_is_in_the_shipped_intervals():
+    """Zoo runs were on slower hosts than their profiles, which says nothing of other hosts."""
+    model = load_model(model_path())
+    for of_mode, mode in product((model.intervals, model.intervals_on_known_host), SHARED_MODES):
+        for ends in (of_mode[mode].gpu_bound, of_mode[mode].host_bound):
+            assert (np.array(ends.low) <= -0.39 * np.array(ends.high)).all()
+        low, high = of_mode["naive"].log_ends([GPU_BOUND] * 2, np.full(2, 0.045))
+        assert max(low) <= -0.03
+        assert min(high) >= 0.03
 
 
 def test_under_time_slicing_a_job_that_fills_the_gpu_is_less_sure_next_to_host_bound_ones():
