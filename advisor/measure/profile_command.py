@@ -32,6 +32,8 @@ from advisor.workload import units
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
+from advisor.workload.moments import add_moment
+from advisor.workload.profile import Profile
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.spec import (
     Execution,
@@ -381,8 +383,10 @@ class _Batch:
                     patience_s=words.patience,
                 )  # fmt: skip
                 kept = replace(profile.workload, script=job.script)
-                write_whole(path, profile_text(replace(profile, workload=kept)))
-                say(f"  {path}")
+                profile, lines = _with_moments(path, replace(profile, workload=kept))
+                write_whole(path, profile_text(profile))
+                for line in (*lines, path):
+                    say(f"  {line}")
             except AdvisorError as error:
                 self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
@@ -404,6 +408,14 @@ class _Batch:
         if len(self._words.workloads) > 1:  # a single workload's error is printed at the end
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
+
+
+def _with_moments(path: Path, profile: Profile) -> tuple[Profile, Sequence[str]]:
+    """Return `profile` with the moments of the one that it replaces, and lines about it."""
+    try:
+        return add_moment(read_profile(path), profile)
+    except (InvalidInput, OSError):  # there is none, or a damaged one
+        return profile, ()
 
 
 def _refuse_to_replace(path: Path, job: Workload) -> None:

@@ -77,12 +77,28 @@ class Intervals:
             np.where(gpu_bound, gpu * scale, host)
             for gpu, host in zip(of_gpu, of_host, strict=True)
         )
-        return low, high
+        return with_moments(profiles, steps_s, low, high)
 
     def around(self, profile: Profile, step_s: float) -> Interval:
         """Return the interval of a job by itself around its predicted step."""
         low, high = self.log_ends([profile], np.array([step_s]))
         return interval_around(step_s, float(low[0]), float(high[0]))
+
+
+def with_moments(
+    profiles: Sequence[Profile], steps_s: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the ends `low` and `high`, wider by the moments in which jobs were measured alone.
+
+    A job at its pace alone may be as fast or as slow as in any of them. Moments are its host's,
+    which it follows less the longer others make it wait; moments that agree do not narrow a range.
+    """
+    if not any(each.moments for each in profiles):
+        return low, high
+    alone_s = np.array([each.step_s for each in profiles])
+    follows = np.clip(1 - np.log(steps_s / alone_s) / _FOLLOWS, 0.0, 1.0)
+    fastest, slowest = np.transpose([each.log_spread for each in profiles]) * follows
+    return -np.hypot(low, fastest), np.hypot(high, slowest)
 
 
 def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
