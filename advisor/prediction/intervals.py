@@ -90,13 +90,15 @@ def with_moments(
 ) -> tuple[Floats, Floats]:
     """Return the ends `low` and `high`, wider by the moments in which jobs were measured alone.
 
-    A job at its pace alone may be as fast or as slow as in any of them. Moments are its host's,
-    which it follows less the longer others make it wait; moments that agree do not narrow a range.
+    A job at its pace alone may be as fast or as slow as in any of them. A job that fills the GPU
+    may be so together with others, too. Other moments are the host's, which a job follows less the
+    longer others make it wait. Moments that agree do not narrow a range.
     """
     if not any(each.moments for each in profiles):
         return low, high
     alone_s = np.array([each.step_s for each in profiles])
-    follows = np.clip(1 - np.log(steps_s / alone_s) / _FOLLOWS, 0.0, 1.0)
+    gpu_bound = np.array([is_gpu_bound(each) for each in profiles])
+    follows = np.clip(1 - np.log(steps_s / alone_s) / _FOLLOWS, gpu_bound, 1.0)
     fastest, slowest = np.transpose([each.log_spread for each in profiles]) * follows
     return -np.hypot(low, fastest), np.hypot(high, slowest)
 

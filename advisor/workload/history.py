@@ -151,12 +151,14 @@ class RecordedJob:
             raise InvalidInput(
                 "samples have no times, so its duration is not known. Pass --interval or --step-s"
             )
+        shares = {name: round(share, 4) for name, share in self.profiled.items()}
         return MinimalProfile(
             schema=1, workload=self.name, gpu=gpu, batch_size=1, step_s=self.step_s,
             memory_mib=round(self.memory_mib, 1), gpu_utilization=_rounded(self.busy, 4),
             power_w=_rounded(self.power_w, 1), memory_utilization=_rounded(self.memory_busy, 4),
             duration_s=_rounded(self.active_s, 1),
-            **{name: round(share, 4) for name, share in self.profiled.items()},
+            sm_active=shares.get("sm_active"), sm_occupancy=shares.get("sm_occupancy"),
+            tensor_active=shares.get("tensor_active"), dram_active=shares.get("dram_active"),
         )  # fmt: skip
 
 
