@@ -32,6 +32,8 @@ from advisor.workload import units
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
+from advisor.workload.moments import add_moment
+from advisor.workload.profile import Profile
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.spec import (
     Execution,
@@ -233,7 +235,8 @@ def run_from_numbers(argv: Sequence[str]) -> int:
             "expected --step-s with --batch-size, or --duration-s for a job whose step's length "
             "is not known. See `advisor profile --from-numbers -h`."
         )
-    minimal = MinimalProfile(schema=1, gpu=card.key, **numbers)
+    under_limit = dict(numbers.pop("step_under_limit"))
+    minimal = MinimalProfile(schema=1, gpu=card.key, step_s_under_limit=under_limit, **numbers)
     say(f"  {write_numbers(minimal, card, out)}")
     return 0
 
@@ -278,7 +281,8 @@ def _numbers_parser() -> Parser:
         epilog='The file holds {"schema": 1, "workload": "my-job", "gpu": "a100-40gb", '
         '"batch_size": 64, "step_s": 0.12, "memory_mib": 5300, "power_w": 190, '
         '"gpu_utilization": 0.83, "memory_utilization": 0.41}; the last three may be null, and '
-        '"examples_per_epoch" or "duration_s" may follow. With "duration_s", "step_s" may be null. '
+        '"examples_per_epoch" or "duration_s", "sm_active" and the other counters of DCGM, and '
+        '"step_s_under_limit": {"50": 0.14} may follow. With "duration_s", "step_s" may be null. '
         "Every command accepts its path as a JOB.",
     )
     add = parser.add_argument
@@ -304,12 +308,27 @@ def _numbers_parser() -> Parser:
         "0 to 1, or e.g. 83%%.")  # fmt: skip
     add("--memory-utilization", type=share, metavar="SHARE", help="Memory utilisation of "
         "nvidia-smi, likewise.")  # fmt: skip
+    for name, what in (
+        ("sm-active", "SMs with a warp"), ("sm-occupancy", "warp slots in use"),
+        ("tensor-active", "cycles of tensor cores"), ("dram-active", "memory bandwidth in use"),
+    ):  # fmt: skip
+        add(f"--{name}", type=share, metavar="SHARE", help=f"Share of {what}, by DCGM.")
+    add("--step-under-limit", type=_limited_step, action="append", default=[],
+        metavar="PERCENT=SECONDS", help="Step alone under an MPS limit, e.g. 50=0.14; "
+        "repeatable.")  # fmt: skip
     add(
         "--examples-per-epoch", type=int, metavar="N", help="Examples of an epoch, for epoch times."
     )
     add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
     add("--json", action="store_true", help="Print the profile as one JSON document.")
     return parser
+
+
+def _limited_step(text: str) -> tuple[str, float]:
+    percent, equals, seconds = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text}: write PERCENT=SECONDS, e.g. 50=0.14")
+    return percent.strip().removesuffix("%").strip(), above_0(seconds)
 
 
 # Assumed seconds of a workload before the first has been measured.
@@ -381,8 +400,10 @@ class _Batch:
                     patience_s=words.patience,
                 )  # fmt: skip
                 kept = replace(profile.workload, script=job.script)
-                write_whole(path, profile_text(replace(profile, workload=kept)))
-                say(f"  {path}")
+                profile, lines = _with_moments(path, replace(profile, workload=kept))
+                write_whole(path, profile_text(profile))
+                for line in (*lines, path):
+                    say(f"  {line}")
             except AdvisorError as error:
                 self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
@@ -404,6 +425,14 @@ class _Batch:
         if len(self._words.workloads) > 1:  # a single workload's error is printed at the end
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
+
+
+def _with_moments(path: Path, profile: Profile) -> tuple[Profile, Sequence[str]]:
+    """Return `profile` with the moments of the one that it replaces, and lines about it."""
+    try:
+        return add_moment(read_profile(path), profile)
+    except (InvalidInput, OSError):  # there is none, or a damaged one
+        return profile, ()
 
 
 def _refuse_to_replace(path: Path, job: Workload) -> None:

@@ -6,7 +6,7 @@ host work (`advisor.measure.host_check`) shows by how much.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf, log
 from statistics import geometric_mean
 
@@ -14,7 +14,8 @@ from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import measured_exponent, waiting_step
 from advisor.workload.calibration import HostCheck
-from advisor.workload.profile import Counters, LimitedRun, Profile, Window
+from advisor.workload.pace import at_pace
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 
 # The largest factor on host work, and the halvings of the interval in which it is searched.
@@ -134,11 +135,6 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     if profile.host_s is None or slowdown == 1:
         return profile
     card = catalogue().get(profile.gpu) or known_gpus().get(profile.gpu)
-    times = {  # data read from files stay
-        name: value * slowdown
-        for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")
-        if (value := getattr(profile.host, name, None)) is not None
-    }
     # The slower side sets the pace; both do where the host waits for the GPU.
     host_s, gpu_s = profile.host_s, profile.gpu_s or 0.0
     if (waiting := waiting_step(profile)) is not None:
@@ -150,14 +146,8 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
         step_s = max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
     else:
         step_s = max(profile.step_s, host_s * slowdown)
-    stretch = step_s / profile.step_s
     return replace(
-        at_pace(profile, stretch),
-        host_s=host_s * slowdown,
-        host=profile.host and replace(profile.host, **times),
-        trace=profile.trace and profile.trace.launched(slowdown),
-        host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
-        epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch, host=slowdown),
+        at_pace(profile, step_s / profile.step_s, slowdown),
         sm_exponent=profile.sm_exponent if card is None else measured_exponent(profile, card),
     )
 
@@ -206,43 +196,6 @@ def on_like_core(profile: Profile, tenant: Tenant) -> bool:
     return 1 / _FAR < ratio < _FAR
 
 
-_RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
-_SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
-
-
-def at_pace(profile: Profile, stretch: float) -> Profile:
-    """Return `profile` with steps that are longer by `stretch` and do the same work."""
-    power_w, idle_w, probe = profile.power_w, profile.idle_power_w, profile.mps
-    if power_w is not None and idle_w is not None:
-        power_w = idle_w + (power_w - idle_w) / stretch
-    if probe is not None:  # all runs of it, so that a limit costs as much as before
-        limited = tuple(longer(run, stretch) for run in probe.limited)
-        probe = replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
-    return replace(
-        profile,
-        windows=stretched(profile.windows, stretch),
-        counters=profile.counters and thinned(profile.counters, stretch, {}),
-        power_w=power_w,
-        mps=probe,
-    )
-
-
-def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
-    """Return `windows` in which each step takes `stretch` times as long."""
-    return tuple(Window(each.seconds * stretch, each.steps, each.check_s) for each in windows)
-
-
-def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
-    """Return `counters` over longer steps; those in `grown` count so many times as much a step."""
-    most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
-    values = {
-        name: min(limit, value * grown.get(name, 1.0) / stretch)
-        for name, limit in most.items()
-        if (value := getattr(counters, name)) is not None
-    }
-    return replace(counters, **values)
-
-
 def engine_growth(profile: Profile, busier: float) -> float:
     """Return the factor on the time that the engine is active, if kernels take `busier` times.
 
@@ -254,7 +207,3 @@ def engine_growth(profile: Profile, busier: float) -> float:
         return busier
     kernels = min(1.0, profile.busy_share / profile.counters.gract)
     return kernels * busier + 1 - kernels
-
-
-def longer(run: LimitedRun, stretch: float) -> LimitedRun:
-    return replace(run, windows=stretched(run.windows, stretch))

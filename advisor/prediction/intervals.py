@@ -77,7 +77,7 @@ class Intervals:
             gpu_bound * gpu * scale + (1 - gpu_bound) * host
             for gpu, host in zip(of_gpu, of_host, strict=True)
         )
-        return low, high
+        return with_moments(profiles, steps_s, low, high)
 
     def around(self, profile: Profile, step_s: float) -> Interval:
         """Return the interval of a job by itself around its predicted step."""
@@ -95,6 +95,24 @@ def _weight_of_gpu(profile: Profile) -> float:
     if profile.trace is not None:
         return float(is_gpu_bound(profile))
     return float(np.interp(profile.busy_share or 0.0, (_HARDLY, _SURELY), (0.0, 1.0)))
+
+
+def with_moments(
+    profiles: Sequence[Profile], steps_s: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the ends `low` and `high`, wider by the moments in which jobs were measured alone.
+
+    A job at its pace alone may be as fast or as slow as in any of them. A job that fills the GPU
+    may be so together with others, too. Other moments are the host's, which a job follows less the
+    longer others make it wait. Moments that agree do not narrow a range.
+    """
+    if not any(each.moments for each in profiles):
+        return low, high
+    alone_s = np.array([each.step_s for each in profiles])
+    gpu_bound = np.array([is_gpu_bound(each) for each in profiles])
+    follows = np.clip(1 - np.log(steps_s / alone_s) / _FOLLOWS, gpu_bound, 1.0)
+    fastest, slowest = np.transpose([each.log_spread for each in profiles]) * follows
+    return -np.hypot(low, fastest), np.hypot(high, slowest)
 
 
 def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:

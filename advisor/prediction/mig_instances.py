@@ -19,7 +19,7 @@ from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import contended
-from advisor.prediction.host import at_pace, engine_growth, longer, thinned
+from advisor.prediction.host import engine_growth
 from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
 from advisor.prediction.prediction import LEVELS, Interval, interval_around
 from advisor.prediction.replay import Physics
@@ -35,6 +35,7 @@ from advisor.prediction.trace import (
 )
 from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
+from advisor.workload.pace import at_pace, longer, thinned
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
 # Log of the loss of kernels next to traffic that takes all of the bandwidth; nine in ten lose

@@ -16,9 +16,10 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.host import longer, on_host_checked, stretched
+from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
+from advisor.workload.pace import longer, stretched
 from advisor.workload.profile import (
     Counters,
     HostSide,

@@ -24,10 +24,11 @@ from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
 from advisor.hardware.partition import limited_sms, sm_limits
 from advisor.hardware.profile_checks import check_power
 from advisor.hardware.rates import rates_of, tensor_share
-from advisor.prediction.host import at_pace, engine_growth, longer, on_host, stretched
+from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
+from advisor.workload.pace import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,

@@ -17,6 +17,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.catalogue import how_to_measure
+from advisor.workload.moments import odd_moments
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.reading import (
     DAY_S,
@@ -114,13 +115,15 @@ def stale_profiles(
     return tuple(differences)
 
 
-def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Return a line for each of `profiles` whose windows disagree; copies count once."""
+def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return lines about those of `profiles` whose windows or moments disagree, each once."""
     behind = {profile.name: profile.unsteady for profile in profiles}
-    return tuple(
+    varied = tuple(
         f"{name}'s own steps varied by {share:.0%} when it was profiled: measure it again"
         for name, share in behind.items() if share is not None
     )  # fmt: skip
+    odd = dict.fromkeys(line for profile in profiles for line in odd_moments(profile))
+    return (*varied, *odd)
 
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:

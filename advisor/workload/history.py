@@ -6,16 +6,19 @@ which it had its GPU to itself, and a job that never had is left out with the re
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.minimal_profile import MinimalProfile, idle
 from advisor.workload.reading import DAY_S
 
-Quantity = Literal["coarse_busy", "busy", "memory_busy", "memory_mib", "power_w", "step_s"]
+Profiled = Literal["sm_active", "sm_occupancy", "tensor_active", "dram_active"]
+Quantity = (
+    Literal["coarse_busy", "busy", "memory_busy", "memory_mib", "power_w", "step_s"] | Profiled
+)
 Labels = Mapping[str, str]
 
 # Units: METRICS.md of NVIDIA/dcgm-exporter. The driver's utilisation is of its last sample period,
@@ -23,10 +26,16 @@ Labels = Mapping[str, str]
 DCGM_FIELDS: Mapping[str, tuple[Quantity, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": ("coarse_busy", 0.01),
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("busy", 1.0),
+    "DCGM_FI_PROF_SM_ACTIVE": ("sm_active", 1.0),
+    "DCGM_FI_PROF_SM_OCCUPANCY": ("sm_occupancy", 1.0),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor_active", 1.0),
+    "DCGM_FI_PROF_DRAM_ACTIVE": ("dram_active", 1.0),
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_busy", 0.01),
     "DCGM_FI_DEV_FB_USED": ("memory_mib", 1.0),
     "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
 }
+
+PROFILED: tuple[Profiled, ...] = get_args(Profiled)
 
 # DCGM writes values near 2^63 where it has none.
 _MOST: Mapping[Quantity, float] = {"memory_mib": 2.0**24, "power_w": 1e4, "step_s": DAY_S}
@@ -106,6 +115,7 @@ class RecordedJob:
         active_s: The part of that in which the GPU worked, as far as it can be seen.
         busy: Share of time in which a kernel ran: the median of those samples, 0..1.
         memory_busy: The same of time in which memory was read or written.
+        profiled: Medians of DCGM's other profiling counters in those samples, by name, 0..1.
         memory_mib: The most that its GPU held while it was alone there.
         power_w: Mean power of the GPU in those samples.
         step_s: Median of the metric that has its step, in seconds.
@@ -122,6 +132,7 @@ class RecordedJob:
     active_s: float | None = None
     busy: float | None = None
     memory_busy: float | None = None
+    profiled: Mapping[Profiled, float] = field(default_factory=dict)
     memory_mib: float | None = None
     power_w: float | None = None
     step_s: float | None = None
@@ -140,11 +151,14 @@ class RecordedJob:
             raise InvalidInput(
                 "samples have no times, so its duration is not known. Pass --interval or --step-s"
             )
+        shares = {name: round(share, 4) for name, share in self.profiled.items()}
         return MinimalProfile(
             schema=1, workload=self.name, gpu=gpu, batch_size=1, step_s=self.step_s,
             memory_mib=round(self.memory_mib, 1), gpu_utilization=_rounded(self.busy, 4),
             power_w=_rounded(self.power_w, 1), memory_utilization=_rounded(self.memory_busy, 4),
             duration_s=_rounded(self.active_s, 1),
+            sm_active=shares.get("sm_active"), sm_occupancy=shares.get("sm_occupancy"),
+            tensor_active=shares.get("tensor_active"), dram_active=shares.get("dram_active"),
         )  # fmt: skip
 
 
@@ -252,11 +266,16 @@ def _recorded(
     """The numbers of `job`, or why there are none."""
     alone = {place: row for place, row in samples.at.items() if owners[place] == {job}}
     doubted = _contradicted(alone)
-    for place in doubted:
-        alone[place] = {name: value for name, value in alone[place].items() if name != "busy"}
+    for place in doubted:  # all of that module are stuck at once
+        alone[place] = {
+            name: value
+            for name, value in alone[place].items()
+            if name != "busy" and name not in PROFILED
+        }
     watched = [row for row in alone.values() if _busy(row) is not None]
     active = [row for row in watched if (_busy(row) or 0.0) >= _LEAST_BUSY]
     times = Counter(at_s for _, at_s in samples.at)
+    counted = [row for row in active if row.get("sm_active") != 0]  # 0 of a busy GPU is stuck
     run_s = None if interval_s is None else interval_s * len(times)
     recorded = RecordedJob(
         name=names[job], model=next(iter(samples.models), None), gpus=max(times.values()),
@@ -265,6 +284,10 @@ def _recorded(
         active_s=None if run_s is None or not watched else run_s * len(active) / len(watched),
         busy=_middle(map(_busy, active)),
         memory_busy=_middle(row.get("memory_busy") for row in active),
+        profiled={
+            name: share for name in PROFILED
+            if (share := _middle(row.get(name) for row in counted)) is not None
+        },
         memory_mib=max((row["memory_mib"] for row in alone.values() if "memory_mib" in row),
                        default=None),
         power_w=fmean(watts) if (watts := _numbers(row.get("power_w") for row in active)) else None,

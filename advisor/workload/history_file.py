@@ -27,12 +27,15 @@ _COLUMNS: dict[str, tuple[Quantity, float]] = {
     "memory.used": ("memory_mib", 1.0), "power.draw": ("power_w", 1.0),
     "power.draw.instant": ("power_w", 1.0), "power.draw.average": ("power_w", 1.0),
     "gputl": ("coarse_busy", 0.01), "gract": ("busy", 1.0), "mcutl": ("memory_busy", 0.01),
+    "smact": ("sm_active", 1.0), "smocc": ("sm_occupancy", 1.0), "tenso": ("tensor_active", 1.0),
+    "drama": ("dram_active", 1.0),
     "fbusd": ("memory_mib", 1.0), "power": ("power_w", 1.0),
     "sm": ("coarse_busy", 0.01), "mem": ("memory_busy", 0.01), "fb": ("memory_mib", 1.0),
     "pwr": ("power_w", 1.0),
 }  # fmt: skip
 _LABELS = {"gpu": "gpu", "index": "gpu", "uuid": "UUID", "gpu_uuid": "UUID", "name": "modelName"}
 _OF_GPU = ("gpu", "UUID", "modelName", "GPU_I_ID")
+_ENTITY = ("entity", "entityid")  # by the version of dcgmi
 _TIMES = ("time", "timestamp", "date")
 _METRIC, _VALUE = {"__name__", "metric"}, "value"
 
@@ -97,7 +100,8 @@ def read_history(path: Path, step_metric: str | None) -> tuple[list[Series], boo
 
 _EXPECTED = (
     "Expected columns such as utilization.gpu, memory.used and power.draw of nvidia-smi, those of "
-    "`dcgmi dmon -e 203,204,252,155`, or DCGM_FI_DEV_GPU_UTIL{...} of Grafana."
+    "`dcgmi dmon -e 203,204,252,155,1001,1002,1003,1004,1005`, or DCGM_FI_DEV_GPU_UTIL{...} of "
+    "Grafana."
 )
 
 
@@ -120,9 +124,9 @@ def _of_dmon(text: StringIO) -> Iterator[_Cells]:
             continue
         if words[0].startswith("#"):
             header = [word for word in [words[0].lstrip("#"), *words[1:]] if word]
-            if {"entity", "gpu"} & {word.lower() for word in header}:  # else the line of units
+            if {*_ENTITY, "gpu"} & {word.lower() for word in header}:  # else the line of units
                 names = header
-        elif names[:1] and names[0].lower() == "entity":  # "GPU 0", or "GPU-I 3" on MIG
+        elif names[:1] and names[0].lower() in _ENTITY:  # "GPU 0", or "GPU-I 3" on MIG
             label = "gpu" if words[0] == "GPU" else "GPU_I_ID"
             yield line, [label, *names[1:]], words[1:]
         else:

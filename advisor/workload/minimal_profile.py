@@ -2,10 +2,18 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from advisor.errors import InvalidInput
-from advisor.workload.profile import Counters, Memory, Profile, Window, batch_name
+from advisor.workload.profile import (
+    Counters,
+    LimitedRun,
+    Memory,
+    MpsProbe,
+    Profile,
+    Window,
+    batch_name,
+)
 from advisor.workload.reading import (
     LEAST_STEP_S,
     MOST_EPOCH_S,
@@ -31,6 +39,11 @@ LEAST_MEMORY_MIB = 100.0
 # What nvidia-smi prints as 0 %.
 _LEAST_UTILIZATION = 0.005
 
+_BY_DCGM = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
+
+# A step varies by so much on a host; below, one of the two numbers is wrong.
+_LEAST_UNDER_LIMIT = 0.8
+
 # In a whole profile the workload is an object.
 _NAMED_WORKLOAD = re.compile(rb'"workload"\s*:\s*"')
 
@@ -51,6 +64,12 @@ class MinimalProfile:
             0..1. It shows best how much slices of an A100 or A30 slow the job.
         examples_per_epoch: Examples of one pass over the data; None: not known.
         duration_s: Seconds of the whole job alone, which then count as an epoch; None: not known.
+        sm_active: Mean share of SMs with a warp, by DCGM, 0..1; None: not known.
+        sm_occupancy: Share of warp slots in use, likewise.
+        tensor_active: Share of cycles in which tensor cores worked, likewise.
+        dram_active: Share of memory bandwidth in use, likewise.
+        step_s_under_limit: Seconds of a step alone under an MPS limit, by its percentage as a
+            text; two show how much of the GPU the job fills. It needs `step_s`.
     """
 
     schema: int
@@ -64,6 +83,11 @@ class MinimalProfile:
     memory_utilization: float | None
     examples_per_epoch: int | None = None
     duration_s: float | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    step_s_under_limit: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
@@ -80,15 +104,13 @@ class MinimalProfile:
                 f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "
                 f"none"
             )
-        for name in ("gpu_utilization", "memory_utilization"):
+        for name in ("gpu_utilization", "memory_utilization", *_BY_DCGM):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
                 in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
                 raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
-        if self.gpu_utilization is None and self.memory_utilization is not None:
-            raise InvalidInput(
-                "memory_utilization says nothing without gpu_utilization: nvidia-smi shows both"
-            )
+            if share is not None and self.gpu_utilization is None:
+                raise InvalidInput(f"{name} needs gpu_utilization: pass what nvidia-smi shows, too")
         self.whole()  # which checks the rest
 
     def _check_times(self) -> None:
@@ -103,6 +125,7 @@ class MinimalProfile:
                     "examples_per_epoch and duration_s both set the length of an epoch: leave one "
                     "out"
                 )
+        self._check_limits()
         if self.step_s is None:
             return
         check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
@@ -113,6 +136,21 @@ class MinimalProfile:
                 "accumulated, count every backward pass as a step"
             )
 
+    def _check_limits(self) -> None:
+        for percent, step_s in self.step_s_under_limit.items():
+            if self.step_s is None:
+                raise InvalidInput("step_s_under_limit needs step_s: the step without a limit")
+            if not re.fullmatch(r"[0-9]{1,2}(\.[0-9]+)?", percent) or not float(percent):
+                raise InvalidInput(
+                    f"step_s_under_limit: expected a limit in per cent such as 50, got {percent!r}"
+                )
+            check_number("a step under a limit", step_s, float("inf"), LEAST_STEP_S)
+            if step_s < _LEAST_UNDER_LIMIT * self.step_s:
+                raise InvalidInput(
+                    f"step_s_under_limit: {step_s:g} s under a limit of {percent} % is less than "
+                    f"{self.step_s:g} s without a limit. Measure both again"
+                )
+
     def whole(self) -> Profile:
         """Return it as a `Profile`, in which all other numbers are None.
 
@@ -121,21 +159,30 @@ class MinimalProfile:
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload
         step_s, examples = self.step_s or NOMINAL_STEP_S, self.examples_per_epoch
+        by_dcgm = {name: getattr(self, name) for name in _BY_DCGM}
         if self.duration_s is not None:
             examples = max(1, round(self.duration_s / step_s)) * self.batch_size
+        memory = Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib)
+        windows = (Window(step_s, 1.0),)
+        limited = tuple(
+            LimitedRun(float(percent), None, (Window(under_limit_s, 1.0),))
+            for percent, under_limit_s in self.step_s_under_limit.items()
+        )
         return Profile(
             workload=Workload(
                 name=self.workload, source="duration" if self.step_s is None else "numbers",
                 model=work, family=work, batch=self.batch_size, examples_per_epoch=examples,
             ),
-            gpu=self.gpu, windows=(Window(step_s, 1.0),),
+            gpu=self.gpu, windows=windows,
             host_s=None, gpu_s=None if share is None else share * step_s, host_cpu_share=None,
-            memory=Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib),
+            memory=memory,
             counters=None if share is None else Counters(
-                source="nvml", gract=share, memory_utilization=self.memory_utilization
+                source="dcgm" if any(by_dcgm.values()) else "nvml", gract=share,
+                memory_utilization=self.memory_utilization, **by_dcgm,
             ),
             power_w=self.power_w, energy_j=None, idle_power_w=None,
-            cores=(), mps=None, trace=None, provenance=None,
+            cores=(), mps=MpsProbe(LimitedRun(100.0, None, windows), limited, memory)
+            if limited else None, trace=None, provenance=None,
         )  # fmt: skip
 
 
@@ -155,7 +202,7 @@ def holds_minimal(text: bytes) -> bool:
 def minimal_text(minimal: MinimalProfile) -> str:
     """Return `minimal` as JSON in one line, without the last fields if they are not known."""
     entries = asdict(minimal)
-    for name in ("examples_per_epoch", "duration_s"):
-        if entries[name] is None:
+    for name in ("examples_per_epoch", "duration_s", *_BY_DCGM, "step_s_under_limit"):
+        if entries[name] in (None, {}):
             del entries[name]
     return json.dumps(entries, allow_nan=False) + "\n"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, isfinite, log
 from operator import gt, le
-from statistics import median
+from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 from advisor.errors import InvalidInput
@@ -390,6 +390,40 @@ class HostSide:
     def __post_init__(self) -> None:
         check(self, self.__slots__)
 
+    def slowed(self, slowdown: float) -> "HostSide":
+        """Return the same on a host that takes `slowdown` times as long; `read_mib` stays."""
+        times = {
+            name: seconds * slowdown
+            for name in self.__slots__
+            if name.endswith("_s") and (seconds := getattr(self, name)) is not None
+        }
+        return replace(self, **times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One measurement of a workload alone, of the few that a profile averages.
+
+    Attributes:
+        date: UTC, ISO 8601, to the second.
+        step_s: Seconds of a step, as `host_s` of its host path and `host_check_s` of the host
+            check: as they were measured then, while the profile has the geometric means.
+    """
+
+    date: str
+    step_s: float
+    host_s: float | None = None
+    host_check_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("a step of a moment", self.step_s, DAY_S, LEAST_STEP_S)
+        for seconds in (self.host_s, self.host_check_s):
+            if seconds is not None:
+                check_number("host times of a moment", seconds, DAY_S, LEAST_STEP_S)
+
+
+MOST_MOMENTS = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
@@ -466,6 +500,8 @@ class Profile:
         epoch_end: Work that belongs to no step; None: none was seen.
         host_memory_mib: Memory that its processes held on the host, what they share counted in
             each; None: not measured.
+        moments: Measurements whose geometric mean its step, host path and host check are, oldest
+            first; empty: it was measured once. All else is from the newest.
     """
 
     workload: Workload
@@ -492,12 +528,15 @@ class Profile:
     epoch_end: EpochEnd | None = None
     host_memory_mib: float | None = None
     host_from: str | None = None
+    moments: tuple[Moment, ...] = ()
     schema: int = 1
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
+        if len(self.moments) > MOST_MOMENTS:
+            raise InvalidInput(f"{self.name}: a profile has at most {MOST_MOMENTS} moments")
         try:  # quicker than `located`: searches make many profiles
             if self.host_s is not None:
                 check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
@@ -548,6 +587,12 @@ class Profile:
     @property
     def unsteady(self) -> float | None:
         return unsteady(self.windows)
+
+    @property
+    def log_spread(self) -> tuple[float, float]:
+        """Logs of the fastest and of the slowest moment's step over their geometric mean."""
+        logs = [log(each.step_s) for each in self.moments] or [0.0]
+        return min(logs) - fmean(logs), max(logs) - fmean(logs)
 
     @cached_property
     def end_share(self) -> tuple[float, float]:

@@ -11,7 +11,6 @@ from advisor.hardware.gpus import gpu
 from advisor.learn.observations import shared_runs
 from advisor.prediction.host import (
     Host,
-    at_pace,
     core_seconds,
     host_factor,
     on_host,
@@ -20,6 +19,7 @@ from advisor.prediction.host import (
 )
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
+from advisor.workload.pace import at_pace
 from advisor.workload.profile import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit

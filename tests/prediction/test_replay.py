@@ -10,7 +10,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
-from advisor.prediction.host import at_pace
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
 from advisor.prediction.trace import (
@@ -21,6 +20,7 @@ from advisor.prediction.trace import (
     replay_trace,
     waits_for,
 )
+from advisor.workload.pace import at_pace
 from advisor.workload.store import model_path
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive

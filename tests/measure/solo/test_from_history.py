@@ -171,6 +171,48 @@ def test_a_counter_that_the_drivers_utilisation_contradicts_is_not_believed(
     assert ("dcgmi dmon -e 1001" in capsys.readouterr().err) == noted
 
 
+COUNTERS = {"sm_active": 0.6, "sm_occupancy": 0.3, "tensor_active": 0.2, "dram_active": 0.25}
+NAMES = ("SM_ACTIVE", "SM_OCCUPANCY", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE")
+
+
+def with_counters(pod, names=NAMES, **stuck):
+    """The series of a pod with these profiling counters; `stuck` are values in its first half."""
+    labels, points = of_gpu(pod)[0]
+    return [*of_gpu(pod), *(
+        ({**labels, "__name__": f"DCGM_FI_PROF_{name}"},
+         {at_s: stuck.get(counter, share) if at_s < 1500 else share for at_s in points})
+        for name, (counter, share) in zip(NAMES, COUNTERS.items(), strict=True) if name in names
+    )]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "stuck"),
+    [
+        (NAMES, {}),
+        (NAMES[2:], {}),
+        (NAMES[:1], {}),
+        (NAMES, dict.fromkeys(COUNTERS, 0.0)),
+        ((), {}),
+    ],
+)
+def test_profiling_counters_of_dcgm_show_how_the_job_loads_the_gpu(names, stuck, tmp_path):
+    with serving(with_counters("a", names, **stuck)) as (address, _):
+        assert write(address, tmp_path, *ALL) == 0
+    counters = profiles(tmp_path)["a"].counters
+    for name, (counter, share) in zip(NAMES, COUNTERS.items(), strict=True):
+        assert getattr(counters, counter) == (share if name in names else None)
+    assert counters.source == ("dcgm" if names else "nvml")
+
+
+def test_the_other_counters_of_a_stuck_module_are_not_believed_either(tmp_path):
+    series = with_engine("a", HONEST[:20] + [0.0] * 20)
+    labels, _ = series[0]
+    stuck = {30 * at: 0.6 if at < 20 else 0.01 for at in range(40)}
+    with serving([*series, ({**labels, "__name__": "DCGM_FI_PROF_SM_ACTIVE"}, stuck)]) as it:
+        assert write(it[0], tmp_path, *ALL) == 0
+    assert profiles(tmp_path)["a"].counters.sm_active == 0.6
+
+
 def test_only_the_job_whose_counter_is_stuck_is_named(tmp_path, capsys):
     series = with_engine("a", [0.0] * 40) + with_engine("b", HONEST, 50, gpu="1")
     with serving(series) as (address, _):
@@ -409,6 +451,21 @@ def dcgmi():
         "GPU 0     83           41           5300         190.500\n"
     )
     return "".join(DCGMI + block * 5 for _ in range(4))
+
+
+def dcgmi_counters(heading):
+    head = f"#{heading}   GPUTL  MCUTL  FBUSD  POWER  GRACT  SMACT  SMOCC  TENSO  DRAMA\nID\n"
+    row = "GPU 0     83   41   5300   190.500   0.830   0.600   0.300   0.200   0.250\n"
+    return head + row * 20
+
+
+@pytest.mark.parametrize("heading", ["Entity", " Entity", " EntityId"])
+def test_dcgmi_shows_profiling_counters_under_short_names(heading, tmp_path):
+    (tmp_path / "history.txt").write_text(dcgmi_counters(heading))
+    assert write(tmp_path / "history.txt", tmp_path, "--step-s", "0.1", "--gpu", "a100-40gb") == 0
+    counters = profiles(tmp_path)["gpu0"].counters
+    assert {name: getattr(counters, name) for name in COUNTERS} == COUNTERS
+    assert (counters.source, counters.gract) == ("dcgm", 0.83)
 
 
 def smi_dmon():

@@ -48,6 +48,29 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
     assert read_profile(path) == KNOWN.whole()
 
 
+BUSY = ("--gpu-utilization", "83%")
+COUNTERS = ("--sm-active", "60%", "--sm-occupancy", "0.3", "--tensor-active", "0.2",
+            "--dram-active", "25%")  # fmt: skip
+LIMITS = ("--step-under-limit", "50=0.14", "--step-under-limit", "25 %=220ms")
+
+
+@pytest.mark.parametrize("more", [COUNTERS, COUNTERS[:2], COUNTERS[4:], LIMITS, COUNTERS + LIMITS])
+def test_counters_and_steps_under_limits_are_kept_and_every_plan_uses_them(more, home):
+    assert run_from_numbers([*WORDS, *BUSY, *more]) == 0
+    written = read_profile(home / "my-job.json")
+    given = {word.strip("-").replace("-", "_") for word in more if word.startswith("--")}
+    for name, share in (("sm_active", 0.6), ("sm_occupancy", 0.3), ("tensor_active", 0.2),
+                        ("dram_active", 0.25)):  # fmt: skip
+        assert getattr(written.counters, name) == (share if name in given else None)
+    assert written.counters.source == ("nvml" if more == LIMITS else "dcgm")
+    steps_s = {run.limit_pct: run.step_s for run in written.mps.limited} if written.mps else {}
+    assert steps_s == ({50.0: 0.14, 25.0: 0.22} if "step_under_limit" in given else {})
+    advisor = Advisor("a100-40gb")
+    for sharing in ("naive", "mps", "mps=50,25", "mig=3g.20gb,3g.20gb"):
+        for job in advisor.predict(["my-job"] * 2, sharing).prediction.jobs:
+            assert 0.8 * 0.12 < job.step_s.p05 <= job.step_s.p50 <= job.step_s.p95 < 10
+
+
 @pytest.mark.parametrize(
     ("gpu", "mib", "framework"),
     [
@@ -110,6 +133,9 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
         (["--name", "my/job"], "my/job"), (["--batch-size", "many"], "--batch-size"),
         (["--seconds", "3"], "--seconds"), (["--power-w", "900"], "400 W"),
         (["--power-w", "10"], "20 W"), (["resnet50-imagenet64-bs128"], "resnet50"),
+        (["--sm-active", "0.4"], "needs gpu_utilization"), ([*BUSY, "--sm-active", "40"], "0.4"),
+        (["--step-under-limit", "50"], "PERCENT"), (["--step-under-limit", "0=1"], "per cent"),
+        (["--step-under-limit", "50=0.04"], "less than"),
         (["--gpu", "h200-141gb", "--name", "resnet50-imagenet64-bs128"], "shipped"),
     ],
 )  # fmt: skip
