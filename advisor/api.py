@@ -81,7 +81,7 @@ class Advisor:
         host_cores: Cores of each host, for all its jobs together; None: those of this machine if
             it has the GPU, else as many as the jobs need.
         present: This machine, to find stale profiles; None: the machine that was calibrated.
-        host_check: Speed of the host now; None: profiles stay as on the hosts that made them.
+        host_check: Speed of the host now; None: that of the host on which CPU time was measured.
         mig: MIG instances as the installed driver offers them; None: those of the catalogue, with
             the smallest memory that any driver reported.
     """

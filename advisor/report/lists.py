@@ -45,7 +45,7 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> Table:
             gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""), f"{gpu.sms}",
             f"{gpu.memory_mib:,} MiB", _known(gpu.bandwidth_gb_s, "GB/s"),
             _known(gpu.power_limit_w, "W"), counted(len(gpu.mig), "kind") if gpu.mig else "no",
-            "yes" if gpu.key in profiled else "none",
+            "measured" if gpu.key in profiled else "estimated",
         )  # fmt: skip
     return table
 
