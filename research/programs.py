@@ -23,7 +23,8 @@ from advisor.prediction.predictor import Predictor
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together
-from advisor.workload.profile import Profile
+from advisor.workload.moments import averaged
+from advisor.workload.profile import Moment, Profile
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
 
@@ -155,10 +156,28 @@ def _kind(profile: Profile) -> str:
     return "programs" if profile.workload.source == "script" else "zoo"
 
 
-def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
-    """Return each job's step in each run whose jobs all have a profile and ran to its end."""
+def with_moment(profile: Profile, step_s: float) -> Profile:
+    """Return `profile` with a run alone as a second moment, of which its printed step is known."""
+    host_s, slower = profile.host_s, step_s / profile.step_s
+    paced_by_host = host_s is not None and host_s >= (profile.gpu_s or 0.0)
+    again_s = host_s * slower if host_s is not None and paced_by_host else host_s
+    return averaged(profile, [
+        Moment(date="", step_s=profile.step_s, host_s=host_s),
+        Moment(date="", step_s=step_s, host_s=again_s),
+    ])  # fmt: skip
+
+
+def printed_steps(
+    results: dict[str, dict[str, Any]], *, two_moments: bool = False
+) -> list[PrintedStep]:
+    """Return each job's step in each run whose jobs all have a profile and ran to its end.
+
+    With `two_moments`, predictions count the first run alone, too.
+    """
     profiles = _profiles(results)
     alone_s = {name: alone_steps_s(results, name) for name in profiles}
+    for name, steps_s in alone_s.items() if two_moments else ():
+        profiles[name] = with_moment(profiles[name], steps_s[0]) if steps_s else profiles[name]
     steps = []
     for key, run in results.items():
         if not key.startswith("mix/") or "jobs" not in run:
@@ -279,7 +298,10 @@ def main(files: Sequence[str]) -> None:
     steps = [step for results in hosts for step in printed_steps(results)]
     for cost in (cost for results in hosts for cost in profile_costs(results)):
         print(f"{cost.kind}: {cost.made} of {cost.tried} profiled, {cost.seconds:.0f} s each")
-    print(programs_table(program_scores(steps)), each_step_table(steps), sep="\n\n")
+    twice = [step for results in hosts for step in printed_steps(results, two_moments=True)]
+    tables = map(programs_table, map(program_scores, (steps, twice)))
+    print(next(tables), "With the first run alone as a second moment:", next(tables),
+          each_step_table(steps), sep="\n\n")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 
 from advisor.cli import main
 from advisor.schemas import schema_document, schema_names
+from advisor.workload.writing import profile_text
+from tests import synthetic
 
 ROOT = Path(__file__).parents[1]
 
@@ -119,6 +121,16 @@ def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
         "memory_mib": 5300, "power_w": None, "gpu_utilization": 0.8, "memory_utilization": None,
     }  # fmt: skip
     assert problems("numbers", numbers) == []
+    more = {"sm_active": 0.6, "dram_active": None, "step_s_under_limit": {"50": 0.14}}
+    assert problems("numbers", numbers | more) == []
+    assert problems("numbers", numbers | {"step_s_under_limit": {"50": "fast"}})
+
+
+def test_a_profile_with_two_moments_follows_its_schema():
+    profile = json.loads(profile_text(synthetic.profile()))
+    moments = [{"date": "2026-11-21T10:00:00+00:00", "step_s": 0.01, "host_check_s": None}] * 2
+    assert problems("profile", shortened(profile | {"moments": moments})) == []
+    assert problems("profile", shortened(profile | {"moments": [{"step_s": "fast"}]}))
 
 
 @pytest.mark.parametrize(("name", "listed"), [("plans", "plan"), ("zzz", "calibration")])

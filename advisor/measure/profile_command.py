@@ -310,7 +310,8 @@ def _numbers_parser() -> Parser:
         "nvidia-smi, likewise.")  # fmt: skip
     for name, what in (
         ("sm-active", "SMs with a warp"), ("sm-occupancy", "warp slots in use"),
-        ("tensor-active", "cycles of tensor cores"), ("dram-active", "memory bandwidth in use"),
+        ("tensor-active", "cycles in which tensor cores work"),
+        ("dram-active", "memory bandwidth in use"),
     ):  # fmt: skip
         add(f"--{name}", type=share, metavar="SHARE", help=f"Share of {what}, by DCGM.")
     add("--step-under-limit", type=_limited_step, action="append", default=[],

@@ -7,6 +7,7 @@ host's speed, the less the longer the others make it wait.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
@@ -108,11 +109,19 @@ def with_moments(
     """
     if not any(each.moments for each in profiles):
         return low, high
-    alone_s = np.array([each.step_s for each in profiles])
-    gpu_bound = np.array([is_gpu_bound(each) for each in profiles])
-    follows = np.clip(1 - np.log(steps_s / alone_s) / _FOLLOWS, gpu_bound, 1.0)
+    follows = [_follows_moments(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)]
     fastest, slowest = np.transpose([each.log_spread for each in profiles]) * follows
     return -np.hypot(low, fastest), np.hypot(high, slowest)
+
+
+def _follows_moments(profile: Profile, step_s: float) -> float:
+    if profile.is_estimate:  # of its moments, another GPU has the host's part
+        beyond = log_beyond_host(profile, step_s)
+    elif is_gpu_bound(profile):
+        return 1.0
+    else:
+        beyond = log(step_s / profile.step_s)
+    return min(1.0, max(0.0, 1 - beyond / _FOLLOWS))
 
 
 def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:

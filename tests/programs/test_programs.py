@@ -332,6 +332,17 @@ def test_a_job_that_ran_alone_twice_is_compared_with_the_mean():
     assert row.alone_twice is None
 
 
+def test_a_run_alone_may_count_as_a_second_moment_of_the_profile():
+    measured = results()
+    for key in [key for key in measured if key.startswith("alone/")]:
+        for job in measured[key]["jobs"]:
+            job["stamps"] = [[1.21 * second, steps] for second, steps in job["stamps"]]
+    once, twice = printed_steps(measured), printed_steps(measured, two_moments=True)
+    for one, two in zip(once, twice, strict=True):
+        assert two.profiled_s == pytest.approx(1.1 * one.profiled_s)
+        assert two.predicted_s.p50 > one.predicted_s.p50
+
+
 def test_kept_results_are_scored_alike_and_name_no_folder_of_their_machine(tmp_path):
     measured = {key: {"id": key, **result} for key, result in results().items()}
     for result in measured.values():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor import Advisor
 from advisor.hardware.gpus import gpu
 from advisor.measure import profile_command
 from advisor.measure.profile_command import run_profile
@@ -173,6 +174,21 @@ def test_the_range_covers_all_moments_and_is_never_narrower_for_them(name, value
     for pace in values:
         assert ranged.p05 <= once.step_s * pace * (1 + 1e-9)
         assert ranged.p95 >= once.step_s * pace * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", ["mlp-toy-bs128", "resnet50-imagenet64-bs128"])
+def test_an_estimate_for_another_gpu_keeps_the_spread_of_what_follows_the_host(name, tmp_path):
+    once, widths = load_profile(name, "h200-141gb"), {}
+    for paces in ((1.0,), (1.0, 1.0), (0.7, 1.0, 1.3)):
+        job = averaged(once, [Moment(date="", step_s=once.step_s * pace) for pace in paces])
+        (tmp_path / f"{name}.json").write_text(profile_text(job))
+        (there,) = (
+            Advisor("a100-40gb").predict([str(tmp_path / f"{name}.json")], "serial").prediction.jobs
+        )
+        widths[paces] = log(there.step_s.p95 / there.step_s.p05)
+    one, same, apart = widths.values()
+    assert same == pytest.approx(one)
+    assert apart > one if name.startswith("mlp") else apart >= one - 1e-9
 
 
 def test_moments_widen_a_job_in_a_mix_the_less_the_longer_others_make_it_wait():
