@@ -19,7 +19,7 @@ from advisor.plan.forecast import (
     forecast_allowed,
 )
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, joint_ratio, rankable_by
+from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain, rankable_by
 from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
 from advisor.prediction.prediction import (
@@ -225,7 +225,8 @@ class FleetPlan(FleetForecast):
     def gain(self, plan: FleetForecast) -> Interval:
         """Return what `plan` gains over one job at a time; above 1 it is better."""
         serial = self.serial
-        return joint_ratio(serial.compared, plan.compared, same_way=plan is serial)
+        ratio = joint_ratio(serial.compared, plan.compared, same_way=plan is serial)
+        return ratio.held_in(0.0, max(most_gain(on.forecast, self.ranked_by) for on in plan.on))
 
 
 def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:

@@ -350,13 +350,14 @@ def cost_ratio(
     first, second = (_with_error(each, objective) for each in (one, other))
     ratio = joint_ratio(first, second, same_way=one.sharing == other.sharing)
     ratio = ratio.scaled(first.at(level) / second.at(level) / ratio.p50)
-    return ratio.held_in(1 / _most_gain(one, other, objective), _most_gain(other, one, objective))
+    least = 1 / most_gain(one, objective) if one_by_one(other.sharing) else 0.0
+    return ratio.held_in(least, most_gain(other, objective) if one_by_one(one.sharing) else np.inf)
 
 
-def _most_gain(plan: Forecast, serial: Forecast, objective: ObjectiveName) -> float:
+def most_gain(plan: Forecast, objective: ObjectiveName) -> float:
     """Return the most that `plan` gains over jobs one by one; infinite where that has no end."""
     goal, jobs = OBJECTIVES[objective], len(plan.prediction.jobs)
-    if not one_by_one(serial.sharing) or goal.saves_energy or goal.uses_deadlines:
+    if goal.saves_energy or goal.uses_deadlines:
         return np.inf
     # Of a mean, the order of the jobs gains too.
     return jobs if goal.order_matters else max(each for _, each in sets_in_turn(plan.sharing, jobs))

@@ -197,6 +197,8 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         demanded, exponent = demand(trace, gpu.sms, physics.packing), exponent_alone(profile, gpu)
         us = np.asarray(trace.duration_us) * slowdowns(demanded, profile, partition, exponent)
         trace = replace(trace, duration_us=tuple(us.tolist()))
+    else:
+        slower = replace(slower, power_w=_fuller_w(profile, partition, stretch))
     return replace(
         slower,
         gpu_s=profile.gpu_s and profile.gpu_s * busier,
@@ -206,6 +208,23 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         sm_exponent=measured_exponent(profile, gpu),
         epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch),
     )
+
+
+# Share of an H200's and an H100's power limit that they draw while awake.
+_AWAKE = 0.15
+
+
+def _fuller_w(profile: Profile, partition: Partition, stretch: float) -> float | None:
+    """Return the power of a whole GPU as full as the job makes the part, whose steps are longer.
+
+    Power shows how full the SMs are where nothing else does, and they are fuller on a smaller part.
+    """
+    power_w, limit_w = profile.power_w, partition.gpu.power_limit_w
+    if power_w is None or limit_w is None:
+        return power_w
+    awake_w = min(power_w, _AWAKE * limit_w)
+    added_w = (power_w - awake_w) / (stretch * partition.sm_share)
+    return max(power_w, min(limit_w, awake_w + added_w))
 
 
 # By how much the log of what kernels lose on a partition is off, as a share of it, for nine jobs in

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio
+from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio, most_gain
 from advisor.plan.reasons import Binding, Comparison
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
@@ -259,8 +259,9 @@ def forecast_report(forecast: Forecast) -> Group:
     if done_s is not None and serial_s is not None:
         total = units.seconds(done_s)
         if not one_by_one(forecast.sharing):
-            faster = units.times(joint_ratio(serial_s, done_s, same_way=False))
-            total += f"; {faster} as fast as one after another"
+            faster = joint_ratio(serial_s, done_s, same_way=False)
+            faster = faster.held_in(0.0, most_gain(forecast, "makespan"))
+            total += f"; {units.times(faster)} as fast as one after another"
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     if any(each.estimated_from for each in forecast.standing.estimated):
         origin = ", estimated"  # the next line has the source

@@ -96,17 +96,6 @@ def test_a_mix_with_one_bare_profile_is_answered_as_if_all_were_bare(model):
     assert [job.step_s for job in mixed.jobs] == [job.step_s for job in bare.jobs]
 
 
-@pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50", "mig=3g.20gb[1,2]/mps"])
-def test_a_range_never_says_that_mates_hasten_a_job_of_bare_numbers(sharing):
-    predictor = Predictor(gpu("a100-40gb"), load_model(model_path()))
-    for busy in (None, 0.3, 0.9):
-        job = watched(A100, busy)
-        alone = predictor.predict([job], parse_sharing("serial")).jobs[0]
-        shared = predictor.predict([job, job], parse_sharing(sharing)).jobs[0]
-        assert alone.step_s.p05 <= shared.step_s.p05 * (1 + 1e-12)
-        assert shared.step_s.p05 <= shared.step_s.p50
-
-
 @pytest.mark.parametrize("sharing", [Naive(), Mps(), Mps((43.0, 43.0))])
 def test_a_profile_that_says_nothing_of_the_gpu_may_be_of_any_job(model, sharing):
     known, predictor = _bare()[0], Predictor(H200, model)
@@ -155,15 +144,6 @@ def watched(card, busy, power_w=None, memory=None):
 def part(card, sm_share, bandwidth_share=1.0):
     sms = max(1, round(sm_share * card.sms))
     return replace(whole_gpu(card), sms=sms, bandwidth_share=bandwidth_share)
-
-
-@given(st.lists(SHARES, min_size=5, max_size=5), POWERS, MEMORY)
-def test_a_larger_part_never_makes_a_job_slower(shares, power_w, memory):
-    busy, *ends = shares
-    job = watched(A100, busy, power_w, memory)
-    few = slowdown_on(job, part(A100, min(ends[:2]), min(ends[2:])))
-    many = slowdown_on(job, part(A100, max(ends[:2]), max(ends[2:])))
-    assert few.p50 >= many.p50 * (1 - 1e-12) >= 1 - 1e-12
 
 
 @given(st.floats(0.01, 1), POWERS, MEMORY)
@@ -235,7 +215,8 @@ def test_nine_in_ten_jobs_under_a_limit_of_an_h200_are_where_it_says():
 def test_nine_in_ten_on_slices_of_an_a100_too():
     pairs = list(on_slices())
     assert 0.85 <= held(pairs) <= 1.0
-    assert missed(pairs) < 0.06
+    assert missed(pairs) < 0.05
+    assert max(predicted.p95 / predicted.p05 for predicted, _ in pairs) < 1.6
     assert missed(pairs) < 0.25 * np.mean([1 - 1 / measured for _, measured in pairs]), (
         "as if alone"
     )
