@@ -52,8 +52,7 @@ COLUMNS = (
 
 # Power alone over the limit, by the share of time in which a job keeps the GPU busy: nine in ten of
 # 162 profiles of an H200 and an H100 are within 0.17 of it. An average over all jobs would take one
-# that hardly uses the GPU for one that fills its SMs: of jobs whose power is not known, steps under
-# MPS were 71 and 79 % off, and are 34 and 24 %.
+# that hardly uses the GPU for one that fills its SMs.
 _USUAL_POWER, _USUAL_POWER_BUSY = 0.05, 0.65
 
 # Columns are clipped at this many of their standard deviations: a fit is not valid far from its

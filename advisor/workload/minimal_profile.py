@@ -28,8 +28,8 @@ _MOST_STEP_S = 60.0
 
 # Stands for a step whose length is not known: near the mean over the runs to which the corrections
 # of answers without a trace were fitted, so that they count the job as an average one. Slowdowns in
-# 2,000 runs of an H200 and an H100 were 27.3 % off with it under MPS, 26.4 % with the lengths; 19.2
-# and 19.2 % with SM limits, 4.8 and 4.8 % under time-slicing.
+# drawn runs of an H200 and an H100 are 25.0 % off with it under MPS, 24.4 % with the lengths; 16.8
+# and 16.5 % with SM limits, 4.0 and 3.9 % under time-slicing.
 NOMINAL_STEP_S = 0.02
 
 # The smallest CUDA context, without modules and libraries, on any GPU. With them it takes 300 and
