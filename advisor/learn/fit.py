@@ -119,10 +119,10 @@ def fit(
             memory_errors += [log_memory(run, context) for run in usable]
     corrections: dict[Mode, Correction] = {}
     solo = [pair for each, _ in shared for pair in _solo(each)]
-    intervals: dict[Mode, Intervals] = {"serial": _alone_intervals(solo)}
+    intervals: dict[Mode, Intervals] = {"serial": _alone_intervals(solo, checked=False)}
     on_known_host: dict[Mode, Intervals] = {}
     if checked := [pair for each, _ in shared for pair in _solo_on_checked_host(each)]:
-        on_known_host["serial"] = _alone_intervals(checked)
+        on_known_host["serial"] = _alone_intervals(checked, checked=True)
     for mode, runs in modes.items():
         steps = StepsLeftOut(runs, mode, playback, constants)
         if steps.fitted is not None:
@@ -226,12 +226,13 @@ _WIDE = Intervals(
 )
 
 
-def _alone_intervals(pairs: Solo) -> Intervals:
+def _alone_intervals(pairs: Solo, *, checked: bool) -> Intervals:
     """Intervals of steps alone, which predictions take from the profiles."""
     if len(pairs) < FEWEST_RUNS:
         return _WIDE
     rows = rows_of_solo(pairs)
-    return fit_intervals(rows, rows.alone_s, "serial")
+    fitted = fit_intervals(rows, rows.alone_s, "serial")
+    return for_other_hosts(fitted, "serial", checked=checked)
 
 
 def _solo(measured: MeasuredGpu) -> Solo:
@@ -278,7 +279,6 @@ def tune(measured: Sequence[MeasuredGpu], playback: ReplayCache | None = None) -
             bandwidth=trial.suggest_float("bandwidth", 0.0, 1.0),
             slicing=TimeSlicing(
                 slice_s=PHYSICS.slicing.slice_s,
-                patience_s=trial.suggest_float("patience_s", 3e-6, 3e-5, log=True),
                 switch_s=trial.suggest_float("switch_s", 1e-4, 4e-4, log=True),
             ),
         )
@@ -300,8 +300,7 @@ def tune(measured: Sequence[MeasuredGpu], playback: ReplayCache | None = None) -
     slicing = PHYSICS.slicing
     study.enqueue_trial({
         "packing": PHYSICS.packing, "ceded": PHYSICS.ceded, "bandwidth": PHYSICS.bandwidth,
-        "patience_s": slicing.patience_s, "switch_s": slicing.switch_s,
-        "length": KERNEL.length, "signal": KERNEL.signal,
+        "switch_s": slicing.switch_s, "length": KERNEL.length, "signal": KERNEL.signal,
     })  # fmt: skip
     study.optimize(error, _TRIALS)
     return constants_of(optuna.trial.FixedTrial(study.best_params))

@@ -95,9 +95,9 @@ def _not_earlier(at: tuple[float, ...], logs: Sequence[float] | Floats) -> tuple
 _LOWER_OVER_UPPER = 0.4
 # One host more may be slower than all before it: factor on the upper ends of host-bound jobs.
 _SLOWER_HOSTS = 1.05
-# Nearest ends under time slicing: of GPU-bound jobs, and of host-bound ones on a host that was
-# checked, because a check shows only its own minute.
-_NAIVE_GPU_BOUND, _NAIVE_CHECKED = 0.03, 0.09
+# Nearest ends of GPU-bound jobs under time slicing, and of host-bound ones under it and alone on a
+# host that was checked, because a check shows only its own minute.
+_NAIVE_GPU_BOUND, _NAIVE_CHECKED, _ALONE_CHECKED = 0.03, 0.09, 0.25
 
 
 def for_other_hosts(fitted: Intervals, mode: Mode, *, checked: bool) -> Intervals:
@@ -106,6 +106,9 @@ def for_other_hosts(fitted: Intervals, mode: Mode, *, checked: bool) -> Interval
     Of 1,948 steps of scripts, public programs and an H100, 93 % lie in them, and 89 % in those of
     the zoo. `checked`: the host is known.
     """
+    if mode == "serial":  # alone, no host changes the pace of a GPU-bound job
+        host_bound = _widened(fitted.host_bound, _ALONE_CHECKED * checked, 1.0)
+        return replace(fitted, host_bound=host_bound)
     on_gpu, on_host = (_NAIVE_GPU_BOUND, _NAIVE_CHECKED * checked) if mode == "naive" else (0, 0)
     return replace(
         fitted,

@@ -250,7 +250,7 @@ def _in_turn(
 ):
     """Replay time slices; return the seconds between the two rows of `done`."""
     begin(starts, kernels, at, state)
-    slice_s, patience_s, switch_s = slicing[0], slicing[1], slicing[2]
+    slice_s, switch_s = slicing[0], slicing[1]
     tenants = len(at)
     now, events, owner, slice_end, row = 0.0, 0, ZERO, slice_s, ZERO
     for i in range(tenants):
@@ -267,9 +267,9 @@ def _in_turn(
         # No host launches more after a wait as soon as the GPU finds that there is nothing left.
         before = at[owner] - 1 if at[owner] > starts[owner] else starts[owner + 1] - 1
         waited = kernels[WAIT, before] < NEVER
-        patience = 0.0 if waited else max(patience_s, paces[GAP, owner] + DUST)
-        idle = start - now > patience and waiting < start
-        evicted = max(now + min(patience, patience_s) if idle else max(now, slice_end), waiting)
+        gap_s = 0.0 if waited else paces[GAP, owner] + DUST  # in which the owner has not finished
+        idle = start - now > gap_s and waiting < start
+        evicted = max(now if idle else max(now, slice_end), waiting)
         if start + state[LEFT, owner] <= evicted:
             now = start + state[LEFT, owner]
             row = note(log, row, owner, at[owner] - starts[owner], start, now)
@@ -328,7 +328,7 @@ def replay(
             have started. `TIME_SLICES`, where one tenant owns the GPU at a time.
         columns: `starts`, `kernels` and `paces`.
         constants: The share of free slots that a kernel leaves to those after it; for time slices
-            the seconds of a slice, of the wait for an idle owner, and of a change.
+            the seconds of a slice and of a change.
         horizon_s: Seconds to replay, if they hold enough rounds of `pivot`.
         max_events: Most events to replay.
         pivot: As above.

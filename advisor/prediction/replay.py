@@ -5,7 +5,7 @@ their blocks start on SMs with room for them, up to their tenants' limits. A gri
 makes later kernels wait until its last blocks have started, but for a few that start where blocks
 of its own end. Kernels that are on the SMs together share the SMs' rate in proportion.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
-nothing to run soon yields, and so does one whose host waited for its kernel; copies between host
+nothing to run yields; copies between host
 and GPU need no slice, and their owner is idle then. In both the hosts launch on at their own paces.
 
 `engine` holds the compiled loops; `tests/prediction/slow_replay.py` is the same in plain Python.
@@ -59,19 +59,16 @@ class TimeSlicing:
 
     Attributes:
         slice_s: Seconds that an owner keeps the GPU while others wait.
-        patience_s: Seconds that an owner with nothing to run keeps the GPU; longer where more
-            time passes between two kernels of its queue.
         switch_s: Seconds lost when the GPU is passed on, until its caches hold the data of the
             next owner.
     """
 
     slice_s: float
-    patience_s: float
     switch_s: float
 
     def __post_init__(self) -> None:
         check_number("slice_s", self.slice_s, DAY_S, LEAST_STEP_S)
-        check(self, ("patience_s", "switch_s"))
+        check(self, ("switch_s",))
 
 
 def _columns(
@@ -156,7 +153,7 @@ def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
     """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
-    whole, constants = [1.0] * len(scripts), (slicing.slice_s, slicing.patience_s, slicing.switch_s)
+    whole, constants = [1.0] * len(scripts), (slicing.slice_s, slicing.switch_s)
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, _NAIVE_EFFORT * effort.steps), turns_s)
     columns, most_events = _columns(scripts, whole, whole), _NAIVE_EFFORT * effort.events
@@ -195,7 +192,7 @@ class Physics:
 # `advisor fit --tune` searches again.
 PHYSICS = Physics(
     packing=0.3,
-    slicing=TimeSlicing(slice_s=2e-3, patience_s=0.01e-3, switch_s=0.21e-3),
+    slicing=TimeSlicing(slice_s=2e-3, switch_s=0.21e-3),
     ceded=0.05,
     bandwidth=0.35,
 )

@@ -12,7 +12,7 @@ from tests import synthetic
 H200 = gpu("h200-141gb")
 PHYSICS = Physics(
     packing=0.45,
-    slicing=TimeSlicing(slice_s=0.001, patience_s=0.0002, switch_s=0.0001),
+    slicing=TimeSlicing(slice_s=0.001, switch_s=0.0001),
     ceded=0.05,
     bandwidth=0.5,
 )

@@ -29,7 +29,7 @@ TICK_S = 1e-6
 LONG = Effort(steps=60, events=400_000)
 # The plain replay is too slow to look for the smallest example that fails.
 TWIN = settings(derandomize=True, max_examples=20, phases=[Phase.explicit, Phase.generate])
-EAGER = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=0.0)
+EAGER = TimeSlicing(slice_s=1e-3, switch_s=0.0)
 
 
 def script(duration, demand, host=0, launch=None, *, waves=None, waits=None):
@@ -169,7 +169,7 @@ def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded)
 def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switch, copies):
     if copies:
         tenants = [with_a_copy(each) for each in tenants]
-    slicing = TimeSlicing(slice_s=200 * TICK_S, patience_s=0.0, switch_s=switch * TICK_S)
+    slicing = TimeSlicing(slice_s=200 * TICK_S, switch_s=switch * TICK_S)
     fast = replay_naive(tenants, slicing, LONG)
     plain = slow_naive(slow(tenants), 200, switch, 20_000)
     assert fast == pytest.approx(np.array(plain) * TICK_S, rel=0.15)
@@ -207,7 +207,7 @@ SLICING = load_model(model_path(None)).of(H100).physics.slicing
 LAUNCH_US = 5  # as fast as a host launches
 COPIED_MIB_S = 50e3
 # Kernels that only pass time have no caches to fill, and this driver changes owners sooner.
-OF_COPIES = TimeSlicing(slice_s=1.9e-3, patience_s=1e-5, switch_s=1e-4)
+OF_COPIES = TimeSlicing(slice_s=1.9e-3, switch_s=1e-4)
 
 
 def kernels_of(kind):
@@ -248,7 +248,7 @@ def test_loops_in_turns_take_what_was_measured(name, slicing, waiters):
     assert max(np.abs(each).max() for each in errors) < 0.2
 
 
-DRIVER = TimeSlicing(slice_s=2e-3, patience_s=1e-5, switch_s=1e-4)
+DRIVER = TimeSlicing(slice_s=2e-3, switch_s=1e-4)
 STEP_S, KERNELS_S = 0.010, 0.009
 
 
@@ -341,7 +341,7 @@ FULL = synthetic.profile(host_s=0.005, gpu_s=0.020)
 
 
 def test_mates_run_while_a_job_waits_for_its_host_and_not_in_gaps_between_kernels():
-    slicing = TimeSlicing(slice_s=2e-3, patience_s=1e-4, switch_s=1e-4)
+    slicing = TimeSlicing(slice_s=2e-3, switch_s=1e-4)
     other = replay_trace(FULL, 132, 0.0)
     steps = {
         name: replay_naive([replay_trace(job, 132, 0.0), other], slicing, Effort(steps=40))

@@ -180,7 +180,7 @@ def whole(job):
 def test_the_plain_replay_agrees_on_a_rollout_beside_a_job_that_fills_the_gpu():
     full = synthetic.profile(host_s=0.001, gpu_s=0.003, kernels=20)
     tenants = [whole(rollouts(10, 4, waits=2, kernels=10)), whole(full)]
-    slicing = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=1e-4)
+    slicing = TimeSlicing(slice_s=1e-3, switch_s=1e-4)
     fast_s = replay_naive(tenants, slicing, Effort(steps=60, events=400_000))
     slow = [plain_tenant(each, len(each.demand) * at // 2) for at, each in enumerate(tenants)]
     ticks = slow_naive(slow, 1000, 100, 900_000)
