@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from operator import attrgetter
 
 from advisor.learn.scoreboard import ALL, Scores
 from advisor.report.scores import markdown
@@ -47,6 +46,24 @@ CHOSEN = (
     ("advisor.prediction.trace", "_LEAST", "kernel curve: least exponent"),
     ("advisor.prediction.trace", "_USUAL_EXPONENT", "kernel curve: exponent without a probe"),
     ("advisor.prediction.trace", "_FIRMNESS", "kernel curve: how near to that a probe's is"),
+    ("advisor.plan.choice", "HANDICAPS[mps]", "lead that MPS must have"),
+    ("advisor.plan.choice", "HANDICAPS[queue]", "lead that a queue must have"),
+    ("advisor.plan.choice", "HANDICAPS[mps-limits]", "lead that equal limits must have"),
+    ("advisor.plan.choice", "HANDICAPS[naive]", "lead that time-slicing must have"),
+    ("advisor.plan.choice", "HANDICAPS[phases]", "lead that phases must have"),
+    ("advisor.plan.choice", "HANDICAPS[mig]", "lead that MIG must have"),
+    ("advisor.plan.choice", "HANDICAPS[hybrid]", "lead that jobs together on instances must have"),
+    ("advisor.plan.choice", "_DIFFERENT", "further lead that different limits must have"),
+    ("advisor.plan.choice", "_CAP", "further lead that a power cap must have"),
+    ("advisor.prediction.parts", "_SHARPNESS", "slices without a trace: how host and work add up"),
+    ("advisor.prediction.parts", "_BY_BANDWIDTH", "slices: power of more bandwidth"),
+    ("advisor.prediction.parts", "_SURPLUS", "slices: most bandwidth of use"),
+    ("advisor.prediction.parts", "_OWN_DOUBT", "slices: doubt of the law"),
+    ("advisor.prediction.parts", "_BEYOND", "slices: upper end over the least share"),
+    ("advisor.prediction.parts", "_APART", "slices: when power outweighs memory utilisation"),
+    ("advisor.prediction.intervals", "_HARDLY", "busy share of a job hardly GPU-bound"),
+    ("advisor.prediction.intervals", "_SURELY", "busy share of a job surely GPU-bound"),
+    ("advisor.prediction.predictor", "_MOMENT", "ends of a step alone by the user's numbers"),
 )
 
 
@@ -69,7 +86,7 @@ def chosen_constants() -> tuple[Constant, ...]:
     """Return every constant of `CHOSEN` with today's value."""
     return tuple(
         Constant(
-            name=name, value=float(attrgetter(name)(import_module(module))), meaning=meaning,
+            name=name, value=float(f"{{0.{name}}}".format(import_module(module))), meaning=meaning,
             file=f"{module.replace('.', '/')}.py",
         )
         for module, name, meaning in CHOSEN
