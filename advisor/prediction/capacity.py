@@ -63,7 +63,7 @@ ESTIMATED = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "work"
 """Numbers that are estimated from the busy share, power and step where a profile lacks them."""
 
 Known = Literal["utilisation", "power", "counters", "limits", "counters and limits"]
-"""What is known of every job of a mix, beyond its step and its memory."""
+"""The numbers that are known of every job of a mix, beyond its step and its memory."""
 
 
 class Numbers(NamedTuple):
@@ -80,7 +80,7 @@ class Numbers(NamedTuple):
 
     @property
     def shown(self) -> Floats:
-        """What missing numbers are estimated from, shape (4, ..., jobs)."""
+        """The numbers from which missing ones are estimated, shape (4, ..., jobs)."""
         ones = np.ones(self.busy.shape)
         return np.stack([ones, self.busy, self.power, np.log(1e3 * self.step_s)])
 

@@ -116,8 +116,8 @@ def find_profile(
         profiles = [find_profile(each, near, folder, calibration) for each in others]
         there = at_batch(profiles, wanted.batch)
         return _estimated(there, gpu, _calibrations(gpu, there, calibration))
-    found = _calibrations(gpu, elsewhere, calibration)
-    return _estimated(elsewhere, gpu, found, _host_of(name, folder))
+    calibrations = _calibrations(gpu, elsewhere, calibration)
+    return _estimated(elsewhere, gpu, calibrations, _host_of(name, folder))
 
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
