@@ -120,7 +120,7 @@ class Drill:
         self.machine.script = 0
         with (self.folder / "printed").open("ab") as printed:
             self.script = subprocess.Popen(
-                ["env", "--default-signal=INT,QUIT,PIPE", "bash", "plan.sh"], cwd=self.folder,
+                ["env", "--default-signal=HUP,INT,QUIT,PIPE", "bash", "plan.sh"], cwd=self.folder,
                 env=self.variables(BASH_ENV=str(self.folder / "hook"), **more),
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, start_new_session=True,
             )  # fmt: skip

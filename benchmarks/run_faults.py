@@ -82,7 +82,7 @@ def _process(
     )  # fmt: skip
     with (drill.folder / "printed").open("ab") as printed:
         drill.script = subprocess.Popen(
-            ["env", "--default-signal=INT,QUIT,PIPE", sys.executable, *words], cwd=drill.folder,
+            ["env", "--default-signal=HUP,INT,QUIT,PIPE", sys.executable, *words], cwd=drill.folder,
             env=variables, start_new_session=True, stdin=subprocess.DEVNULL,
             stdout=printed, stderr=printed,
         )  # fmt: skip
