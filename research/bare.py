@@ -89,7 +89,7 @@ KNOWN: Mapping[str, Callable[[Profile], Profile]] = {
     BY_DCGM: by_dcgm,
     WITH_LIMITS: under_limits,
 }
-"""What is known of a job: how to cut a full profile to that."""
+"""How to cut a full profile to the numbers that are known of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,8 +325,8 @@ def bare_section(scores: BareScores) -> str:
     ]  # fmt: skip
     return joined(
         "## Profiles of bare numbers",
-        "The same runs, predicted from profiles that we cut to what nvidia-smi and DCGM show. "
-        "Drawn runs:",
+        "The same runs, predicted from profiles that we cut to what nvidia-smi and DCGM show. The "
+        "counters were read by GPM, which has the same ones. Drawn runs:",
         markdown(ERROR_HEADINGS, errors),
         "The plan that `recommend` puts first, among the ways in which the same jobs ran. The last "
         "column counts the sets in which time-slicing was best by over 3 %:",

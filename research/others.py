@@ -28,7 +28,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import Concurrent, Instance, Mig, Mps, Naive, Serial
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import LimitedRun, MpsProbe, Profile, Window
+from advisor.workload.profile import Profile
 from advisor.workload.records import parse_record
 from advisor.workload.store import model_path
 from advisor.workload.writing import write_whole
@@ -84,27 +84,12 @@ def _predictor(key: str) -> Predictor:
     return Predictor(gpu(key), load_model(model_path()))
 
 
-def _profile(key: str, name: str, step_s: float, **numbers: float | None) -> Profile:
-    """The profile of the numbers of nvidia-smi; shares as per cent, memory in MiB."""
-    busy, moving = (
-        None if (value := numbers.get(each)) is None else value / 100
-        for each in ("utilisation", "memory_utilisation")
-    )
+def _numbers(key: str, name: str, step_s: float, busy_percent: float) -> MinimalProfile:
+    """A job of which the step and the GPU utilisation are known; its memory is made up."""
     return MinimalProfile(
-        schema=1, workload=name, gpu=key, batch_size=1, step_s=step_s,
-        memory_mib=numbers.get("memory_mib") or 1000.0, power_w=numbers.get("power_w"),
-        gpu_utilization=busy, memory_utilization=moving,
-    ).whole()  # fmt: skip
-
-
-def _with_limits(profile: Profile, steps_s: Mapping[float, float]) -> Profile:
-    """`profile` with steps alone under some limits, in per cent."""
-    limited = tuple(
-        LimitedRun(limit_pct=limit, sms=None, windows=(Window(step_s, 1.0),))
-        for limit, step_s in steps_s.items()
-    )
-    alone = LimitedRun(limit_pct=100.0, sms=None, windows=profile.windows)
-    return replace(profile, mps=MpsProbe(unlimited=alone, limited=limited, memory=profile.memory))
+        schema=1, workload=name, gpu=key, batch_size=1, step_s=step_s, memory_mib=1000.0,
+        gpu_utilization=busy_percent / 100, power_w=None, memory_utilization=None,
+    )  # fmt: skip
 
 
 # Pairs on a V100
@@ -119,24 +104,22 @@ def v100_profiles(folder: Path) -> Mapping[str, Mapping[str, Profile]]:
         def step_s(limit: float, number: Mapping[str, float] = number) -> float:
             return 1 / number[f"steps_per_s_at_{limit:.0f}_percent"]
 
-        by_driver = _profile(
-            V100, row["job"], step_s(100), utilisation=number["gpu_utilization_percent"],
-            memory_utilisation=number["memory_utilization_percent"],
+        by_driver = replace(
+            _numbers(V100, row["job"], step_s(100), number["gpu_utilization_percent"]),
+            memory_utilization=number["memory_utilization_percent"] / 100,
             memory_mib=1024 * number["memory_gib"], power_w=number["power_w"],
         )  # fmt: skip
-        assert by_driver.counters is not None
-        profiles[BY_DRIVER][row["job"]] = by_driver
-        profiles[BY_DCGM][row["job"]] = replace(
-            by_driver,
-            counters=replace(
-                by_driver.counters, source="dcgm", sm_active=number["sm_active_percent"] / 100,
-                sm_occupancy=number["sm_occupancy_percent"] / 100,
-                dram_active=number["dram_active_percent"] / 100,
-            ),
+        by_dcgm = replace(
+            by_driver, sm_active=number["sm_active_percent"] / 100,
+            sm_occupancy=number["sm_occupancy_percent"] / 100,
+            dram_active=number["dram_active_percent"] / 100,
         )  # fmt: skip
-        profiles[WITH_LIMITS][row["job"]] = _with_limits(
-            by_driver, {float(limit): step_s(limit) for limit in _V100_LIMITS}
-        )
+        under_limits = {f"{limit}": step_s(limit) for limit in _V100_LIMITS}
+        with_limits = replace(by_driver, step_s_under_limit=under_limits)
+        for known, minimal in (
+            (BY_DRIVER, by_driver), (BY_DCGM, by_dcgm), (WITH_LIMITS, with_limits),
+        ):  # fmt: skip
+            profiles[known][row["job"]] = minimal.whole()
     return profiles
 
 
@@ -226,19 +209,18 @@ def _miso(folder: Path) -> Mapping[str, OnSlices]:
         whole_s = float(row["step_s_median"]) * float(row["speed_rel_7g_median"])
         number = {each: float(value) for each, value in alone[key].items() if each != "model"}
         busy, power_w = number["util_gpu_pct"], number["power_w"]
-        under = {float(limit): whole_s * float(limits[key][f"mps{limit}_over_mps100"])
+        under = {f"{limit}": whole_s * float(limits[key][f"mps{limit}_over_mps100"])
                  for limit in _A100_LIMITS}  # fmt: skip
-        by_power = _profile(A100, row["model"], whole_s, utilisation=busy, power_w=power_w)
-        for known, profile in {
-            BY_DRIVER: _profile(A100, row["model"], whole_s, utilisation=busy, power_w=power_w,
-                                   memory_utilisation=number["util_mem_pct"]),
+        by_busy = _numbers(A100, row["model"], whole_s, busy)
+        by_power = replace(by_busy, power_w=power_w)
+        for known, minimal in {
+            BY_DRIVER: replace(by_power, memory_utilization=number["util_mem_pct"] / 100),
             "nvidia-smi without memory utilisation": by_power,
-            "GPU utilisation": _profile(A100, row["model"], whole_s, utilisation=busy),
-            "the same, steps under two limits":
-                _with_limits(by_power, under),
-        }.items():  # fmt: skip
+            "GPU utilisation": by_busy,
+            "the same, steps under two limits": replace(by_power, step_s_under_limit=under),
+        }.items():
             measured_s = float(row["step_s_median"])
-            jobs[known].append((name[:2], _on_slice(profile, 1.0, measured_s, name)))
+            jobs[known].append((name[:2], _on_slice(minimal.whole(), 1.0, measured_s, name)))
     return jobs
 
 
@@ -252,7 +234,7 @@ def _migperf(folder: Path) -> Mapping[str, OnSlices]:
         if (name := row["mig_profile"]) != "7g.40gb":
             alone = whole[row["model"], row["batch_size"]]
             step_s, busy = float(alone["step_ms"]) / 1000, 100 * float(alone["gract"])
-            profile = _profile(A100, row["model"], step_s, utilisation=busy)
+            profile = _numbers(A100, row["model"], step_s, busy).whole()
             largest = _on_slice(profile, 1.0, 1.0, "7g.40gb").predicted_s.p50
             own = _on_slice(profile, step_s / largest, float(row["step_ms"]) / 1000, name)
             jobs.append((name[:2], own))

@@ -151,7 +151,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "four-gpus": four_gpus_text(),
         },
         Path("docs", "other-gpus.md"): {
-            "slices": slices_table(read_others()),
+            "slices": slices_table(others),
             "studies": studies_text(),
             "small-batches": small_batches_text(),
         },

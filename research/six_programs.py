@@ -38,7 +38,7 @@ _FILES = [str(FOLDER / "h200.jsonl.gz"), str(FOLDER / "predictions.json")]
 
 _DESCRIPTIONS = {
     "bare": "nvidia-smi",
-    "counters": "nvidia-smi and DCGM's counters",
+    "counters": "nvidia-smi and GPM's counters",
     "full": "full profile",
 }
 _RULES = {
@@ -188,13 +188,28 @@ def six_programs_text(results: Results, document: Mapping[str, Any]) -> str:
         programs_table(results),
         errors_table(scores.steps),
         "The programs had 16 virtual cores of a shared machine. Most errors from full profiles are "
-        "of host-bound programs, which ran up to a third slower beside others than alone, also "
-        "where the GPU had room. One program waits for the GPU in each step again and again: its "
-        "trace shows that (579 ms predicted, 584 ms measured, beside three others under "
-        "time-slicing), and nvidia-smi does not (49 ms).",
+        "of host-bound programs, which ran slower beside others than alone, also where the GPU had "
+        f"room. {_unseen_waits(scores.steps)}",
         f"Two runs of a step alone differ by {percent(scores.alone_twice)}, and two runs in a mix "
         f"by {percent(scores.together_twice)}. {mixes} mixes ran in every mode:",
         markdown(REGRET_HEADINGS, regret_rows(scores.regrets, RULE_WORDS | _DESCRIPTIONS)),
+    )
+
+
+def _unseen_waits(steps: Sequence[DescribedStep]) -> str:
+    """Return the step that is furthest below the measured one by nvidia-smi, and by its trace."""
+    bare, full = ([step for step in steps if step.by == by] for by in ("bare", "full"))
+    if not bare or not full:
+        return ""
+    without, traced = min(zip(bare, full, strict=True), key=lambda pair: pair[0].error)
+    measured, known, unknown = (
+        f"{1e3 * step_s:.0f} ms"
+        for step_s in (without.measured_s, traced.predicted_s.p50, without.predicted_s.p50)
+    )
+    return (
+        "One program waits for the GPU in each step again and again, which its trace shows and "
+        f"nvidia-smi does not: once {known} were predicted from its full profile, {unknown} from "
+        f"nvidia-smi's numbers, and {measured} measured."
     )
 
 

@@ -38,7 +38,7 @@ _BUSY = 0.58
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """What we predict of GPT-2 where it keeps the whole GPU busy for that share of the time.
+    """Predictions for GPT-2 where it keeps the whole GPU busy for that share of the time.
 
     Attributes:
         alone_w: Power of the whole GPU at a cap of 250 W; `sliced_w` that of two slices.

@@ -15,7 +15,7 @@ from advisor.workload.store import profile_paths
 
 GPU = "h200-141gb"
 LOSES, RARELY = 0.08, 0.2
-"""What plans from poorer descriptions may lose on average by the full one: 4 and 5 % on 28 sets,
+"""Most that plans from poorer descriptions lose on average by the full one: 4 and 5 % on 28 sets,
 where always MPS loses 13 %. And the share that may lose over 5 % without a tie."""
 
 

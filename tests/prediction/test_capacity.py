@@ -50,13 +50,13 @@ MODES = ("naive", "mps", "mps=43,43")
 
 
 def seen_by_driver(profile):
-    """As nvidia-smi alone shows it: step, utilisation, power and memory."""
+    """The step, utilisation, power and memory that nvidia-smi shows."""
     counters = Counters(source="nvml", gract=profile.counters.gract)
     return without_trace(replace(profile, counters=counters, mps=None))
 
 
 def _run(number, pair, sharing, factor):
-    """As the capacity model says of bare profiles, but `factor` times as slow."""
+    """Steps by the capacity model, `factor` times as long."""
     bare = [seen_by_driver(each) for each in pair]
     steps = factor * np.array(capacity_steps(bare, parse_sharing(sharing)))
     made = synthetic.run(list(pair), sharing, run_id=f"r{number}-{sharing}")
@@ -321,7 +321,7 @@ def test_others_never_hasten_a_job_and_their_time_slices_make_it_wait(card, show
     sliced = together(card, jobs, Naive()) / alone_s
     busy = np.array([each.busy_share for each in jobs])
     assert (sliced > 1).all()
-    assert busy.sum() < 1.2 or sliced.max() > 1.1, "no GPU is all busy while nobody is slowed"
+    assert busy.sum() < 1.2 or sliced.max() > 1.1, "a GPU that is busy all the time slows its jobs"
 
 
 @given(

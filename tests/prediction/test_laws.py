@@ -43,7 +43,7 @@ def traced(number, card):
 
 
 def by_counters(profile):
-    """What DCGM shows of it."""
+    """The counters of DCGM."""
     seen = profile.counters
     counters = Counters(
         source="nvml", gract=seen.gract, sm_active=seen.sm_active, dram_active=seen.dram_active
@@ -55,7 +55,7 @@ def by_counters(profile):
 
 
 def watched(card, busy=None, power=None, memory=None, step_s=0.1, **more):
-    """What nvidia-smi shows of a job; `power` is a share of the GPU's limit."""
+    """A job by the numbers of nvidia-smi; `power` is a share of the GPU's limit."""
     return MinimalProfile(
         schema=1, workload="my-job", gpu=card.key, batch_size=8, step_s=step_s, memory_mib=1000,
         power_w=power and power * (card.power_limit_w or 300), gpu_utilization=busy,
