@@ -19,11 +19,11 @@ HANDICAPS: Mapping[Mode, float] = {
 """Share by which a way to share must lead one after another, for what it takes to set up.
 
 Time-slicing takes little, but disappoints: of 66 job sets that ran in both ways on an H200, MPS was
-over 3 % behind it in 4. The first plan then gives away 1.7 % of the best measured throughput of 58
-job sets, 1.5 % of 25 drawn ones, 0.9 % of 12 on an H100; from nvidia-smi's numbers 3.5, 1.3 and
-2.0 %. Without handicaps it is 1.8, 1.5 and 0.5 %; 2.9, 2.6 and 0.7 %. If leads had to exceed a part
-of their ranges, 2.0, 1.2 and 0.9 %; 3.9, 2.0 and 3.9 %. No job set ran on MIG, in a queue or in
-phases: their shares are choices."""
+over 3 % behind it in 4. When the shares were chosen, the first plan gave away 1.7 % of the best
+measured throughput of 58 job sets, 1.5 % of 25 drawn ones, 0.9 % of 12 on an H100; from
+nvidia-smi's numbers 3.5, 1.3 and 2.0 %. Without handicaps it was 1.8, 1.5 and 0.5 %; 2.9, 2.6 and
+0.7 %. If leads had to exceed a part of their ranges, 2.0, 1.2 and 0.9 %; 3.9, 2.0 and 3.9 %. No job
+set ran on MIG, in a queue or in phases: their shares are choices."""
 
 # Of a power cap on top: a choice.
 _CAP = 0.02

@@ -345,7 +345,7 @@ def _medians(
         for at in parts
     ]  # fmt: skip
     answers = np.full(sets.shape, np.nan)
-    answers[sets >= 0] = np.concatenate([[], *steps_s])[which.ravel()]
+    answers[sets >= 0] = np.concatenate(steps_s)[which.ravel()]
     return answers
 
 

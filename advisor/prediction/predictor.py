@@ -85,7 +85,8 @@ def _estimate_range(profile: Profile) -> Interval:
     return interval_around(1.0, -end, end)
 
 
-# Log of a step at another moment over the one that the user watched: the same job on the same host.
+# Log of a step at another moment over the one that the user watched, on the same host: a choice. A
+# job that fills the GPU repeats within 2 %, public programs that do not within 8 to 14 %.
 _MOMENT = 0.06
 
 

@@ -49,6 +49,8 @@ def fleet_report(
     ways. With `details`, every job of every GPU by its number, and how the plan was found.
     """
     first, *then = [*_deadlines_missed(plan), f"{instruction(plan)}."]
+    if divided := [on.gpu for on in plan.on if on.sharing.instances]:
+        then.append(forecast.making_instances(divided))
 
     def answer(*gpus: RenderableType) -> Group:
         rest = "More" if gpus else "The jobs of each GPU, and more"

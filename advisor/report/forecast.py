@@ -14,6 +14,7 @@ from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
+from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio, most_gain
 from advisor.plan.reasons import Binding, Comparison
@@ -158,9 +159,14 @@ def layout_needs(answer: Recommendation | Comparison, plans: Iterable[Forecast])
     """Yield what it takes to make the MIG instances of `plans`, unless they have to exist."""
     serial = answer.serial
     if any(each.sharing.instances for each in plans) and not (serial and serial.sharing.instances):
-        no_reset = int(answer.gpu.compute_capability.split(".")[0]) >= _NO_RESET
-        takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
-        yield f"Making MIG instances takes root{takes}."
+        yield making_instances([answer.gpu])
+
+
+def making_instances(gpus: Iterable[Gpu]) -> str:
+    """Return what it takes to make MIG instances on `gpus`."""
+    no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
+    takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
+    return f"Making MIG instances takes root{takes}."
 
 
 def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:

@@ -268,6 +268,7 @@ def test_mig_slices_without_a_job_are_counted():
     used = sum(int(instance.profile[0]) for instance in on.sharing.instances)
     assert used < 7
     assert list(gpu_notes(found)) == [f"Unused on GPU 0: {7 - used} MIG slice."]
+    assert "takes root" in printed(fleet_report(found))
 
 
 LIVE = LiveGpu(
