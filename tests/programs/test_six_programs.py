@@ -4,6 +4,7 @@ import os
 import runpy
 import sys
 import time
+from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
@@ -55,10 +56,8 @@ def ran(slowdown, *names):
     return {"window": [5.0, 29.0], "jobs": jobs}
 
 
-@pytest.fixture
-def results(monkeypatch):
-    """Two programs that were watched and profiled, without a run of their mix."""
-    monkeypatch.setattr(predict, "MIXES", [MIX])
+@pytest.fixture(scope="module")
+def measured_alone():
     made = {}
     for name in MIX:
         place = SimpleNamespace(
@@ -70,6 +69,13 @@ def results(monkeypatch):
         made[f"alone/{name}"] = watched | {"smi": rows, "before_mib": 400, "counters": [shares]}
         made[f"profile/{name}"] = measure.profiled(place, six_programs()[name])
     return made
+
+
+@pytest.fixture
+def results(measured_alone, monkeypatch):
+    """Two programs that were watched and profiled, without a run of their mix."""
+    monkeypatch.setattr(predict, "MIXES", [MIX])
+    return deepcopy(measured_alone)
 
 
 class Sampler:
