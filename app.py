@@ -31,10 +31,11 @@ def main() -> None:
         pages = [
             st.Page(lambda: show_answer(question, right), title="One GPU", default=True),
             st.Page(
-                lambda: show_more_questions(question, right), title="More questions",
+                lambda: show_more_questions(question, right),
+                title="More questions",
                 url_path="more",
             ),
-        ]  # fmt: skip
+        ]
         st.navigation(pages, position="top").run()
 
 

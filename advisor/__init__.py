@@ -27,11 +27,29 @@ if TYPE_CHECKING:
     from advisor.workload.store import NO_CALIBRATION, load_profile
 
 __all__ = [
-    "NO_CALIBRATION", "Advisor", "AdvisorError", "Arrival", "Conditions", "Fleet", "FleetTerms",
-    "Forecast", "Interval", "Job", "JobPrediction", "MinimalProfile", "MixPrediction", "Plan",
-    "Profile", "Recommendation", "TrialTerms", "load_profile", "predict", "read_jobs", "recommend",
+    "NO_CALIBRATION",
+    "Advisor",
+    "AdvisorError",
+    "Arrival",
+    "Conditions",
+    "Fleet",
+    "FleetTerms",
+    "Forecast",
+    "Interval",
+    "Job",
+    "JobPrediction",
+    "MinimalProfile",
+    "MixPrediction",
+    "Plan",
+    "Profile",
+    "Recommendation",
+    "TrialTerms",
+    "load_profile",
+    "predict",
+    "read_jobs",
+    "recommend",
     "step",
-]  # fmt: skip
+]
 
 _HOMES = {
     "advisor.api": ("Advisor", "predict", "recommend"),

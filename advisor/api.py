@@ -187,8 +187,11 @@ class Advisor:
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the evidence that advice for `jobs` is based on."""
         profiles = {job.name: job.profile for job in jobs}
-        paced = tuple((name, pace) for name, profile in profiles.items()
-                      if (pace := pace_of(profile, self.own_paces)) is not None)  # fmt: skip
+        paced = tuple(
+            (name, pace)
+            for name, profile in profiles.items()
+            if (pace := pace_of(profile, self.own_paces)) is not None
+        )
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
@@ -272,9 +275,13 @@ class Advisor:
         return value
 
     def recommend(
-        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
-        conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-    ) -> "Recommendation | FleetPlan":  # fmt: skip
+        self,
+        jobs: JobsLike,
+        objective: ObjectiveName = "makespan",
+        *,
+        conditions: Conditions = UNCONDITIONAL,
+        level: Level = "p50",
+    ) -> "Recommendation | FleetPlan":
         """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
 
         More than eight jobs get the best plan that `recommend_fleet` finds. `conditions` are limits
@@ -288,9 +295,13 @@ class Advisor:
         return self._remembered((members, terms), lambda: self.recommend_fleet(members, terms))
 
     def rank(
-        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
-        conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-    ) -> Recommendation:  # fmt: skip
+        self,
+        jobs: JobsLike,
+        objective: ObjectiveName = "makespan",
+        *,
+        conditions: Conditions = UNCONDITIONAL,
+        level: Level = "p50",
+    ) -> Recommendation:
         """Rank the ways to share as `recommend` does, for any number of jobs."""
         from advisor.launch.commands import with_commands
         from advisor.plan.reasons import variants_of
@@ -341,21 +352,28 @@ class Advisor:
         return replace(plan, standing=self.standing(members))
 
     def _pools(
-        self, counts: Iterable[GpuCount], jobs: tuple[Job, ...], most_busy: int,
+        self,
+        counts: Iterable[GpuCount],
+        jobs: tuple[Job, ...],
+        most_busy: int,
         host_memory_mib: float | None = None,
-    ) -> list[GpuPool]:  # fmt: skip
+    ) -> list[GpuPool]:
         """The GPUs of each model for `jobs`, while at most so many run jobs."""
         pools = []
         for count in counts:
             there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
-            pools.append(GpuPool(
-                gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
-                jobs=jobs if there is self else tuple(self._as_on(there, job) for job in jobs),
-                predictor=there.predictor_under(
-                    self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
-                ),
-                host_memory_mib=host_memory_mib,
-            ))  # fmt: skip
+            pools.append(
+                GpuPool(
+                    gpu=there.card,
+                    hosts=count.hosts,
+                    host_gpus=count.host_gpus,
+                    jobs=jobs if there is self else tuple(self._as_on(there, job) for job in jobs),
+                    predictor=there.predictor_under(
+                        self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
+                    ),
+                    host_memory_mib=host_memory_mib,
+                )
+            )
         return pools
 
     def _on_other(self, gpu: str) -> "Advisor":
@@ -376,8 +394,9 @@ class Advisor:
         factor = self._host_factor(job.profile) / there._host_factor(profile)
         moved = replace(
             on_host(profile, factor),
-            host_check_s=profile.host_check_s, workload=job.profile.workload,
-        )  # fmt: skip
+            host_check_s=profile.host_check_s,
+            workload=job.profile.workload,
+        )
         return replace(job, profile=moved)
 
     def _host_factor(self, profile: Profile) -> float:
@@ -438,9 +457,12 @@ class Advisor:
         return replace(largest, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
-        self, running: "Running", offered: JobsLike, max_slowdown: float = MAX_SLOWDOWN,
+        self,
+        running: "Running",
+        offered: JobsLike,
+        max_slowdown: float = MAX_SLOWDOWN,
         conditions: Conditions = UNCONDITIONAL,
-    ) -> "Additions":  # fmt: skip
+    ) -> "Additions":
         """Return the `offered` jobs that may join, and slow running ones by that share at most."""
         from advisor.plan.admission import Running, additions
 
@@ -457,9 +479,11 @@ class Advisor:
         return self._forecast(jobs, sharing, self.power_cap_w)
 
     def compare(
-        self, plans: "Sequence[str | Sharing | SavedPlan]", jobs: JobsLike,
+        self,
+        plans: "Sequence[str | Sharing | SavedPlan]",
+        jobs: JobsLike,
         objective: ObjectiveName = "makespan",
-    ) -> "Comparison":  # fmt: skip
+    ) -> "Comparison":
         """Compare the first of `plans` for `jobs` with the others.
 
         The power cap applies to plans without one of their own; but not to the first if it is among
@@ -484,9 +508,14 @@ class Advisor:
         return compare(members, self.card, forecasts, objective, serial)
 
     def simulate(
-        self, arrivals: Sequence[Arrival], sharing: str | Sharing, fleet: Fleet, *,
-        at_once: int | None = None, conditions: Conditions = UNCONDITIONAL,
-    ) -> OverTime:  # fmt: skip
+        self,
+        arrivals: Sequence[Arrival],
+        sharing: str | Sharing,
+        fleet: Fleet,
+        *,
+        at_once: int | None = None,
+        conditions: Conditions = UNCONDITIONAL,
+    ) -> OverTime:
         """Simulate jobs that arrive over time on the GPUs of `fleet`, each shared by `sharing`.
 
         At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
@@ -515,9 +544,14 @@ class Advisor:
                 cache(partial(there.predictor_under, None)),
             )
         answer = over_time(
-            arrivals, self.read_sharing(sharing, over_time=True), predictors, fleet, at_once,
-            conditions, elsewhere,
-        )  # fmt: skip
+            arrivals,
+            self.read_sharing(sharing, over_time=True),
+            predictors,
+            fleet,
+            at_once,
+            conditions,
+            elsewhere,
+        )
         unshared = None
         if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
             alone = parse_sharing("serial")
@@ -538,9 +572,14 @@ class Advisor:
 
 
 def recommend(
-    jobs: JobsLike, gpu: str = DEFAULT_GPU, objective: ObjectiveName = "makespan", *,
-    conditions: Conditions = UNCONDITIONAL, level: Level = "p50", **sources: Any,
-) -> "Recommendation | FleetPlan":  # fmt: skip
+    jobs: JobsLike,
+    gpu: str = DEFAULT_GPU,
+    objective: ObjectiveName = "makespan",
+    *,
+    conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
+    **sources: Any,
+) -> "Recommendation | FleetPlan":
     """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many questions."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 

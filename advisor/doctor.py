@@ -177,44 +177,93 @@ def _variables() -> str:
 
 
 _OF_HOST = (
-    _Check("blocks", _strangers, "MPS runs: {it[0]}",
-           "it would serve or disturb what is measured, and serves one user at a time",
-           "have its owner end it: {it[1]}"),
-    _Check("blocks", lambda: which(CONTROL) is None, f"{CONTROL} is not installed",
-           "jobs cannot share by MPS",
-           "install the driver's compute utilities, or keep to naive sharing"),
-    _Check("spoils", _stolen_pct, "the hypervisor took {it:.0f}% of the cores' time just now",
-           "steps that wait for the host follow", "measure at another time, or on another host"),
-    _Check("spoils", _uneven_pace, "the same work takes {it:.1f} times as long as at its best",
-           "threads of others, of another virtual machine even, may share the physical cores; "
-           "steps that wait for the host vary with them",
-           "profile such jobs more than once, or where the cores are yours alone"),
-    _Check("spoils", _governors, "cores choose their clocks by {it}",
-           "the same step takes longer on a core that has just been idle",
-           "sudo cpupower frequency-set -g performance"),
-    _Check("spoils", _load, "{it:.1f} processes wanted a core in the last minute",
-           "jobs that wait for their host wait for others too",
-           "measure when the host is idle, or leave the busy cores out with --cores"),
-    _Check("spoils", _quota,
-           "a control group allows {it[0]:g} cores' time, and {it[1]} cores are visible",
-           "processes on all of them are stopped in turn",
-           "ask for more, or use --cores with fewer cores"),
-    _Check("note", _foreign_cores, "{it[0]} of {it[1]} cores are ours",
-           "more jobs than that share cores", "ask the scheduler for more"),
-    _Check("spoils", _little_shm_mib, "/dev/shm holds {it} MiB",
-           "loaders with workers hand over batches there, and die where it is full",
-           "start the container with --shm-size=8g, or --ipc=host"),
-    _Check("note", _container, "this is a container ({it})",
-           "processes of other containers are not visible here, and an MPS daemon outside serves "
-           "only clients that share its pipe folder and IPC namespace",
-           "run what shares a GPU in one container, or with --ipc=host and that folder mounted"),
-    _Check("note", _without_rights, "no administrator's rights",
-           "MIG and power caps cannot be set",
-           "ask for plans without them: advisor recommend --no-root"),
-    _Check("note", _variables, "set here: {it}",
-           "your own processes inherit it; those that are measured do not inherit MPS settings",
-           "unset what is not meant"),
-)  # fmt: skip
+    _Check(
+        "blocks",
+        _strangers,
+        "MPS runs: {it[0]}",
+        "it would serve or disturb what is measured, and serves one user at a time",
+        "have its owner end it: {it[1]}",
+    ),
+    _Check(
+        "blocks",
+        lambda: which(CONTROL) is None,
+        f"{CONTROL} is not installed",
+        "jobs cannot share by MPS",
+        "install the driver's compute utilities, or keep to naive sharing",
+    ),
+    _Check(
+        "spoils",
+        _stolen_pct,
+        "the hypervisor took {it:.0f}% of the cores' time just now",
+        "steps that wait for the host follow",
+        "measure at another time, or on another host",
+    ),
+    _Check(
+        "spoils",
+        _uneven_pace,
+        "the same work takes {it:.1f} times as long as at its best",
+        "threads of others, of another virtual machine even, may share the physical cores; "
+        "steps that wait for the host vary with them",
+        "profile such jobs more than once, or where the cores are yours alone",
+    ),
+    _Check(
+        "spoils",
+        _governors,
+        "cores choose their clocks by {it}",
+        "the same step takes longer on a core that has just been idle",
+        "sudo cpupower frequency-set -g performance",
+    ),
+    _Check(
+        "spoils",
+        _load,
+        "{it:.1f} processes wanted a core in the last minute",
+        "jobs that wait for their host wait for others too",
+        "measure when the host is idle, or leave the busy cores out with --cores",
+    ),
+    _Check(
+        "spoils",
+        _quota,
+        "a control group allows {it[0]:g} cores' time, and {it[1]} cores are visible",
+        "processes on all of them are stopped in turn",
+        "ask for more, or use --cores with fewer cores",
+    ),
+    _Check(
+        "note",
+        _foreign_cores,
+        "{it[0]} of {it[1]} cores are ours",
+        "more jobs than that share cores",
+        "ask the scheduler for more",
+    ),
+    _Check(
+        "spoils",
+        _little_shm_mib,
+        "/dev/shm holds {it} MiB",
+        "loaders with workers hand over batches there, and die where it is full",
+        "start the container with --shm-size=8g, or --ipc=host",
+    ),
+    _Check(
+        "note",
+        _container,
+        "this is a container ({it})",
+        "processes of other containers are not visible here, and an MPS daemon outside serves "
+        "only clients that share its pipe folder and IPC namespace",
+        "run what shares a GPU in one container, or with --ipc=host and that folder mounted",
+    ),
+    _Check(
+        "note",
+        _without_rights,
+        "no administrator's rights",
+        "MIG and power caps cannot be set",
+        "ask for plans without them: advisor recommend --no-root",
+    ),
+    _Check(
+        "note",
+        _variables,
+        "set here: {it}",
+        "your own processes inherit it; those that are measured do not inherit MPS settings",
+        "unset what is not meant",
+    ),
+)
 
 
 def host_findings() -> Iterator[Finding]:
@@ -252,54 +301,102 @@ def _awaits_reset(gpu: LiveGpu, health: GpuHealth) -> str:
 _VOLTA = (7, 0)
 _SMI = "sudo nvidia-smi -i {gpu.index}"
 _OF_GPU = (
-    _Check("blocks", _users, "process {it} uses it", "measurements with it would be wrong",
-           "wait for it, or use another GPU; what may join it: advisor recommend --now"),
-    _Check("note", lambda gpu, _: gpu.mig_enabled, "it is in MIG mode",
-           "jobs are measured and share inside one of its instances",
-           f"for the whole GPU: {_SMI} -mig 0"),
-    _Check("spoils", _awaits_reset, "it waits for a reset: {it}",
-           "until then neither the old state nor the new one can be relied on",
-           f"end all processes on it, then: {_SMI} --gpu-reset"),
-    _Check("blocks", lambda gpu, _: gpu.compute_mode not in (None, "default"),
-           "its compute mode is {gpu.compute_mode}",
-           "no process may use it, or a single one: then naive sharing fails, and MPS works",
-           f"{_SMI} -c DEFAULT"),
-    _Check("spoils", lambda _, health: health.persistence is False, "persistence mode is off",
-           "the driver unloads between runs: each start takes seconds, and settings are lost",
-           f"{_SMI} -pm 1"),
-    _Check("spoils", lambda _, health: health.time_slice not in (None, "default"),
-           "time slices are set to {health.time_slice}",
-           "naive sharing was learnt with the default",
-           "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
-           "advisor calibrate --gpu-side"),
-    _Check("spoils", lambda _, health: ", ".join(health.slowed_by),
-           "its clocks are held down by {it}", "it is slower than the same GPU elsewhere",
-           "nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE says more"),
-    _Check("spoils", _other_limit,
-           "its power limit is {health.power_limit_w:g} W and not {health.default_limit_w:g} W",
-           "predictions are for the GPU's own limit",
-           f"{_SMI} --power-limit={{health.default_limit_w:g}}, or say --power-cap "
-           "{health.power_limit_w:g}"),
-    _Check("spoils", lambda _, health: health.uncorrected_errors,
-           "{it} memory errors were not corrected",
-           "a process that reads them ends, and under MPS the co-located jobs with it",
-           "reset the GPU; where they come back, have it replaced"),
-    _Check("note", lambda _, health: health.ecc == (False, False), "ECC is off",
-           "errors of memory go unseen, in results too", f"{_SMI} -e 1, then a reset"),
-    _Check("note", lambda gpu, _: gpu.counters == "nvml",
-           "nothing counts how active its SMs and its memory are",
-           "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
-           "and ranges are somewhat wider",
-           "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
-           "nvidia-dcgm"),
-    _Check("blocks", lambda _, health: (health.compute_capability or _VOLTA) < _VOLTA,
-           "{gpu.product} is older than Volta",
-           "its MPS has no limits and no memory of its own for each client",
-           "use a newer GPU, or naive sharing"),
-    _Check("blocks", lambda gpu, _: gpu.catalogue_key is None,
-           "{gpu.product} is not in the catalogue, and its driver does not describe it",
-           "nothing can be answered for it", "update the driver"),
-)  # fmt: skip
+    _Check(
+        "blocks",
+        _users,
+        "process {it} uses it",
+        "measurements with it would be wrong",
+        "wait for it, or use another GPU; what may join it: advisor recommend --now",
+    ),
+    _Check(
+        "note",
+        lambda gpu, _: gpu.mig_enabled,
+        "it is in MIG mode",
+        "jobs are measured and share inside one of its instances",
+        f"for the whole GPU: {_SMI} -mig 0",
+    ),
+    _Check(
+        "spoils",
+        _awaits_reset,
+        "it waits for a reset: {it}",
+        "until then neither the old state nor the new one can be relied on",
+        f"end all processes on it, then: {_SMI} --gpu-reset",
+    ),
+    _Check(
+        "blocks",
+        lambda gpu, _: gpu.compute_mode not in (None, "default"),
+        "its compute mode is {gpu.compute_mode}",
+        "no process may use it, or a single one: then naive sharing fails, and MPS works",
+        f"{_SMI} -c DEFAULT",
+    ),
+    _Check(
+        "spoils",
+        lambda _, health: health.persistence is False,
+        "persistence mode is off",
+        "the driver unloads between runs: each start takes seconds, and settings are lost",
+        f"{_SMI} -pm 1",
+    ),
+    _Check(
+        "spoils",
+        lambda _, health: health.time_slice not in (None, "default"),
+        "time slices are set to {health.time_slice}",
+        "naive sharing was learnt with the default",
+        "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
+        "advisor calibrate --gpu-side",
+    ),
+    _Check(
+        "spoils",
+        lambda _, health: ", ".join(health.slowed_by),
+        "its clocks are held down by {it}",
+        "it is slower than the same GPU elsewhere",
+        "nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE says more",
+    ),
+    _Check(
+        "spoils",
+        _other_limit,
+        "its power limit is {health.power_limit_w:g} W and not {health.default_limit_w:g} W",
+        "predictions are for the GPU's own limit",
+        f"{_SMI} --power-limit={{health.default_limit_w:g}}, or say --power-cap "
+        "{health.power_limit_w:g}",
+    ),
+    _Check(
+        "spoils",
+        lambda _, health: health.uncorrected_errors,
+        "{it} memory errors were not corrected",
+        "a process that reads them ends, and under MPS the co-located jobs with it",
+        "reset the GPU; where they come back, have it replaced",
+    ),
+    _Check(
+        "note",
+        lambda _, health: health.ecc == (False, False),
+        "ECC is off",
+        "errors of memory go unseen, in results too",
+        f"{_SMI} -e 1, then a reset",
+    ),
+    _Check(
+        "note",
+        lambda gpu, _: gpu.counters == "nvml",
+        "nothing counts how active its SMs and its memory are",
+        "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
+        "and ranges are somewhat wider",
+        "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
+        "nvidia-dcgm",
+    ),
+    _Check(
+        "blocks",
+        lambda _, health: (health.compute_capability or _VOLTA) < _VOLTA,
+        "{gpu.product} is older than Volta",
+        "its MPS has no limits and no memory of its own for each client",
+        "use a newer GPU, or naive sharing",
+    ),
+    _Check(
+        "blocks",
+        lambda gpu, _: gpu.catalogue_key is None,
+        "{gpu.product} is not in the catalogue, and its driver does not describe it",
+        "nothing can be answered for it",
+        "update the driver",
+    ),
+)
 
 
 def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
@@ -324,18 +421,21 @@ def leftover_findings() -> Iterator[Finding]:
         pids = jobs_left(left)
         changes = [line for line in left if not line.startswith("jobs ")]
         yield Finding(
-            "spoils" if pids or changes else "note", "host",
+            "spoils" if pids or changes else "note",
+            "host",
             f"a script that ran a plan was killed: {path}{_living(pids)}",
             f"not undone: {', '.join(changes)}" if changes else "none of its further jobs starts",
             f"{_CLEARS} ends its jobs and undoes what it changed",
-        )  # fmt: skip
+        )
     for path in left_behind():
         pids = [*scripts_within(path), *mps_within(path)]
         yield Finding(
-            "spoils" if pids else "note", "host",
+            "spoils" if pids else "note",
+            "host",
             f"a killed measurement left {path}{_living(pids)}",
-            "its programs hold the GPU" if pids else "it stops no other run", _CLEARS,
-        )  # fmt: skip
+            "its programs hold the GPU" if pids else "it stops no other run",
+            _CLEARS,
+        )
 
 
 def _living(pids: Sequence[int]) -> str:
@@ -349,11 +449,15 @@ def examine() -> list[Finding]:
         for gpu in live_gpus():
             findings += gpu_findings(gpu)
     except AdvisorError as error:
-        findings.append(Finding(
-            "blocks", "host", f"no GPU here: {str(error).rstrip('.')}",
-            "nothing can be measured or shared here; advice from stored profiles needs no GPU",
-            "go to a machine with a GPU, or open it to this container",
-        ))  # fmt: skip
+        findings.append(
+            Finding(
+                "blocks",
+                "host",
+                f"no GPU here: {str(error).rstrip('.')}",
+                "nothing can be measured or shared here; advice from stored profiles needs no GPU",
+                "go to a machine with a GPU, or open it to this container",
+            )
+        )
     return sorted(findings, key=lambda each: _ORDER.index(each.severity))
 
 
@@ -378,6 +482,7 @@ class FindingsDocument(TypedDict):
 def findings_document(findings: Sequence[Finding]) -> FindingsDocument:
     """Return what ``advisor doctor --json`` prints."""
     return {
-        "schema": 1, "blocked": any(each.severity == "blocks" for each in findings),
+        "schema": 1,
+        "blocked": any(each.severity == "blocks" for each in findings),
         "findings": [asdict(each) for each in findings],
-    }  # fmt: skip
+    }

@@ -100,9 +100,13 @@ class PlanActor:
         code = self._watcher.exit_code() if over else None
         news, self._news[:] = tuple(self._news), ()
         return Report(
-            f"{run.head}, on node {self._node}", {job.number: str(job) for job in run.jobs},
-            {job.number: job.state for job in run.jobs}, news, code, records,
-        )  # fmt: skip
+            f"{run.head}, on node {self._node}",
+            {job.number: str(job) for job in run.jobs},
+            {job.number: job.state for job in run.jobs},
+            news,
+            code,
+            records,
+        )
 
     def end(self) -> None:
         """Ask the jobs to end."""
@@ -196,9 +200,13 @@ class RayRun:
     """
 
     def __init__(
-        self, ray: Any, plans: Sequence[SavedPlan], prepare: Callable[[SavedPlan], LaunchPlan],
-        terms: RemoteTerms, say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        ray: Any,
+        plans: Sequence[SavedPlan],
+        prepare: Callable[[SavedPlan], LaunchPlan],
+        terms: RemoteTerms,
+        say: Say,
+    ) -> None:
         self._ray, self._prepare, self._terms, self._say = ray, prepare, terms, say
         self._nodes = [node for node in ray.nodes() if node["Alive"]]
         self._resources = {
@@ -266,9 +274,12 @@ class RayRun:
     def _make(self, plan: PlacedPlan) -> None:
         """Make an actor for `plan`; Ray starts it once a GPU is free."""
         plan.actor = on_ray.make_actor(
-            PlanActor, self._terms, num_cpus=0, num_gpus=int(self._terms.device is None),
+            PlanActor,
+            self._terms,
+            num_cpus=0,
+            num_gpus=int(self._terms.device is None),
             resources=self._resources[plan.saved.gpu],
-        )  # fmt: skip
+        )
         plan.answer = plan.actor.start.remote(plan.launch)
 
     def _note(self, plan: PlacedPlan) -> None:

@@ -261,10 +261,14 @@ def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
         with (folder / "script.log").open("ab") as log, _on_cores(held):
             words = ["bash", str(folder / "script.sh")]
             process = subprocess.Popen(
-                _between(words) if terms.tied else words, env=environment, stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True,
+                _between(words) if terms.tied else words,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
                 pass_fds=[] if lock is None else [lock],
-            )  # fmt: skip
+            )
         _STARTED.append(process)
         while not script_lives(folder) and process.poll() is None:
             sleep(0.01)
@@ -455,17 +459,22 @@ class ListedRun:
     def document(self) -> ListedRunFields:
         """Its entry in ``advisor run --list --json``."""
         return {
-            "run": self.name, "state": self.state,
+            "run": self.name,
+            "state": self.state,
             "gpu": None if self.about is None else self.about.gpu,
             "since": None if self.about is None else self.about.since,
             "jobs": [
                 {
-                    "number": job.number, "job": job.planned.job, "state": job.state,
-                    "detail": job.detail, "steps_done": job.done, "steps": job.steps,
+                    "number": job.number,
+                    "job": job.planned.job,
+                    "state": job.state,
+                    "detail": job.detail,
+                    "steps_done": job.done,
+                    "steps": job.steps,
                 }
                 for job in self.jobs
             ],
-        }  # fmt: skip
+        }
 
 
 def listed_runs() -> Iterator[ListedRun]:

@@ -39,19 +39,22 @@ _OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
         lambda job: job.expected.p50 if job.expected else None,
     ),
     "advisor_run_job_expected_step_low_seconds": (
-        "Lower end of its 90 % interval.", lambda job: job.expected.p05 if job.expected else None
+        "Lower end of its 90 % interval.",
+        lambda job: job.expected.p05 if job.expected else None,
     ),
     "advisor_run_job_expected_step_high_seconds": (
-        "Upper end of its 90 % interval.", lambda job: job.expected.p95 if job.expected else None
+        "Upper end of its 90 % interval.",
+        lambda job: job.expected.p95 if job.expected else None,
     ),
     "advisor_run_job_remaining_seconds": (
-        "Time until the job has done its steps.", lambda job: job.left_s
+        "Time until the job has done its steps.",
+        lambda job: job.left_s,
     ),
     "advisor_run_job_memory_bytes": (
         "Memory of its processes on the GPU.",
         lambda job: None if job.held_mib is None else job.held_mib * 2**20,
     ),
-}  # fmt: skip
+}
 
 
 class RunMetrics:
@@ -89,14 +92,18 @@ class RunMetrics:
             if job.done is not None:
                 done.add_metric(labels, job.done)
         self._families = (
-            *_gauges(_OF_RUN, names[:2], of_run), states, done, *_gauges(_OF_JOB, names, of_job)
-        )  # fmt: skip
+            *_gauges(_OF_RUN, names[:2], of_run),
+            states,
+            done,
+            *_gauges(_OF_JOB, names, of_job),
+        )
 
 
 def _gauges(
-    metrics: Mapping[str, tuple[str, Callable[[_Watched], float | None]]], names: Sequence[str],
+    metrics: Mapping[str, tuple[str, Callable[[_Watched], float | None]]],
+    names: Sequence[str],
     watched: Sequence[tuple[list[str], _Watched]],
-) -> "Iterator[Metric]":  # fmt: skip
+) -> "Iterator[Metric]":
     """Yield `metrics` of runs or jobs, which have these labels."""
     from prometheus_client.core import GaugeMetricFamily
 

@@ -25,22 +25,34 @@ def _types() -> dict[str, Any]:
     from advisor.workload.run import Run
 
     return {
-        "profile": Profile, "numbers": MinimalProfile, "jobs": JobFile, "campaign": Campaign,
-        "trace": TraceRow, "plan": PlanDocument, "run": Run, "calibration": Calibration,
+        "profile": Profile,
+        "numbers": MinimalProfile,
+        "jobs": JobFile,
+        "campaign": Campaign,
+        "trace": TraceRow,
+        "plan": PlanDocument,
+        "run": Run,
+        "calibration": Calibration,
         "prediction": documents.PredictionDocument,
         "recommendation": documents.RecommendationDocument,
         "fleet": documents.FleetDocument,
-        "copies": documents.CopiesDocument, "additions": documents.AdditionsDocument,
-        "comparison": documents.ComparisonDocument, "simulation": documents.SimulationDocument,
-        "trials": documents.TrialsDocument, "batch": documents.BatchesDocument,
+        "copies": documents.CopiesDocument,
+        "additions": documents.AdditionsDocument,
+        "comparison": documents.ComparisonDocument,
+        "simulation": documents.SimulationDocument,
+        "trials": documents.TrialsDocument,
+        "batch": documents.BatchesDocument,
         "validation": record_documents.ValidationDocument,
-        "evaluation": EvaluationDocument, "fit": record_documents.FitDocument,
-        "measured": record_documents.MeasuredDocument, "runs": record_documents.RunsDocument,
-        "findings": FindingsDocument, "gpus": record_documents.GpusDocument,
+        "evaluation": EvaluationDocument,
+        "fit": record_documents.FitDocument,
+        "measured": record_documents.MeasuredDocument,
+        "runs": record_documents.RunsDocument,
+        "findings": FindingsDocument,
+        "gpus": record_documents.GpusDocument,
         "layouts": record_documents.LayoutsDocument,
         "workloads": record_documents.WorkloadsDocument,
         "profiles": record_documents.ProfilesDocument,
-    }  # fmt: skip
+    }
 
 
 def schema_names() -> tuple[str, ...]:

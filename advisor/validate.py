@@ -128,10 +128,14 @@ def choose(
             why = "nothing here makes MIG instances" if mig else "it is several runs"
             left_out.append(f"plan {plan.rank}, {sharing}: {why}")
             continue
-        plans.append(PlannedRun(
-            id=f"{stamp}-plan{plan.rank}", sharing=sharing, purpose="validation",
-            workloads=workloads,
-        ))  # fmt: skip
+        plans.append(
+            PlannedRun(
+                id=f"{stamp}-plan{plan.rank}",
+                sharing=sharing,
+                purpose="validation",
+                workloads=workloads,
+            )
+        )
     if not plans:
         raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
     return tuple(plans), tuple(left_out)
@@ -212,13 +216,19 @@ def compared(
             f"Use --gpu {strangers[0]}."
         )
     return tuple(
-        compare(run, tuple(
-            on_host_checked(profile, tenant.host_check_s)
-            for profile, tenant in zip(profiles_of(run, profiles), run.tenants, strict=True)
-        ), predictor, gpu, {})
+        compare(
+            run,
+            tuple(
+                on_host_checked(profile, tenant.host_check_s)
+                for profile, tenant in zip(profiles_of(run, profiles), run.tenants, strict=True)
+            ),
+            predictor,
+            gpu,
+            {},
+        )
         for run in runs
         if run.shows_pace
-    )  # fmt: skip
+    )
 
 
 def compared_as_ranked(
@@ -325,14 +335,18 @@ def validation_document(validation: Validation) -> ValidationDocument:
                 "id": each.run.id,
                 "sharing": "serial" if len(each.jobs) == 1 else each.run.sharing,
                 "weighted_speedup": {
-                    "predicted": each.predicted_speedup, "measured": each.measured_speedup,
+                    "predicted": each.predicted_speedup,
+                    "measured": each.measured_speedup,
                 },
                 "host_factor": correction.host_factor,
                 "jobs": [
                     {
-                        "job": job.job, "step_s": asdict(job.predicted_s),
-                        "measured_step_s": job.measured_s, "error": job.error,
-                        "inside": job.inside, "memory_mib": job.memory_mib,
+                        "job": job.job,
+                        "step_s": asdict(job.predicted_s),
+                        "measured_step_s": job.measured_s,
+                        "error": job.error,
+                        "inside": job.inside,
+                        "memory_mib": job.memory_mib,
                         "measured_memory_mib": (
                             None if tenant.memory is None else tenant.memory.device_mib
                         ),
@@ -345,12 +359,10 @@ def validation_document(validation: Validation) -> ValidationDocument:
                     )
                 ],
             }
-            for each, correction in zip(
-                validation.comparisons, validation.corrections, strict=True
-            )
+            for each, correction in zip(validation.comparisons, validation.corrections, strict=True)
         ],
         "left_out": list(validation.left_out),
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,13 +462,17 @@ def runs_of_jobs_rows(measured: MeasuredRuns) -> list[dict[str, Any]]:
             mode, predicted_s = sharing_of(run.run).mode, job.predicted_s
             middle, interval, step = _step_cells(predicted_s, job.measured_s)
             noise = measured.noise.get(mode)
-            rows.append({
-                "mode": mode, "job": job.job, "whose": whose,
-                "low": 100 * (predicted_s.p05 / job.measured_s - 1),
-                "error": 100 * job.error,
-                "high": 100 * (predicted_s.p95 / job.measured_s - 1),
-                "noise": None if noise is None else 100 * noise,
-                "run": f"{run.run.id}: {run.run.sharing}",
-                "hint": f"{middle} ms predicted ({interval}), {step} ms measured",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "mode": mode,
+                    "job": job.job,
+                    "whose": whose,
+                    "low": 100 * (predicted_s.p05 / job.measured_s - 1),
+                    "error": 100 * job.error,
+                    "high": 100 * (predicted_s.p95 / job.measured_s - 1),
+                    "noise": None if noise is None else 100 * noise,
+                    "run": f"{run.run.id}: {run.run.sharing}",
+                    "hint": f"{middle} ms predicted ({interval}), {step} ms measured",
+                }
+            )
     return rows

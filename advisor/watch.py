@@ -35,9 +35,13 @@ class Watcher:
     """
 
     def __init__(
-        self, folder: Path, plan: PacedPlan | None, say: Say,
-        deadline_s: float | None = None, patience_s: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        plan: PacedPlan | None,
+        say: Say,
+        deadline_s: float | None = None,
+        patience_s: float | None = None,
+    ) -> None:
         self._about = read_about(folder)
         self._device = find_device(self._about.device, on_mig=True)
         expected = None if plan is None else plan.expected
@@ -120,9 +124,12 @@ class Watcher:
 
 
 def watch(
-    watchers: Sequence[Watcher], *, say: Say, show: Callable[[Sequence[WatchedRun]], None],
+    watchers: Sequence[Watcher],
+    *,
+    say: Say,
+    show: Callable[[Sequence[WatchedRun]], None],
     log: Callable[[Run], None] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Watch runs to their end, store what was measured for `fit`, and return the exit code.
 
     Ctrl-C ends the runs; whatever else ends this process does not.

@@ -133,9 +133,13 @@ class WatchedJob:
     """
 
     def __init__(
-        self, folder: Path, number: int, planned: DocumentedJob, workload: Workload,
+        self,
+        folder: Path,
+        number: int,
+        planned: DocumentedJob,
+        workload: Workload,
         most_steps: int | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.number, self.planned, self.workload = number, planned, workload
         self.steps = planned_steps(planned, workload, most_steps)
         self._all_steps = planned_steps(planned, workload)

@@ -69,9 +69,12 @@ class WatchedRun:
     """
 
     def __init__(
-        self, folder: Path, most_steps: int | None = None, meter: Meter | None = None,
+        self,
+        folder: Path,
+        most_steps: int | None = None,
+        meter: Meter | None = None,
         expected: Expected | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder = folder
         self.events = Events()
         path = folder / "plan.json"
@@ -204,20 +207,29 @@ class WatchedRun:
             versions = next(filter(None, reported), {})
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
-                gpu=origin.device.key, sharing=name, purpose="validation", repeats=None,
-                tenants=tuple(_tenant(job, seen, allowed)
-                              for job, seen in zip(jobs, windows, strict=True)),
+                gpu=origin.device.key,
+                sharing=name,
+                purpose="validation",
+                repeats=None,
+                tenants=tuple(
+                    _tenant(job, seen, allowed) for job, seen in zip(jobs, windows, strict=True)
+                ),
                 mps_clients=len(jobs) if name.startswith("mps") else 0,
-                power_w=fmean(power_w) if power_w else None, counters=None,
+                power_w=fmean(power_w) if power_w else None,
+                counters=None,
                 provenance=origin.provenance(versions, self._clocks_mhz),
-            )  # fmt: skip
+            )
 
 
 def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
     memory = None if job.last is None else job.last.memory
     reported = {"allocated_mib": None, "reserved_mib": None} if memory is None else asdict(memory)
     return Tenant(
-        workload=job.workload, outcome="ok", detail=None, windows=windows,
-        memory=memory_record(reported, job.held_mib), cores=tuple(allowed),
+        workload=job.workload,
+        outcome="ok",
+        detail=None,
+        windows=windows,
+        memory=memory_record(reported, job.held_mib),
+        cores=tuple(allowed),
         sms=None,
-    )  # fmt: skip
+    )

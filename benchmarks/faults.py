@@ -109,21 +109,30 @@ class Drill:
 
     def variables(self, **more: str) -> dict[str, str]:
         return {
-            "PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.folder),
-            "XDG_STATE_HOME": str(self.folder / "state"), "ADVISOR_GRACE_S": "1",
-            "FAULT_MARK": self.mark, "FAULT_LOG": "", "FAULT_AT": "nowhere", "FAULT_PORT": "",
+            "PATH": f"{self.folder}:/usr/bin:/bin",
+            "HOME": str(self.folder),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "ADVISOR_GRACE_S": "1",
+            "FAULT_MARK": self.mark,
+            "FAULT_LOG": "",
+            "FAULT_AT": "nowhere",
+            "FAULT_PORT": "",
             **more,
-        }  # fmt: skip
+        }
 
     def start(self, **more: str) -> "subprocess.Popen[bytes]":
         """Start the script, heeding all signals, as the leader of a process group."""
         self.machine.script = 0
         with (self.folder / "printed").open("ab") as printed:
             self.script = subprocess.Popen(
-                ["env", "--default-signal=HUP,INT,QUIT,PIPE", "bash", "plan.sh"], cwd=self.folder,
+                ["env", "--default-signal=HUP,INT,QUIT,PIPE", "bash", "plan.sh"],
+                cwd=self.folder,
                 env=self.variables(BASH_ENV=str(self.folder / "hook"), **more),
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=printed,
+                start_new_session=True,
+            )
         self.machine.script = self.script.pid
         return self.script
 
@@ -266,13 +275,16 @@ IN_SHELL = {
     "its output is closed": "exec > >(:) 2>&1; sleep 1",
 }
 FAULTS: dict[str, Fault] = {
-    **ENDING, **KILLING, **AFTERWARDS, **dict.fromkeys(IN_SHELL, lambda _: None),
+    **ENDING,
+    **KILLING,
+    **AFTERWARDS,
+    **dict.fromkeys(IN_SHELL, lambda _: None),
     "the state folder is gone": remove_state_folder,
     "a call fails": in_next_call("fails"),
     "a call fails, but worked": in_next_call("worked"),
     "a call does nothing": in_next_call("lies"),
     "a call hangs": in_next_call("hangs"),
-}  # fmt: skip
+}
 
 
 @contextmanager
@@ -393,9 +405,13 @@ def _undo(drill: Drill, *, by_doctor: bool) -> None:
         more = {"PYTHONPATH": os.pathsep.join(sys.path)}
         words = [sys.executable, "-c", _DOCTOR]
         subprocess.run(
-            words, env=drill.variables(**more), cwd=drill.folder, check=False, timeout=60,
+            words,
+            env=drill.variables(**more),
+            cwd=drill.folder,
+            check=False,
+            timeout=60,
             stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         return
     until_s = monotonic() + 30
     while monotonic() < until_s and drill.start().wait(60) and "jobs of a killed" in drill.printed:

@@ -23,14 +23,25 @@ from statistics import median
 from time import perf_counter
 
 RECOMMEND = (
-    "recommend", "resnet50-imagenet-bs32-amp", "bert-base-finetune-bs4", "gpt2-small-finetune-bs2",
-    "--gpu", "h200-141gb",
-)  # fmt: skip
+    "recommend",
+    "resnet50-imagenet-bs32-amp",
+    "bert-base-finetune-bs4",
+    "gpt2-small-finetune-bs2",
+    "--gpu",
+    "h200-141gb",
+)
 SEVEN = (
-    "recommend", "bert-base-finetune-bs16", "resnet50-imagenet64-bs128", "gpt2-small-finetune-bs2",
-    "densenet121-cifar10-bs64", "lstm-wikitext-bs32", "t5-small-pretrain-bs16",
-    "transformer-toy-bs512", "--gpu", "h200-141gb",
-)  # fmt: skip
+    "recommend",
+    "bert-base-finetune-bs16",
+    "resnet50-imagenet64-bs128",
+    "gpt2-small-finetune-bs2",
+    "densenet121-cifar10-bs64",
+    "lstm-wikitext-bs32",
+    "t5-small-pretrain-bs16",
+    "transformer-toy-bs512",
+    "--gpu",
+    "h200-141gb",
+)
 REPEATS = 9
 KEEPING_BYTECODE = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}  # as an installed package does
 # Runs the command with a note of each file whose functions are called, in all threads.
@@ -104,8 +115,11 @@ def files_passed(*words: str) -> int:
     """How many files of the package a command runs through."""
     done = subprocess.run(
         [sys.executable, "-c", NOTING, *words],
-        check=True, capture_output=True, text=True, env=KEEPING_BYTECODE,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        env=KEEPING_BYTECODE,
+    )
     return int(done.stderr.split()[-1])
 
 
@@ -119,9 +133,11 @@ def main() -> None:
     files = files_passed(*words)  # also compiles what is not yet compiled
     start = least_s("-c", "import numpy")
     for what, ours, least in zip(
-        ("from start to end", "of a processor"), least_s("-m", "advisor", *words), start,
+        ("from start to end", "of a processor"),
+        least_s("-m", "advisor", *words),
+        start,
         strict=True,
-    ):  # fmt: skip
+    ):
         print(f"{ours:6.3f} s {what}, {ours / least:.1f} x `import numpy`")
     print(f"{files} files of advisor/ run")
 

@@ -132,10 +132,19 @@ def main() -> None:
                 for name, makespan_s in Obvious(advisor, drawn, gpus).makespans_s()
             }
             best = min(slower, key=slower.__getitem__)
-            print(json.dumps({
-                "size": size, "seed": seed, "cpu_s": round(took_s, 1),
-                "best obvious": best, "ratio": slower[best], "all": slower,
-            }), flush=True)  # fmt: skip
+            print(
+                json.dumps(
+                    {
+                        "size": size,
+                        "seed": seed,
+                        "cpu_s": round(took_s, 1),
+                        "best obvious": best,
+                        "ratio": slower[best],
+                        "all": slower,
+                    }
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -109,15 +109,23 @@ def timed(words: str | list[str], folder: Path, shown: str) -> dict[str, object]
     """Run a command or a shell line; return what it printed, and how long it took."""
     began = monotonic()
     done = subprocess.run(
-        words, shell=isinstance(words, str), cwd=folder, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+        words,
+        shell=isinstance(words, str),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     seconds = round(monotonic() - began, 1)
     print(f"{seconds:6.1f} s, exit {done.returncode}: {shown}\n{done.stdout}", flush=True)
     return {
-        "command": shown, "seconds": seconds, "exit": done.returncode,
+        "command": shown,
+        "seconds": seconds,
+        "exit": done.returncode,
         "printed": done.stdout.replace(str(folder), "").splitlines()[-40:],
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

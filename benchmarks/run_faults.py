@@ -77,15 +77,22 @@ def _process(
 ) -> "subprocess.Popen[bytes]":
     drill.machine.script = 0
     variables = drill.variables(
-        PYTHONPATH=os.pathsep.join(sys.path), TMPDIR=str(drill.folder),
-        FAULT_GPU=drill.machine.uuid, FAULT_JOBS_LAST=lasting, **more,
-    )  # fmt: skip
+        PYTHONPATH=os.pathsep.join(sys.path),
+        TMPDIR=str(drill.folder),
+        FAULT_GPU=drill.machine.uuid,
+        FAULT_JOBS_LAST=lasting,
+        **more,
+    )
     with (drill.folder / "printed").open("ab") as printed:
         drill.script = subprocess.Popen(
-            ["env", "--default-signal=HUP,INT,QUIT,PIPE", sys.executable, *words], cwd=drill.folder,
-            env=variables, start_new_session=True, stdin=subprocess.DEVNULL,
-            stdout=printed, stderr=printed,
-        )  # fmt: skip
+            ["env", "--default-signal=HUP,INT,QUIT,PIPE", sys.executable, *words],
+            cwd=drill.folder,
+            env=variables,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+        )
     drill.machine.script = drill.script.pid
     return drill.script
 

@@ -46,10 +46,13 @@ def drawn_jobs(model: Gpu, number: int) -> tuple[Job, ...]:
         if alone_s is None or (profile.memory.device_mib or 0) > _LARGEST * model.memory_mib:
             continue
         lasts_s = draw.choice(_LENGTHS_S)
-        jobs.append(Job(
-            profile, epochs=lasts_s / alone_s,
-            deadline_s=draw.uniform(1, size) * lasts_s if due and draw.random() < 0.5 else None,
-        ))  # fmt: skip
+        jobs.append(
+            Job(
+                profile,
+                epochs=lasts_s / alone_s,
+                deadline_s=draw.uniform(1, size) * lasts_s if due and draw.random() < 0.5 else None,
+            )
+        )
     return tuple(jobs)
 
 
@@ -58,14 +61,17 @@ def _bare_numbers(draw: Random, model: Gpu, number: int) -> Profile:
     memory = draw.uniform(0.02, _LARGEST) ** draw.choice((1, 2))
     limit_w = model.power_limit_w or 300.0
     return MinimalProfile(
-        schema=1, workload=f"bare-{number}", gpu=model.key, batch_size=2 ** draw.randint(3, 8),
+        schema=1,
+        workload=f"bare-{number}",
+        gpu=model.key,
+        batch_size=2 ** draw.randint(3, 8),
         step_s=10 ** draw.uniform(-2, 0),
         memory_mib=max(500.0, memory * model.memory_mib),
         power_w=None if draw.random() < 0.2 else limit_w * draw.uniform(0.3, 1.0),
         gpu_utilization=busy,
         memory_utilization=None if busy is None else busy * draw.random(),
         examples_per_epoch=50_000,
-    ).whole()  # fmt: skip
+    ).whole()
 
 
 def answer(key: str, number: int) -> dict[str, Any]:
@@ -75,9 +81,13 @@ def answer(key: str, number: int) -> dict[str, Any]:
     conditions = Conditions(power_caps=draw.random() < 0.2)
     began_s = process_time()
     row: dict[str, Any] = {
-        "gpu": key, "set": number, "jobs": len(jobs), "bare": bool(number % 2),
-        "objective": objective, "cpu_s": None,
-    }  # fmt: skip
+        "gpu": key,
+        "set": number,
+        "jobs": len(jobs),
+        "bare": bool(number % 2),
+        "objective": objective,
+        "cpu_s": None,
+    }
     try:
         advised = Advisor(key).recommend(jobs, objective, conditions=conditions)
     except NothingFits as error:
@@ -92,8 +102,12 @@ def answers(keys: Sequence[str], numbers: Sequence[int], limit_s: int) -> Iterat
     """Yield the row of each set, without `cpu_s` if it takes more than the limit."""
     for key in keys:
         for number in numbers:
-            row = {"gpu": key, "set": number, "jobs": len(drawn_jobs(gpu(key), number)),
-                   "cpu_s": None}  # fmt: skip
+            row = {
+                "gpu": key,
+                "set": number,
+                "jobs": len(drawn_jobs(gpu(key), number)),
+                "cpu_s": None,
+            }
             read, write = os.pipe()
             if (child := os.fork()) == 0:
                 resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))

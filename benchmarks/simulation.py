@@ -47,9 +47,10 @@ def queues(count: int) -> dict[str, JobQueue]:
     kinds = [job % KINDS for job in range(count)]
     places = (0,) * PLACES
     room = GpuCapacity(
-        places, worth=lambda seats: sum(pace()(seats)),
+        places,
+        worth=lambda seats: sum(pace()(seats)),
         mix=lambda seats: tuple(sorted(kinds[job] for job, _ in seats)),
-    )  # fmt: skip
+    )
     return {"first-come": InOrder(room), "best-fit": BestFit(room, kinds)}
 
 
@@ -59,8 +60,10 @@ def main(count: int) -> None:
             drawn, began_s = tasks(count), process_time()
             history = run(drawn, pace(), queue, (GPUS,), shared)
             taken_s = process_time() - began_s
-            print(f"{policy}, {cores:14} {taken_s:7.2f} s of a processor, "
-                  f"{len(history.stretches):,} stretches")  # fmt: skip
+            print(
+                f"{policy}, {cores:14} {taken_s:7.2f} s of a processor, "
+                f"{len(history.stretches):,} stretches"
+            )
 
 
 if __name__ == "__main__":

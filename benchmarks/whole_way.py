@@ -43,14 +43,16 @@ DRAWN = {
 WAITING = {
     "plain_loop_read": (["plain_loop.py", "--read-loss"], ["--batch-size", "32"]),
     "plain_loop_256_read": (
-        ["plain_loop.py", "--batch", "256", "--read-loss"], ["--batch-size", "256"]
+        ["plain_loop.py", "--batch", "256", "--read-loss"],
+        ["--batch-size", "256"],
     ),
     "timm_style_read": (["timm_style.py", "--log-interval", "1"], ["--batch-size", "32"]),
     "timm_style_128_read": (
-        ["timm_style.py", "-b", "128", "--log-interval", "1"], ["--batch-size", "128"]
+        ["timm_style.py", "-b", "128", "--log-interval", "1"],
+        ["--batch-size", "128"],
     ),
     "trainer": DRAWN["trainer"],
-}  # fmt: skip
+}
 NAMES = DRAWN | WAITING
 LIMITS = {2: "mps=50,50", 3: "mps=30,30,40"}
 
@@ -69,15 +71,21 @@ class Place:
         left_s = self.until - monotonic()
         if left_s < needed_s:
             return None
-        own = {f"XDG_{kind}_HOME": str(self.out / f"xdg-{self.device}" / kind.lower())
-               for kind in ("DATA", "STATE", "CONFIG")}  # fmt: skip
+        own = {
+            f"XDG_{kind}_HOME": str(self.out / f"xdg-{self.device}" / kind.lower())
+            for kind in ("DATA", "STATE", "CONFIG")
+        }
         words = ["taskset", "-c", self.cores, sys.executable, "-m", "advisor", *verb]
         began = monotonic()
         try:
             done = subprocess.run(
-                words, capture_output=True, text=True, timeout=left_s, check=False,
+                words,
+                capture_output=True,
+                text=True,
+                timeout=left_s,
+                check=False,
                 env=os.environ | own,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             self.say(f"was cut off: {' '.join(verb[:5])}")
             return None

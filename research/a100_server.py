@@ -52,18 +52,22 @@ FAMILIES = {
 
 # The network and data of a task, and the bundled profile of the most similar ones. N: its batch.
 SIMILAR = {
-    "resnet18-cifar100": "resnet26-cifar10-bsN", "resnet34-cifar100": "resnet26-cifar10-bsN",
+    "resnet18-cifar100": "resnet26-cifar10-bsN",
+    "resnet34-cifar100": "resnet26-cifar10-bsN",
     "S_mobilenetv3-cifar100": "mobilenetv3_large_100-cifar10-bs128",
     "efficientnet_b0-cifar100": "tf_efficientnetv2_s-cifar10-bs128",
     "efficientnet_b0": "tf_efficientnetv2_s-imagenet-bsN",
     "resnet50": "resnet50-imagenet-bs32-amp",
-    "vgg16": "resnet152-imagenet-bsN", "Xception": "resnet152-imagenet-bsN",
+    "vgg16": "resnet152-imagenet-bsN",
+    "Xception": "resnet152-imagenet-bsN",
     "inception": "resnet152-imagenet-bsN",
     "mnist_cnn": "cnn-cifar10-bs128",
-    "BERT_base": "bert-base-finetune-bs16", "BERT_large": "bert-base-finetune-bs16",
-    "xlnet_base": "bert-base-finetune-bs16", "xlnet_large": "bert-base-finetune-bs16",
+    "BERT_base": "bert-base-finetune-bs16",
+    "BERT_large": "bert-base-finetune-bs16",
+    "xlnet_base": "bert-base-finetune-bs16",
+    "xlnet_large": "bert-base-finetune-bs16",
     "gpt2_large": "gpt2-medium-pretrain-bs4",
-}  # fmt: skip
+}
 
 WAYS: tuple[tuple[str, Policy, str], ...] = (
     ("one task a GPU", "first-come", "serial"),
@@ -76,9 +80,10 @@ WAYS: tuple[tuple[str, Policy, str], ...] = (
 """The queues: their words, policy and sharing."""
 
 DESCRIPTIONS = {
-    "bare": "bare numbers", "similar": "similar networks",
+    "bare": "bare numbers",
+    "similar": "similar networks",
     "paced": "similar, CIFAR-100 as slow as theirs",
-}  # fmt: skip
+}
 
 CIFAR_EXAMPLES = 50_000
 # Most slowdown of a host that is tried.
@@ -112,20 +117,32 @@ def tasks(folder: Path) -> list[Task]:
     """Return the tasks of the trace; one has no duration and is left out."""
     return [
         Task(
-            float(row["arrival_s"]), row["task"], int(row["gpus"]), float(row["duration_s"]),
+            float(row["arrival_s"]),
+            row["task"],
+            int(row["gpus"]),
+            float(row["duration_s"]),
             float(row["memory_mib"]),
         )
-        for row in csv_rows(folder / TRACE) if row["duration_s"]
-    ]  # fmt: skip
+        for row in csv_rows(folder / TRACE)
+        if row["duration_s"]
+    ]
 
 
 @cache
 def bare(name: str, batch: int, memory_mib: float) -> Profile:
     """Return a task by its memory alone; its duration is the job's."""
     return MinimalProfile(
-        schema=1, workload=name, gpu=GPU, batch_size=batch, step_s=None, memory_mib=memory_mib,
-        power_w=None, gpu_utilization=None, memory_utilization=None, duration_s=3600.0,
-    ).whole()  # fmt: skip
+        schema=1,
+        workload=name,
+        gpu=GPU,
+        batch_size=batch,
+        step_s=None,
+        memory_mib=memory_mib,
+        power_w=None,
+        gpu_utilization=None,
+        memory_utilization=None,
+        duration_s=3600.0,
+    ).whole()
 
 
 @cache
@@ -139,10 +156,12 @@ def similar(advisor: Advisor, name: str, batch: int, memory_mib: float) -> Profi
 def cifar_steps_s(folder: Path) -> dict[str, float]:
     """Return the seconds of a step alone, validation included, of each task on CIFAR-100."""
     return {
-        f"{row['model']}-cifar100-bs{row['batch_size']}":
-            float(row["minutes"]) * 60 / ceil(CIFAR_EXAMPLES / int(row["batch_size"]))
-        for row in csv_rows(folder / SOLO) if row["dataset"] == "CIFAR-100"
-    }  # fmt: skip
+        f"{row['model']}-cifar100-bs{row['batch_size']}": float(row["minutes"])
+        * 60
+        / ceil(CIFAR_EXAMPLES / int(row["batch_size"]))
+        for row in csv_rows(folder / SOLO)
+        if row["dataset"] == "CIFAR-100"
+    }
 
 
 @cache
@@ -175,10 +194,11 @@ def outcome(simulation: Simulation, unshared: Simulation) -> dict[str, Any]:
         "completion_h": simulation.mean_completion_s / 3600,
         "makespan_saved": asdict(saving(simulation.makespan_s, unshared.makespan_s)),
         "completion_saved": 1 - simulation.mean_completion_s / unshared.mean_completion_s,
-        "energy_saved": None if shared_j is None or unshared_j is None
+        "energy_saved": None
+        if shared_j is None or unshared_j is None
         else asdict(saving(shared_j, unshared_j)),
         "peak_gib": simulation.peak_memory_mib / 1024,
-    }  # fmt: skip
+    }
 
 
 def document(folder: Path) -> dict[str, Any]:

@@ -55,9 +55,11 @@ def by_driver(profile: Profile, *, power: bool = True) -> Profile:
         source="nvml", gract=counters.gract, memory_utilization=counters.memory_utilization
     )
     return replace(
-        _bare(profile), counters=seen, power_w=profile.power_w if power else None,
+        _bare(profile),
+        counters=seen,
+        power_w=profile.power_w if power else None,
         gpu_s=seen.gract * profile.step_s,
-    )  # fmt: skip
+    )
 
 
 def by_dcgm(profile: Profile) -> Profile:
@@ -76,9 +78,18 @@ def under_limits(profile: Profile) -> Profile:
 
 def _bare(profile: Profile) -> Profile:
     return replace(
-        profile, host_s=None, host_cpu_share=None, energy_j=None, idle_power_w=None, mps=None,
-        trace=None, host_check_s=None, host=None, sm_exponent=None, epoch_end=None,
-    )  # fmt: skip
+        profile,
+        host_s=None,
+        host_cpu_share=None,
+        energy_j=None,
+        idle_power_w=None,
+        mps=None,
+        trace=None,
+        host_check_s=None,
+        host=None,
+        sm_exponent=None,
+        epoch_end=None,
+    )
 
 
 BY_DRIVER, BY_DCGM = "nvidia-smi", "nvidia-smi and DCGM"
@@ -215,9 +226,11 @@ def rescored(
         return compared_run(run, profiles, steps_s, chosen.gpu, {})
 
     return Evaluation(
-        chosen=replace(chosen, profiles=cut_profiles), models=models,
-        runs=tuple(map(compared, chosen.scored)), advice=tuple(map(compared, chosen.advice)),
-    )  # fmt: skip
+        chosen=replace(chosen, profiles=cut_profiles),
+        models=models,
+        runs=tuple(map(compared, chosen.scored)),
+        advice=tuple(map(compared, chosen.advice)),
+    )
 
 
 def models_left_out(selection: Selection, model: Model) -> dict[str, Model]:
@@ -235,38 +248,53 @@ def _errors(known: str, evaluation: Evaluation) -> list[Errors]:
     jobs: dict[Mode, list[JobComparison]] = defaultdict(list)
     for run in evaluation.runs:
         jobs[sharing_of(run.run).mode].extend(run.jobs)
-    return [errors_of(known, evaluation.chosen.gpu.key, MODE_WORDS[mode], jobs[mode])
-            for mode in SHARED_MODES if mode in jobs]  # fmt: skip
+    return [
+        errors_of(known, evaluation.chosen.gpu.key, MODE_WORDS[mode], jobs[mode])
+        for mode in SHARED_MODES
+        if mode in jobs
+    ]
 
 
 def errors_of(known: str, gpu_key: str, group: str, jobs: Sequence[JobComparison]) -> Errors:
     """Summarise the errors of `jobs`."""
     return Errors(
-        known=known, gpu=gpu_key, group=group, n=len(jobs),
+        known=known,
+        gpu=gpu_key,
+        group=group,
+        n=len(jobs),
         mape=fmean(abs(job.error) for job in jobs),
         median=median(abs(job.error) for job in jobs),
         inside=fmean(job.inside for job in jobs),
         width=median(job.predicted_s.p95 / job.predicted_s.p05 for job in jobs),
-    )  # fmt: skip
+    )
 
 
 OF_BOTH, OF_THREE, OF_A_PANEL = "time-slicing, MPS", "and limits", "all ways of a panel"
 _AMONG: Mapping[str, Set[Mode]] = {
-    OF_BOTH: {"naive", "mps"}, OF_THREE: {"naive", "mps", "mps-limits"},
-}  # fmt: skip
+    OF_BOTH: {"naive", "mps"},
+    OF_THREE: {"naive", "mps", "mps-limits"},
+}
 """Which sharings to choose from, of those in which the same jobs ran on one host."""
 
 
 def _choices(known: str, evaluation: Evaluation) -> list[FirstPlans]:
     by_host = _panels_by_host(evaluation)
-    sets = {among: [_only(panel, modes) for panel in by_host
-                    if modes <= {option.sharing.mode for option in panel.options}]
-            for among, modes in _AMONG.items()}  # fmt: skip
+    sets = {
+        among: [
+            _only(panel, modes)
+            for panel in by_host
+            if modes <= {option.sharing.mode for option in panel.options}
+        ]
+        for among, modes in _AMONG.items()
+    }
     sets[OF_A_PANEL] = [
         panel for panel in choices(evaluation) if Mps() in {e.sharing for e in panel.options}
     ]
-    return [first_plans(known, evaluation.chosen.gpu.key, among, own)
-            for among, own in sets.items() if own]  # fmt: skip
+    return [
+        first_plans(known, evaluation.chosen.gpu.key, among, own)
+        for among, own in sets.items()
+        if own
+    ]
 
 
 def _panels_by_host(evaluation: Evaluation) -> list[Panel]:
@@ -286,14 +314,21 @@ def first_plans(known: str, gpu_key: str, among: str, sets: Sequence[Panel]) -> 
     lost = [panel.regret_by(MODEL) or 0.0 for panel in sets]
     others = [[e for e in panel.options if e.sharing != Naive()] for panel in sets]
     slicing = [
-        share for share, panel, other in zip(lost, sets, others, strict=True)
+        share
+        for share, panel, other in zip(lost, sets, others, strict=True)
         if min(panel.regret_among([each]) for each in other) > _CLEARLY
-    ]  # fmt: skip
+    ]
     return FirstPlans(
-        known=known, gpu=gpu_key, among=among, sets=len(sets), mean=fmean(lost), worst=max(lost),
+        known=known,
+        gpu=gpu_key,
+        among=among,
+        sets=len(sets),
+        mean=fmean(lost),
+        worst=max(lost),
         always_mps=fmean(panel.regret_of(Mps()) for panel in sets),
-        slicing_best=len(slicing), slicing_first=sum(share == 0 for share in slicing),
-    )  # fmt: skip
+        slicing_best=len(slicing),
+        slicing_first=sum(share == 0 for share in slicing),
+    )
 
 
 def _pooled(parts: Sequence[FirstPlans]) -> FirstPlans:
@@ -301,28 +336,40 @@ def _pooled(parts: Sequence[FirstPlans]) -> FirstPlans:
     sets = sum(each.sets for each in parts)
     return replace(
         parts[0],
-        gpu=ON_ALL, sets=sets,
+        gpu=ON_ALL,
+        sets=sets,
         mean=sum(each.sets * each.mean for each in parts) / sets,
         worst=max(each.worst for each in parts),
         always_mps=sum(each.sets * each.always_mps for each in parts) / sets,
         slicing_best=sum(each.slicing_best for each in parts),
         slicing_first=sum(each.slicing_first for each in parts),
-    )  # fmt: skip
+    )
 
 
 def bare_section(scores: BareScores) -> str:
     """Return the section of the report."""
     errors = [
-        (each.gpu, each.group, each.known, str(each.n),
-         *map(percent, (each.mape, each.median, each.inside)), f"{each.width:.2f}")
+        (
+            each.gpu,
+            each.group,
+            each.known,
+            str(each.n),
+            *map(percent, (each.mape, each.median, each.inside)),
+            f"{each.width:.2f}",
+        )
         for each in sorted(scores.errors, key=lambda e: (GPUS.index(e.gpu), e.group))
-    ]  # fmt: skip
+    ]
     chosen = [
-        (each.gpu, each.among, each.known, str(each.sets),
-         *map(percent, (each.mean, each.worst, each.always_mps)),
-         f"{each.slicing_first} of {each.slicing_best}")
+        (
+            each.gpu,
+            each.among,
+            each.known,
+            str(each.sets),
+            *map(percent, (each.mean, each.worst, each.always_mps)),
+            f"{each.slicing_first} of {each.slicing_best}",
+        )
         for each in sorted(scores.choices, key=lambda e: (e.gpu, e.among))
-    ]  # fmt: skip
+    ]
     return joined(
         "## Profiles of bare numbers",
         "The same runs, predicted from profiles that we cut to what nvidia-smi and DCGM show. The "
@@ -335,11 +382,25 @@ def bare_section(scores: BareScores) -> str:
 
 
 ERROR_HEADINGS = (
-    "GPU", "sharing", "known", "n", "MAPE", "median", "in 90 % interval", "p95/p05, median",
-)  # fmt: skip
+    "GPU",
+    "sharing",
+    "known",
+    "n",
+    "MAPE",
+    "median",
+    "in 90 % interval",
+    "p95/p05, median",
+)
 _CHOICE_HEADINGS = (
-    "GPU", "ways", "known", "sets", "regret", "worst", "always MPS", "time-slicing first",
-)  # fmt: skip
+    "GPU",
+    "ways",
+    "known",
+    "sets",
+    "regret",
+    "worst",
+    "always MPS",
+    "time-slicing first",
+)
 
 
 def main() -> None:

@@ -27,9 +27,14 @@ THEMES: tuple[Theme, Theme] = ("light", "dark")
 WIDE, NARROW = (1280, 800), (420, 900)
 PATIENCE_MS = 60_000
 _QUIET = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @contextmanager
@@ -44,9 +49,15 @@ def served(script: Path, folder: Path) -> Iterator[str]:
     folders = {
         f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CACHE", "DATA", "STATE")
     }
-    environment = os.environ | folders | {
-        "HOME": str(folder), "ADVISOR_CHECK_HOST": "0", "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
+    environment = (
+        os.environ
+        | folders
+        | {
+            "HOME": str(folder),
+            "ADVISOR_CHECK_HOST": "0",
+            "PYTHONPATH": str(ROOT),
+        }
+    )
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
     with (folder / "log").open("w") as log:
         server = Popen(

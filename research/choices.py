@@ -86,14 +86,17 @@ def followed(document: Mapping[str, Any], sets: Sequence[Panel]) -> tuple[Follow
     wanted = {tuple(entry["jobs"]): entry for entry in document["sets"]}
     return tuple(
         Followed(
-            entry["throughput"], option.measured, panel.regret_of(option.sharing),
-            _regret_by_rule(panel), option.times,
+            entry["throughput"],
+            option.measured,
+            panel.regret_of(option.sharing),
+            _regret_by_rule(panel),
+            option.times,
         )
         for panel in sets
         if (entry := wanted.get(panel.names))
         for option in panel.options
         if option.sharing == parse_sharing(entry["sharing"])
-    )  # fmt: skip
+    )
 
 
 def _regret_by_rule(panel: Panel) -> dict[str, float]:

@@ -14,12 +14,23 @@ from research.steps import joined
 # The other families (recommenders, graph and recurrent networks, U-Nets, MLPs) are no class.
 CLASSES: Mapping[str, tuple[str, ...]] = {
     "CNN": (
-        "cnn", "convnext", "densenet", "efficientnetv2", "ghostnet", "hrnet", "mcdnn", "mixnet",
-        "mobilenetv3", "nasnet", "regnet", "res2net", "resnet",
+        "cnn",
+        "convnext",
+        "densenet",
+        "efficientnetv2",
+        "ghostnet",
+        "hrnet",
+        "mcdnn",
+        "mixnet",
+        "mobilenetv3",
+        "nasnet",
+        "regnet",
+        "res2net",
+        "resnet",
     ),
     "ViT": ("beit", "cait", "mixer", "swin", "vit", "xcit"),
     "LM": ("bert", "gpt2", "t5", "transformer"),
-}  # fmt: skip
+}
 _ALL = "all three"
 
 
@@ -58,22 +69,33 @@ def classes_left_out(
                         errors.setdefault((group, sharing_of(run.run).mode), []).append(pair)
     return tuple(
         ClassLeftOut(
-            name=name, mode=mode, n=len(pairs), mape=mean(mine for mine, _ in pairs),
+            name=name,
+            mode=mode,
+            n=len(pairs),
+            mape=mean(mine for mine, _ in pairs),
             family_mape=mean(family for _, family in pairs),
         )
         for name in (_ALL, *folds)
         for mode in SHARED_MODES
         if (pairs := errors.get((name, mode)))
-    )  # fmt: skip
+    )
 
 
 def classes_table(rows: Sequence[ClassLeftOut]) -> str:
     """Return a line for each class and mode, in Markdown."""
     return markdown(
         ("class", "sharing", "n", "MAPE, class left out", "MAPE, family left out"),
-        [(row.name, MODE_WORDS[row.mode], str(row.n), percent(row.mape), percent(row.family_mape))
-         for row in rows],
-    )  # fmt: skip
+        [
+            (
+                row.name,
+                MODE_WORDS[row.mode],
+                str(row.n),
+                percent(row.mape),
+                percent(row.family_mape),
+            )
+            for row in rows
+        ],
+    )
 
 
 def classes_section(rows: Sequence[ClassLeftOut]) -> str:

@@ -86,11 +86,13 @@ def chosen_constants() -> tuple[Constant, ...]:
     """Return every constant of `CHOSEN` with today's value."""
     return tuple(
         Constant(
-            name=name, value=float(f"{{0.{name}}}".format(import_module(module))), meaning=meaning,
+            name=name,
+            value=float(f"{{0.{name}}}".format(import_module(module))),
+            meaning=meaning,
             file=f"{module.replace('.', '/')}.py",
         )
         for module, name, meaning in CHOSEN
-    )  # fmt: skip
+    )
 
 
 def constants_section(constants: Iterable[Constant], scores: Scores) -> str:

@@ -59,8 +59,12 @@ def coverage_groups(evaluation: Evaluation) -> tuple[CoverageGroup, ...]:
         for mode in (None, *SHARED_MODES):
             of_mode = [run for run in of_place if mode in (None, sharing_of(run.run).mode)]
             for bound in BOUNDS:
-                jobs = [job for run in of_mode for job in run.jobs
-                        if counts(evaluation.chosen, bound, job)]  # fmt: skip
+                jobs = [
+                    job
+                    for run in of_mode
+                    for job in run.jobs
+                    if counts(evaluation.chosen, bound, job)
+                ]
                 if len(jobs) >= _FEWEST:
                     groups.append(_group(mode, bound, where, jobs))
     return tuple(sorted(groups, key=lambda group: group.inside))
@@ -72,9 +76,15 @@ def _group(
     inside, low, high = coverage_of(jobs)
     steps_s = [job.predicted_s for job in jobs]
     return CoverageGroup(
-        mode=mode, bound=bound, where=where, n=len(jobs), inside=inside, low=low, high=high,
+        mode=mode,
+        bound=bound,
+        where=where,
+        n=len(jobs),
+        inside=inside,
+        low=low,
+        high=high,
         width=mean((step.p95 - step.p05) / step.p50 for step in steps_s),
-    )  # fmt: skip
+    )
 
 
 _DRAWS = 2000
@@ -114,16 +124,26 @@ def worst_sentence(groups: Sequence[CoverageGroup]) -> list[str]:
 def coverage_table(groups: Sequence[CoverageGroup]) -> str:
     """Return a line for each group, in Markdown."""
     rows = [
-        ("all" if group.mode is None else MODE_WORDS[group.mode], BOUND_WORDS[group.bound],
-         group.where, str(group.n), percent(group.inside),
-         "-" if group.low is None else f"{percent(group.low)} to {percent(group.high)}",
-         percent(group.width))
+        (
+            "all" if group.mode is None else MODE_WORDS[group.mode],
+            BOUND_WORDS[group.bound],
+            group.where,
+            str(group.n),
+            percent(group.inside),
+            "-" if group.low is None else f"{percent(group.low)} to {percent(group.high)}",
+            percent(group.width),
+        )
         for group in groups
-    ]  # fmt: skip
+    ]
     headings = (
-        "sharing", "jobs", "host or number of jobs", "n", "in 90 % interval",
-        "95 % range of that", "width of it",
-    )  # fmt: skip
+        "sharing",
+        "jobs",
+        "host or number of jobs",
+        "n",
+        "in 90 % interval",
+        "95 % range of that",
+        "width of it",
+    )
     return markdown(headings, rows)
 
 

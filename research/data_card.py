@@ -15,8 +15,10 @@ from research.steps import RepeatSummary, joined
 
 _PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
 _KINDS: Mapping[str, str] = {
-    "naive": "time-sliced", "mps": "under MPS", "mps limits": "under MPS with SM limits"
-}  # fmt: skip
+    "naive": "time-sliced",
+    "mps": "under MPS",
+    "mps limits": "under MPS with SM limits",
+}
 _CONDITIONS: Mapping[str, Callable[[Provenance], object]] = {
     "GPU": attrgetter("device"),
     "driver": attrgetter("driver"),

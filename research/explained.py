@@ -93,11 +93,17 @@ def _trace(kernels: Sequence[tuple[float, float, float]], host_ms: float) -> Rep
     """Return a step of kernels, each with its launch and duration in ms and its share of SMs."""
     launch, duration, demand = (np.array(column) for column in zip(*kernels, strict=True))
     return ReplayTrace(
-        launch_s=launch / 1e3, duration_s=duration / 1e3, demand=demand, waves=demand,
-        host_s=host_ms / 1e3, gap_s=0.0, lead_s=host_ms / 1e3,
-        waits_s=np.full(len(kernels), np.inf), in_turns=np.ones(len(kernels)),
+        launch_s=launch / 1e3,
+        duration_s=duration / 1e3,
+        demand=demand,
+        waves=demand,
+        host_s=host_ms / 1e3,
+        gap_s=0.0,
+        lead_s=host_ms / 1e3,
+        waits_s=np.full(len(kernels), np.inf),
+        in_turns=np.ones(len(kernels)),
         place=np.arange(len(kernels)),
-    )  # fmt: skip
+    )
 
 
 # A step of each made-up job.
@@ -196,18 +202,26 @@ def chart(picture: Picture) -> Any:
         .configure(background=_CARD, padding=12)
         .configure_view(stroke=None)
         .configure_axis(
-            labelColor=_TEXT, titleColor=_TEXT, tickColor=_FRAME, labelFontSize=13,
-            titleFontSize=13, titleFontWeight="normal", domain=False, grid=False,
+            labelColor=_TEXT,
+            titleColor=_TEXT,
+            tickColor=_FRAME,
+            labelFontSize=13,
+            titleFontSize=13,
+            titleFontWeight="normal",
+            domain=False,
+            grid=False,
         )
         .configure_title(color=_TEXT, fontSize=14, fontWeight="normal", anchor="start")
         .configure_legend(labelColor=_TEXT, labelFontSize=14, orient="bottom", title=None)
-    )  # fmt: skip
+    )
 
 
 def _panel(
-    rows: Sequence[Mapping[str, Any]], walls: Sequence[tuple[float, float]],
-    across: alt.Axis | None, width: float,
-) -> Any:  # fmt: skip
+    rows: Sequence[Mapping[str, Any]],
+    walls: Sequence[tuple[float, float]],
+    across: alt.Axis | None,
+    width: float,
+) -> Any:
     x = alt.X("start:Q", axis=across).scale(domain=(0, width))
     y = alt.Y("low:Q", axis=alt.Axis(title=None, format="%", values=[0, 0.5, 1]))
     ends = {"x": x, "x2": "end:Q", "y": y.scale(domain=(0, 1)), "y2": "high:Q"}

@@ -22,9 +22,18 @@ from research.files import measured
 from research.steps import joined
 
 _SHOWN = (
-    "sharing", "jobs", "n", "MAPE", "median", "P90", "in 90 % interval", "width of it",
-    "replay alone", "fair share", "as if alone",
-)  # fmt: skip
+    "sharing",
+    "jobs",
+    "n",
+    "MAPE",
+    "median",
+    "P90",
+    "in 90 % interval",
+    "width of it",
+    "replay alone",
+    "fair share",
+    "as if alone",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +79,12 @@ def gpus_left_out(
 
 
 def _scored(
-    learnt_on: str, selection: Selection, models: Mapping[str, Model], playback: ReplayCache,
+    learnt_on: str,
+    selection: Selection,
+    models: Mapping[str, Model],
+    playback: ReplayCache,
     processes: int,
-) -> GpuLeftOut:  # fmt: skip
+) -> GpuLeftOut:
     """Predict the runs of `selection`, each job by that of `models` without its family."""
     profiles, runs = selection.profiles, selection.runs
     evaluation = evaluate(profiles, runs, selection.gpu, processes, playback, models=models)
@@ -110,11 +122,18 @@ def left_out_table(gpus: Iterable[GpuLeftOut]) -> str:
     for each in gpus:
         of_all = {row.mode: row for row in each.scores.pooled() if row.bound == ALL}
         chosen = each.scores.chosen.rules.get(MODEL)
-        rows.append((
-            each.learnt_on, each.scores.gpu, str(sum(row.n for row in of_all.values())),
-            *(percent(row.mape if (row := of_all.get(mode)) else None) for mode in SHARED_MODES),
-            percent(chosen.mean if chosen else None),
-        ))  # fmt: skip
+        rows.append(
+            (
+                each.learnt_on,
+                each.scores.gpu,
+                str(sum(row.n for row in of_all.values())),
+                *(
+                    percent(row.mape if (row := of_all.get(mode)) else None)
+                    for mode in SHARED_MODES
+                ),
+                percent(chosen.mean if chosen else None),
+            )
+        )
     headings = (
         "fitted to",
         "scored on",

@@ -11,9 +11,14 @@ from research.scripts import ScriptErrors
 from research.steps import joined
 
 _HEADINGS = (
-    "steps of", "n", "MAPE: time-slicing / MPS / SM limits", "noise", "MAPE there", "fair share",
+    "steps of",
+    "n",
+    "MAPE: time-slicing / MPS / SM limits",
+    "noise",
+    "MAPE there",
+    "fair share",
     "in 90 % interval",
-)  # fmt: skip
+)
 _PEERS = ("fair-share", "summed-utilisation", "miso", "kace")
 _RULES = ("replay", *_PEERS, "capacity", "alone")
 _Value = Callable[[ScoreRow], float | None]
@@ -54,11 +59,13 @@ def _lines(scores: Scores, bound: Bound = ALL) -> list[_Line]:
         for host in scores.hosts(part):
             of_hosts += [row for row in scores.pooled(host, part) if row.bound == bound]
     lines = [
-        _Line(f"zoo, {where}, {words[part]}",
-              [row for row in of_hosts if row.part == part and (row.host == scores.home) is home])
+        _Line(
+            f"zoo, {where}, {words[part]}",
+            [row for row in of_hosts if row.part == part and (row.host == scores.home) is home],
+        )
         for where, home in (("other hosts", False), ("the profiles' host", True))
         for part in PARTS
-    ]  # fmt: skip
+    ]
     return [line for line in (*lines, _Line("**all of the zoo**", pooled)) if line.rows]
 
 
@@ -121,24 +128,26 @@ def _scripts_row(scripts: Iterable[ScriptErrors]) -> tuple[str, ...]:
     of_modes = [by_name.get(MODE_WORDS[mode]) for mode in SHARED_MODES]
     every = by_name["all"]
     return (
-        "**scripts, which the model never saw**", str(every.steps),
+        "**scripts, which the model never saw**",
+        str(every.steps),
         triple(row.mape if row else None for row in of_modes),
         triple(row.noise if row else None for row in of_modes),
         triple(row.noise_mape if row else None for row in of_modes),
         triple(row.fair_share if row else None for row in of_modes),
         percent(every.inside),
-    )  # fmt: skip
+    )
 
 
 def _zoo_row(line: _Line) -> tuple[str, ...]:
     return (
-        line.name, str(line.n),
+        line.name,
+        str(line.n),
         triple(line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES),
         triple(line.repeated(lambda row: row.noise, mode) for mode in SHARED_MODES),
         triple(line.repeated(lambda row: row.noise_mape, mode) for mode in SHARED_MODES),
         _rule_cells(line, "fair-share")[1],
         percent(line.pooled(lambda row: row.coverage90)),
-    )  # fmt: skip
+    )
 
 
 def _rule_cells(line: _Line, rule: str) -> tuple[str, str]:
@@ -170,8 +179,9 @@ def rules_table(scores: Scores) -> str:
         for line in _lines(scores, bound)[-1:]:
             ours = triple(line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
             rows.append((BOUND_WORDS[bound], RULE_WORDS["model"], str(line.n), ours))
-            rows += [(BOUND_WORDS[bound], RULE_WORDS[rule], *_rule_cells(line, rule))
-                     for rule in _RULES]  # fmt: skip
+            rows += [
+                (BOUND_WORDS[bound], RULE_WORDS[rule], *_rule_cells(line, rule)) for rule in _RULES
+            ]
     return markdown(("jobs", "rule", "n", "MAPE: time-slicing / MPS / SM limits"), rows)
 
 
@@ -185,9 +195,14 @@ def host_checked_table(scores: Scores) -> str:
     """Return errors with and without a factor for the host, for the same runs, in Markdown."""
     pairs = zip(scores.pooled(), scores.pooled(view="host-checked"), strict=True)
     rows = [
-        (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n), percent(raw.mape),
-         percent(row.mape))
+        (
+            MODE_WORDS[row.mode],
+            BOUND_WORDS[row.bound],
+            str(row.n),
+            percent(raw.mape),
+            percent(row.mape),
+        )
         for raw, row in pairs
-    ]  # fmt: skip
+    ]
     headings = ("sharing", "jobs", "n", "MAPE", "MAPE, host checked")
     return markdown(headings, rows)

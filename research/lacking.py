@@ -72,24 +72,31 @@ def lacking_scores(evaluation: Evaluation, processes: int = 1) -> tuple[Lacking,
             )
         rows += [
             Lacking(
-                lacks=lacks, mode=mode, n=len(jobs[mode]),
+                lacks=lacks,
+                mode=mode,
+                n=len(jobs[mode]),
                 mape=mean(abs(job.error) for job in jobs[mode]),
                 gpu_bound=mean(busy) if busy else None,
                 inside=mean(job.inside for job in jobs[mode]),
             )
-            for mode in _MODES if mode in jobs
+            for mode in _MODES
+            if mode in jobs
             for busy in [[abs(j.error) for j in jobs[mode] if is_gpu_bound(full[j.job])]]
-        ]  # fmt: skip
+        ]
     return tuple(rows)
 
 
 def lacking_table(rows: Iterable[Lacking]) -> str:
     """Return a line for each mode and missing part, in Markdown."""
     cells = [
-        (MODE_WORDS[row.mode], row.lacks, str(row.n),
-         *map(percent, (row.mape, row.gpu_bound, row.inside)))
+        (
+            MODE_WORDS[row.mode],
+            row.lacks,
+            str(row.n),
+            *map(percent, (row.mape, row.gpu_bound, row.inside)),
+        )
         for row in sorted(rows, key=lambda row: _MODES.index(row.mode))
-    ]  # fmt: skip
+    ]
     headings = ("sharing", "profile lacks", "n", "MAPE", "GPU-bound jobs", "in 90 % interval")
     return markdown(headings, cells)
 

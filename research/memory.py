@@ -29,11 +29,22 @@ from research.steps import joined
 _MISFIT = 0.5
 
 _MEMORY_HEADINGS = (
-    "sharing", "processes", "held, MAPE", "held, worst", "least, MAPE", "runs", "total, MAPE",
-)  # fmt: skip
+    "sharing",
+    "processes",
+    "held, MAPE",
+    "held, worst",
+    "least, MAPE",
+    "runs",
+    "total, MAPE",
+)
 _RISK_HEADINGS = (
-    "sharing", "trials", "ran out", "misfits predicted", "false alarms", "Brier score"
-)  # fmt: skip
+    "sharing",
+    "trials",
+    "ran out",
+    "misfits predicted",
+    "false alarms",
+    "Brier score",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +141,15 @@ def _processes(
                 if memory.device_mib and memory.context_mib:
                     least_mib = memory.allocated_mib + memory.context_mib
                     processes.append(
-                        _Process(observed.mode, observed.run.id, need.held_mib, need.least_mib,
-                                 memory.device_mib, least_mib)
-                    )  # fmt: skip
+                        _Process(
+                            observed.mode,
+                            observed.run.id,
+                            need.held_mib,
+                            need.least_mib,
+                            memory.device_mib,
+                            least_mib,
+                        )
+                    )
     return processes
 
 
@@ -176,12 +193,14 @@ def _risk_rows(tried: Sequence[Trial], sigma: float) -> tuple[RiskRow, ...]:
         misfit, fit = weight * ran_out, weight * (1 - ran_out)
         rows.append(
             RiskRow(
-                mode=mode, trials=len(outcomes), misfits=sum(outcomes),
+                mode=mode,
+                trials=len(outcomes),
+                misfits=sum(outcomes),
                 recall=float(misfit[alarm].sum() / misfit.sum()) if misfit.sum() else None,
                 false_alarms=float(fit[alarm].sum() / fit.sum()) if fit.sum() else None,
                 brier=float(np.average((risk - ran_out) ** 2, weights=weight)),
             )
-        )  # fmt: skip
+        )
     return tuple(rows)
 
 
@@ -190,11 +209,17 @@ def memory_section(score: MemoryScore) -> str:
     parts = []
     if score.rows:
         rows = [
-            (MODE_WORDS[row.mode], str(row.processes), percent(row.held_mape),
-             percent(row.held_worst), percent(row.least_mape), str(row.runs),
-             percent(row.total_mape))
+            (
+                MODE_WORDS[row.mode],
+                str(row.processes),
+                percent(row.held_mape),
+                percent(row.held_worst),
+                percent(row.least_mape),
+                str(row.runs),
+                percent(row.total_mape),
+            )
             for row in score.rows
-        ]  # fmt: skip
+        ]
         parts += [
             "## Memory",
             markdown(_MEMORY_HEADINGS, rows),
@@ -203,10 +228,16 @@ def memory_section(score: MemoryScore) -> str:
         ]
     if score.risks:
         trial_rows = [
-            (MODE_WORDS[row.mode], str(row.trials), str(row.misfits), percent(row.recall),
-             percent(row.false_alarms), f"{row.brier:.3f}")
+            (
+                MODE_WORDS[row.mode],
+                str(row.trials),
+                str(row.misfits),
+                percent(row.recall),
+                percent(row.false_alarms),
+                f"{row.brier:.3f}",
+            )
             for row in score.risks
-        ]  # fmt: skip
+        ]
         parts += [
             "## Running out of memory",
             markdown(_RISK_HEADINGS, trial_rows),

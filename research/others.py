@@ -87,9 +87,16 @@ def _predictor(key: str) -> Predictor:
 def _numbers(key: str, name: str, step_s: float, busy_percent: float) -> MinimalProfile:
     """A job of which the step and the GPU utilisation are known; its memory is made up."""
     return MinimalProfile(
-        schema=1, workload=name, gpu=key, batch_size=1, step_s=step_s, memory_mib=1000.0,
-        gpu_utilization=busy_percent / 100, power_w=None, memory_utilization=None,
-    )  # fmt: skip
+        schema=1,
+        workload=name,
+        gpu=key,
+        batch_size=1,
+        step_s=step_s,
+        memory_mib=1000.0,
+        gpu_utilization=busy_percent / 100,
+        power_w=None,
+        memory_utilization=None,
+    )
 
 
 # Pairs on a V100
@@ -107,18 +114,22 @@ def v100_profiles(folder: Path) -> Mapping[str, Mapping[str, Profile]]:
         by_driver = replace(
             _numbers(V100, row["job"], step_s(100), number["gpu_utilization_percent"]),
             memory_utilization=number["memory_utilization_percent"] / 100,
-            memory_mib=1024 * number["memory_gib"], power_w=number["power_w"],
-        )  # fmt: skip
+            memory_mib=1024 * number["memory_gib"],
+            power_w=number["power_w"],
+        )
         by_dcgm = replace(
-            by_driver, sm_active=number["sm_active_percent"] / 100,
+            by_driver,
+            sm_active=number["sm_active_percent"] / 100,
             sm_occupancy=number["sm_occupancy_percent"] / 100,
             dram_active=number["dram_active_percent"] / 100,
-        )  # fmt: skip
+        )
         under_limits = {f"{limit}": step_s(limit) for limit in _V100_LIMITS}
         with_limits = replace(by_driver, step_s_under_limit=under_limits)
         for known, minimal in (
-            (BY_DRIVER, by_driver), (BY_DCGM, by_dcgm), (WITH_LIMITS, with_limits),
-        ):  # fmt: skip
+            (BY_DRIVER, by_driver),
+            (BY_DCGM, by_dcgm),
+            (WITH_LIMITS, with_limits),
+        ):
             profiles[known][row["job"]] = minimal.whole()
     return profiles
 
@@ -161,11 +172,15 @@ def _compared(
     predicted = _predictor(V100).predict(profiles, sharing).jobs
     return tuple(
         JobComparison(
-            job=profile.name, family=profile.workload.family, alone_s=profile.step_s,
-            measured_s=step_s, predicted_s=job.step_s, baselines_s={},
+            job=profile.name,
+            family=profile.workload.family,
+            alone_s=profile.step_s,
+            measured_s=step_s,
+            predicted_s=job.step_s,
+            baselines_s={},
         )
         for profile, step_s, job in zip(profiles, steps_s, predicted, strict=True)
-    )  # fmt: skip
+    )
 
 
 # Slices of an A100
@@ -190,17 +205,25 @@ def _on_slice(profile: Profile, whole_s: float, step_s: float, slice_name: str) 
     """A job on a slice; `whole_s` is its predicted step where `step_s` is relative to a second."""
     (job,) = _predictor(A100).predict([profile], Mig((Instance(slice_name),))).jobs
     return JobComparison(
-        job=profile.name, family=profile.workload.family, alone_s=profile.step_s,
-        measured_s=step_s, predicted_s=job.step_s.scaled(whole_s), baselines_s={},
-    )  # fmt: skip
+        job=profile.name,
+        family=profile.workload.family,
+        alone_s=profile.step_s,
+        measured_s=step_s,
+        predicted_s=job.step_s.scaled(whole_s),
+        baselines_s={},
+    )
 
 
 def _miso(folder: Path) -> Mapping[str, OnSlices]:
     """Four networks at four batch sizes, relative to the whole GPU with MIG off."""
-    limits = {(row["model"], row["batch_size"]): row
-              for row in csv_rows(folder / "a100_mps_limit_vs_mig.csv")}  # fmt: skip
-    alone = {(row["model"], row["batch_size"]): row
-             for row in csv_rows(folder / "a100_solo_counters.csv")}  # fmt: skip
+    limits = {
+        (row["model"], row["batch_size"]): row
+        for row in csv_rows(folder / "a100_mps_limit_vs_mig.csv")
+    }
+    alone = {
+        (row["model"], row["batch_size"]): row
+        for row in csv_rows(folder / "a100_solo_counters.csv")
+    }
     jobs: dict[str, list[tuple[str, JobComparison]]] = defaultdict(list)
     for row in csv_rows(folder / "a100_mig_slice_steptime.csv"):
         key, name = (row["model"], row["batch_size"]), row["mig_profile"]
@@ -209,8 +232,10 @@ def _miso(folder: Path) -> Mapping[str, OnSlices]:
         whole_s = float(row["step_s_median"]) * float(row["speed_rel_7g_median"])
         number = {each: float(value) for each, value in alone[key].items() if each != "model"}
         busy, power_w = number["util_gpu_pct"], number["power_w"]
-        under = {f"{limit}": whole_s * float(limits[key][f"mps{limit}_over_mps100"])
-                 for limit in _A100_LIMITS}  # fmt: skip
+        under = {
+            f"{limit}": whole_s * float(limits[key][f"mps{limit}_over_mps100"])
+            for limit in _A100_LIMITS
+        }
         by_busy = _numbers(A100, row["model"], whole_s, busy)
         by_power = replace(by_busy, power_w=power_w)
         for known, minimal in {
@@ -227,8 +252,9 @@ def _miso(folder: Path) -> Mapping[str, OnSlices]:
 def _migperf(folder: Path) -> Mapping[str, OnSlices]:
     """Two networks relative to the largest instance, of whose counters GRACT alone is known."""
     rows = [row for row in csv_rows(folder / "a100_mig_training.csv") if row["status"] == "ok"]
-    whole = {(row["model"], row["batch_size"]): row for row in rows
-             if row["mig_profile"] == "7g.40gb"}  # fmt: skip
+    whole = {
+        (row["model"], row["batch_size"]): row for row in rows if row["mig_profile"] == "7g.40gb"
+    }
     jobs: list[tuple[str, JobComparison]] = []
     for row in rows:
         if (name := row["mig_profile"]) != "7g.40gb":
@@ -277,8 +303,9 @@ def translated_errors(folder: Path = PROFILES) -> Iterator[Errors]:
     source, target = (profiles_in(folder / key) for key in GPUS)
     pairs = [
         (profile, _alone(on_gpu(source[name], gpu(GPUS[1])), GPUS[1], profile.step_s))
-        for name, profile in target.items() if name in source
-    ]  # fmt: skip
+        for name, profile in target.items()
+        if name in source
+    ]
     filling = [job for profile, job in pairs if is_gpu_bound(profile)]
     yield errors_of(TRANSLATED, GPUS[1], GPU_BOUND, filling)
     yield errors_of(TRANSLATED, GPUS[1], ALONE, [job for _, job in pairs])
@@ -288,9 +315,13 @@ def _alone(profile: Profile, key: str, measured_s: float, examples: int = 1) -> 
     """A job alone; `measured_s` are of one of so many `examples`."""
     (job,) = _predictor(key).predict([profile], Serial()).jobs
     return JobComparison(
-        job=profile.name, family=profile.workload.family, alone_s=profile.step_s,
-        measured_s=measured_s, predicted_s=job.step_s.scaled(1 / examples), baselines_s={},
-    )  # fmt: skip
+        job=profile.name,
+        family=profile.workload.family,
+        alone_s=profile.step_s,
+        measured_s=measured_s,
+        predicted_s=job.step_s.scaled(1 / examples),
+        baselines_s={},
+    )
 
 
 # Tables
@@ -304,15 +335,25 @@ def read_others(file: Path = FILE) -> Others:
 def others_section(scores: Others) -> str:
     """Return the section of the report."""
     errors = [
-        (each.gpu, each.group, each.known, str(each.n),
-         *map(percent, (each.mape, each.median, each.inside)), f"{each.width:.2f}")
+        (
+            each.gpu,
+            each.group,
+            each.known,
+            str(each.n),
+            *map(percent, (each.mape, each.median, each.inside)),
+            f"{each.width:.2f}",
+        )
         for each in scores.errors
-    ]  # fmt: skip
+    ]
     chosen = [
-        (each.gpu, each.known, str(each.sets),
-         *map(percent, (each.mean, each.worst, each.always_mps)))
+        (
+            each.gpu,
+            each.known,
+            str(each.sets),
+            *map(percent, (each.mean, each.worst, each.always_mps)),
+        )
         for each in scores.first
-    ]  # fmt: skip
+    ]
     return joined(
         "## GPUs that others measured",
         "PEACE: pairs of training loops on a V100. MISO and MIGPerf: steps alone on slices of an "
@@ -330,10 +371,14 @@ def slices_table(scores: Others) -> str:
         by_size = {row.group: row for row in matching(scores.errors, gpu=A100, known=known)}
         whole = by_size[ALL_SLICES]
         sizes = (row.mape if (row := by_size.get(size)) else None for size in _SIZES)
-        rows.append((
-            known, str(whole.n), *map(percent, (whole.mape, *sizes, whole.inside)),
-            f"{whole.width:.2f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                known,
+                str(whole.n),
+                *map(percent, (whole.mape, *sizes, whole.inside)),
+                f"{whole.width:.2f}",
+            )
+        )
     columns = "known", "steps", "mean error", *(f"on {size}" for size in _SIZES)
     return markdown((*columns, "in 90 % interval", "p95/p05, median"), rows)
 

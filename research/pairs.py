@@ -97,8 +97,11 @@ def pairs_of(evaluation: Evaluation) -> list[Pair]:
         serial = _serial(repeats[0][0], evaluation, alone_s[host])
         ran = [*map(shared_way, repeats), *([] if serial is None else [serial])]
         ran.sort(key=lambda way: _MODES.index(way.sharing.mode))
-        pairs += [Pair(*both) for both in combinations(ran, 2)
-                  if both[0].sharing.mode != both[1].sharing.mode]  # fmt: skip
+        pairs += [
+            Pair(*both)
+            for both in combinations(ran, 2)
+            if both[0].sharing.mode != both[1].sharing.mode
+        ]
     return pairs
 
 
@@ -115,9 +118,9 @@ def _measured_alone(evaluation: Evaluation) -> Mapping[str, Mapping[str, list[fl
 def shared_way(same: Sequence[RunComparison]) -> Way:
     """Return the way in which the jobs of the runs `same` shared a GPU."""
     jobs = same[0].jobs
-    predicted = around([
-        1 / sum(job.alone_s / job.predicted_s.at(level) for job in jobs) for level in LEVELS
-    ])  # fmt: skip
+    predicted = around(
+        [1 / sum(job.alone_s / job.predicted_s.at(level) for job in jobs) for level in LEVELS]
+    )
     measured = exp(fmean(-log(run.measured_speedup) for run in same))
     return Way(sharing_of(same[0].run), predicted, measured)
 
@@ -135,10 +138,12 @@ def _serial(
 def in_turn(run: RunComparison, evaluation: Evaluation) -> Interval:
     """Predict the seconds that the work of a second alone takes one after another: about 1."""
     predicted = [
-        evaluation.models[job.family].intervals["serial"]
-        .around(evaluation.chosen.profiles[job.job], job.alone_s).scaled(1 / job.alone_s)
+        evaluation.models[job.family]
+        .intervals["serial"]
+        .around(evaluation.chosen.profiles[job.job], job.alone_s)
+        .scaled(1 / job.alone_s)
         for job in run.jobs
-    ]  # fmt: skip
+    ]
     return around([fmean(each.at(level) for each in predicted) for level in LEVELS])
 
 
@@ -162,23 +167,31 @@ def _score(simpler: Mode, other: Mode, pairs: Sequence[Pair]) -> PairScore:
         < weighed(pair.simpler.predicted.p50, pair.simpler.sharing)
         for pair in pairs
     ]
-    sure = [both for both, r in zip(zip(cheaper, faster, strict=True), ratios, strict=True)
-            if not holds_one(r)]  # fmt: skip
+    sure = [
+        both
+        for both, r in zip(zip(cheaper, faster, strict=True), ratios, strict=True)
+        if not holds_one(r)
+    ]
 
     def slower(chosen: Sequence[bool]) -> float:
         slow = [not fast for fast, chose in zip(faster, chosen, strict=True) if chose]
         return mean(slow) if slow else 0.0
 
     return PairScore(
-        simpler=simpler, other=other, pairs=len(pairs),
+        simpler=simpler,
+        other=other,
+        pairs=len(pairs),
         error=median(abs(r.p50 / pair.measured - 1) for r, pair in zip(ratios, pairs, strict=True)),
         inside=mean(r.contains(pair.measured) for r, pair in zip(ratios, pairs, strict=True)),
-        width=mean(map(_width, ratios)), width_apart=mean(map(_width, apart)),
+        width=mean(map(_width, ratios)),
+        width_apart=mean(map(_width, apart)),
         tied=1 - len(sure) / len(pairs),
         right_untied=mean(one == real for one, real in sure) if sure else None,
-        right=sum(map(eq, ahead, faster)), by_cost=sum(map(eq, cheaper, faster)),
-        slower=slower(ahead), slower_by_cost=slower(cheaper),
-    )  # fmt: skip
+        right=sum(map(eq, ahead, faster)),
+        by_cost=sum(map(eq, cheaper, faster)),
+        slower=slower(ahead),
+        slower_by_cost=slower(cheaper),
+    )
 
 
 def _width(ratio: Interval) -> float:
@@ -189,16 +202,29 @@ def pairs_section(scores: Sequence[PairScore]) -> str:
     """Return the section of the report."""
     names = [f"{_WORDS[row.other]} against {_WORDS[row.simpler]}" for row in scores]
     how_sure = [
-        (name, str(row.pairs), percent(row.error), percent(row.inside), percent(row.width),
-         percent(row.width_apart), percent(row.tied),
-         "-" if row.right_untied is None else percent(row.right_untied))
+        (
+            name,
+            str(row.pairs),
+            percent(row.error),
+            percent(row.inside),
+            percent(row.width),
+            percent(row.width_apart),
+            percent(row.tied),
+            "-" if row.right_untied is None else percent(row.right_untied),
+        )
         for name, row in zip(names, scores, strict=True)
-    ]  # fmt: skip
+    ]
     chosen = [
-        (name, str(row.pairs), str(row.right), str(row.by_cost), percent(row.slower),
-         percent(row.slower_by_cost))
+        (
+            name,
+            str(row.pairs),
+            str(row.right),
+            str(row.by_cost),
+            percent(row.slower),
+            percent(row.slower_by_cost),
+        )
         for name, row in zip(names, scores, strict=True)
-    ]  # fmt: skip
+    ]
     return joined(
         "## Leads of one way over another",
         "The same jobs on one host in two ways, each job predicted without its family. The joint "
@@ -211,9 +237,20 @@ def pairs_section(scores: Sequence[PairScore]) -> str:
 
 
 _SURE_HEADINGS = (
-    "ways", "pairs", "error of the lead, median", "in joint interval", "width of it",
-    "if errors were independent", "tied", "right of the others",
-)  # fmt: skip
+    "ways",
+    "pairs",
+    "error of the lead, median",
+    "in joint interval",
+    "width of it",
+    "if errors were independent",
+    "tied",
+    "right of the others",
+)
 _CHOSEN_HEADINGS = (
-    "ways", "pairs", "right", "right by cost alone", "chosen and slower", "by cost alone",
-)  # fmt: skip
+    "ways",
+    "pairs",
+    "right",
+    "right by cost alone",
+    "chosen and slower",
+    "by cost alone",
+)

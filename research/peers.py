@@ -73,11 +73,16 @@ def _columns(profiles: Sequence[Profile], sharing: Sharing) -> Floats | None:
         shares = (
             profile.busy_share,
             *(
-                (counters.sm_active, counters.sm_occupancy, counters.tensor_active,
-                 counters.dram_active)
-                if counters else (None,)
+                (
+                    counters.sm_active,
+                    counters.sm_occupancy,
+                    counters.tensor_active,
+                    counters.dram_active,
+                )
+                if counters
+                else (None,)
             ),
-        )  # fmt: skip
+        )
         if any(share is None for share in shares):
             return None
         own.append(shares)

@@ -20,8 +20,14 @@ from advisor.workload.run import Run
 from research.steps import joined
 
 _HEADINGS = (
-    "sharing", "n", "power MAPE", "in 90 % interval", "power noise", "GRACT off", "SMACT off"
-)  # fmt: skip
+    "sharing",
+    "n",
+    "power MAPE",
+    "in 90 % interval",
+    "power noise",
+    "GRACT off",
+    "SMACT off",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +140,17 @@ def power_section(rows: Sequence[PowerRow]) -> str:
     if not rows:
         return ""
     cells = [
-        (MODE_WORDS[row.mode], str(row.n), percent(row.power_mape), percent(row.power_coverage90),
-         percent(row.power_noise), _points(row.gract_error), _points(row.smact_error))
+        (
+            MODE_WORDS[row.mode],
+            str(row.n),
+            percent(row.power_mape),
+            percent(row.power_coverage90),
+            percent(row.power_noise),
+            _points(row.gract_error),
+            _points(row.smact_error),
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     return joined(
         "## Power and activity of the GPU",
         markdown(_HEADINGS, cells),

@@ -30,8 +30,19 @@ from research.files import BENCHMARKS
 
 RESULTS = BENCHMARKS / "programs" / "results"
 
-_HEADINGS = ("jobs", "mode", "steps", "step, MAPE", "median", "slowdown, MAPE", "alone, by profile",
-             "alone, twice", "together, twice", "in 90 % interval", "p95/p05, median")  # fmt: skip
+_HEADINGS = (
+    "jobs",
+    "mode",
+    "steps",
+    "step, MAPE",
+    "median",
+    "slowdown, MAPE",
+    "alone, by profile",
+    "alone, twice",
+    "together, twice",
+    "in 90 % interval",
+    "p95/p05, median",
+)
 _AGAIN = "/again"
 
 # A printed interval this many times as long as most, and seldom, holds something that is no step,
@@ -161,10 +172,13 @@ def with_moment(profile: Profile, step_s: float) -> Profile:
     host_s, slower = profile.host_s, step_s / profile.step_s
     paced_by_host = host_s is not None and host_s >= (profile.gpu_s or 0.0)
     again_s = host_s * slower if host_s is not None and paced_by_host else host_s
-    return averaged(profile, [
-        Moment(date="", step_s=profile.step_s, host_s=host_s),
-        Moment(date="", step_s=step_s, host_s=again_s),
-    ])  # fmt: skip
+    return averaged(
+        profile,
+        [
+            Moment(date="", step_s=profile.step_s, host_s=host_s),
+            Moment(date="", step_s=step_s, host_s=again_s),
+        ],
+    )
 
 
 def printed_steps(
@@ -195,12 +209,20 @@ def printed_steps(
             in_mix_s, each_s = measured_s[name], alone_s[name]
             if in_mix_s is not None and each_s:
                 differs = abs(each_s[1] / each_s[0] - 1) if len(each_s) > 1 else None
-                steps.append(PrintedStep(
-                    job=name, kind=_kind(profile), mode=run["mode"], measured_s=in_mix_s,
-                    alone_s=mean(each_s), alone_differs=differs, profiled_s=profile.step_s,
-                    again_s=again_s.get(name), predicted_s=job.step_s,
-                    predicted_slowdown=job.slowdown,
-                ))  # fmt: skip
+                steps.append(
+                    PrintedStep(
+                        job=name,
+                        kind=_kind(profile),
+                        mode=run["mode"],
+                        measured_s=in_mix_s,
+                        alone_s=mean(each_s),
+                        alone_differs=differs,
+                        profiled_s=profile.step_s,
+                        again_s=again_s.get(name),
+                        predicted_s=job.step_s,
+                        predicted_slowdown=job.slowdown,
+                    )
+                )
     return steps
 
 
@@ -220,14 +242,13 @@ def run_steps_s(run: Mapping[str, Any]) -> dict[str, float | None]:
 def program_scores(steps: Sequence[PrintedStep]) -> tuple[PrintedErrors, ...]:
     """Return the errors of programs, then of the zoo: in each mode, then in all."""
     groups = {
-        (kind, word): [
-            step for step in steps if step.kind == kind and step.mode in modes
-        ]
+        (kind, word): [step for step in steps if step.kind == kind and step.mode in modes]
         for kind in ("programs", "zoo")
         for word, modes in (
-            *((MODE_WORDS[mode], (mode,)) for mode in SHARED_MODES), ("all", SHARED_MODES)
+            *((MODE_WORDS[mode], (mode,)) for mode in SHARED_MODES),
+            ("all", SHARED_MODES),
         )
-    }  # fmt: skip
+    }
     return tuple(_errors(kind, word, group) for (kind, word), group in groups.items() if group)
 
 
@@ -235,7 +256,9 @@ def _errors(kind: str, mode: str, steps: Sequence[PrintedStep]) -> PrintedErrors
     twice = [abs(step.again_s / step.measured_s - 1) for step in steps if step.again_s]
     alone_twice = [step.alone_differs for step in steps if step.alone_differs is not None]
     return PrintedErrors(
-        kind=kind, mode=mode, steps=len(steps),
+        kind=kind,
+        mode=mode,
+        steps=len(steps),
         mape=mean(abs(step.error) for step in steps),
         median=median(abs(step.error) for step in steps),
         slowdown_mape=mean(abs(step.slowdown_error) for step in steps),
@@ -244,7 +267,7 @@ def _errors(kind: str, mode: str, steps: Sequence[PrintedStep]) -> PrintedErrors
         together=mean(twice) if twice else None,
         inside=mean(step.predicted_s.contains(step.measured_s) for step in steps),
         width=median(step.predicted_s.p95 / step.predicted_s.p05 for step in steps),
-    )  # fmt: skip
+    )
 
 
 def profile_costs(results: dict[str, dict[str, Any]]) -> tuple[ProfileCost, ...]:
@@ -255,9 +278,9 @@ def profile_costs(results: dict[str, dict[str, Any]]) -> tuple[ProfileCost, ...]
         group = [each for each in tried if each.get("kind") == kind]
         made = [each["seconds"] for each in group if each["profile"]]
         if made:
-            costs.append(ProfileCost(
-                kind=kind, tried=len(group), made=len(made), seconds=median(made)
-            ))  # fmt: skip
+            costs.append(
+                ProfileCost(kind=kind, tried=len(group), made=len(made), seconds=median(made))
+            )
     return tuple(costs)
 
 
@@ -269,27 +292,64 @@ def program_errors() -> tuple[PrintedErrors, ...]:
 
 def programs_table(scores: Iterable[PrintedErrors]) -> str:
     """Return the table in Markdown."""
-    return markdown(_HEADINGS, [
-        (row.kind, row.mode, str(row.steps), percent(row.mape), percent(row.median),
-         percent(row.slowdown_mape), percent(row.alone), percent(row.alone_twice),
-         percent(row.together), percent(row.inside), f"{row.width:.2f}")
-        for row in scores
-    ])  # fmt: skip
+    return markdown(
+        _HEADINGS,
+        [
+            (
+                row.kind,
+                row.mode,
+                str(row.steps),
+                percent(row.mape),
+                percent(row.median),
+                percent(row.slowdown_mape),
+                percent(row.alone),
+                percent(row.alone_twice),
+                percent(row.together),
+                percent(row.inside),
+                f"{row.width:.2f}",
+            )
+            for row in scores
+        ],
+    )
 
 
 def each_step_table(steps: Iterable[PrintedStep]) -> str:
     """Return a table in Markdown of what was predicted and measured in each run, in ms a step."""
-    headings = ("job", "mode", "alone, printed", "alone, profile", "together, printed",
-                "together, predicted", "slowdown, printed", "slowdown, predicted")  # fmt: skip
-    return markdown(headings, [
-        (step.job, MODE_WORDS[step.mode], f"{1e3 * step.alone_s:.2f}",
-         f"{1e3 * step.profiled_s:.2f}", f"{1e3 * step.measured_s:.2f}",
-         "{:.2f} ({:.2f}-{:.2f})".format(
-             *(1e3 * each for each in (step.predicted_s.p50, step.predicted_s.p05,
-                                       step.predicted_s.p95))),
-         f"{step.measured_s / step.alone_s:.2f}", f"{step.predicted_slowdown:.2f}")
-        for step in sorted(steps, key=lambda step: (step.kind, step.job, step.mode))
-    ])  # fmt: skip
+    headings = (
+        "job",
+        "mode",
+        "alone, printed",
+        "alone, profile",
+        "together, printed",
+        "together, predicted",
+        "slowdown, printed",
+        "slowdown, predicted",
+    )
+    return markdown(
+        headings,
+        [
+            (
+                step.job,
+                MODE_WORDS[step.mode],
+                f"{1e3 * step.alone_s:.2f}",
+                f"{1e3 * step.profiled_s:.2f}",
+                f"{1e3 * step.measured_s:.2f}",
+                "{:.2f} ({:.2f}-{:.2f})".format(
+                    *(
+                        1e3 * each
+                        for each in (
+                            step.predicted_s.p50,
+                            step.predicted_s.p05,
+                            step.predicted_s.p95,
+                        )
+                    )
+                ),
+                f"{step.measured_s / step.alone_s:.2f}",
+                f"{step.predicted_slowdown:.2f}",
+            )
+            for step in sorted(steps, key=lambda step: (step.kind, step.job, step.mode))
+        ],
+    )
 
 
 def main(files: Sequence[str]) -> None:
@@ -300,8 +360,13 @@ def main(files: Sequence[str]) -> None:
         print(f"{cost.kind}: {cost.made} of {cost.tried} profiled, {cost.seconds:.0f} s each")
     twice = [step for results in hosts for step in printed_steps(results, two_moments=True)]
     tables = map(programs_table, map(program_scores, (steps, twice)))
-    print(next(tables), "With the first run alone as a second moment:", next(tables),
-          each_step_table(steps), sep="\n\n")  # fmt: skip
+    print(
+        next(tables),
+        "With the first run alone as a second moment:",
+        next(tables),
+        each_step_table(steps),
+        sep="\n\n",
+    )
 
 
 if __name__ == "__main__":

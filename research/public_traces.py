@@ -25,10 +25,17 @@ from advisor.workload.writing import write_whole
 from research.traces import FORMATS, Part, Trace, TraceJob, read_trace
 
 STAND_INS = (
-    "dlrm-1gb-bs128", "dlrm-8gb-bs2048", "dlrm-29gb-bs128", "cnn-cifar10-bs128",
-    "resnet26-cifar10-bs128", "gru-speech-bs64", "resnet152-imagenet-bs32-fp16",
-    "bert-base-finetune-bs16", "gpt2-medium-pretrain-bs4", "resnet152-imagenet-bs128",
-)  # fmt: skip
+    "dlrm-1gb-bs128",
+    "dlrm-8gb-bs2048",
+    "dlrm-29gb-bs128",
+    "cnn-cifar10-bs128",
+    "resnet26-cifar10-bs128",
+    "gru-speech-bs64",
+    "resnet152-imagenet-bs32-fp16",
+    "bert-base-finetune-bs16",
+    "gpt2-medium-pretrain-bs4",
+    "resnet152-imagenet-bs128",
+)
 """Profiles that stand in by default: from an idle GPU to a busy one, and from 1 GiB to 30 GiB."""
 
 # Profiles that are further than the nearest by at most this are equally near.
@@ -145,11 +152,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _table(arrivals: Sequence[Arrival]) -> str:
-    csv.writer(text := StringIO(), lineterminator="\n").writerows([
-        ("arrival_s", "job", "epochs", "gpus"),
-        *((f"{at.arrival_s:.12g}", at.job.name, f"{at.job.epochs:.12g}", at.job.gpus)
-          for at in arrivals),
-    ])  # fmt: skip
+    csv.writer(text := StringIO(), lineterminator="\n").writerows(
+        [
+            ("arrival_s", "job", "epochs", "gpus"),
+            *(
+                (f"{at.arrival_s:.12g}", at.job.name, f"{at.job.epochs:.12g}", at.job.gpus)
+                for at in arrivals
+            ),
+        ]
+    )
     return text.getvalue()
 
 

@@ -22,12 +22,14 @@ def queues_text() -> str:
         begin_s = [job["first_step_s"] - job["started_s"] for job in jobs]
         _, queue, at_once = plan["sharing"].partition("/")
         turns = ceil(len(jobs) / int(at_once)) if queue else 1
-        rows.append([
-            plan["sharing"],
-            f"{predicted['p50']:.0f} s ({predicted['p05']:.0f}-{predicted['p95']:.0f})",
-            f"{predicted['p50'] + turns * mean(begin_s):.0f} s",
-            f"{max(job['ended_s'] for job in jobs):.0f} s",
-        ])  # fmt: skip
+        rows.append(
+            [
+                plan["sharing"],
+                f"{predicted['p50']:.0f} s ({predicted['p05']:.0f}-{predicted['p95']:.0f})",
+                f"{predicted['p50'] + turns * mean(begin_s):.0f} s",
+                f"{max(job['ended_s'] for job in jobs):.0f} s",
+            ]
+        )
         starts_s += begin_s
     table = markdown(["sharing", "predicted steps", "with starts", "measured"], rows)
     mean_s, low_s, high_s = mean(starts_s), min(starts_s), max(starts_s)
@@ -38,9 +40,10 @@ def queues_text() -> str:
 
 
 _ARMS = {
-    "plan": "the plan", "always-mps": "always MPS, four on each",
+    "plan": "the plan",
+    "always-mps": "always MPS, four on each",
     "first-come": "first come, one each",
-}  # fmt: skip
+}
 
 
 def four_gpus_text() -> str:
@@ -49,11 +52,14 @@ def four_gpus_text() -> str:
     for jobs in ("chosen", "drawn"):
         for arm in json.loads((_FOUR_GPUS / f"{jobs}.json").read_text())["arms"]:
             total, ends = arm["predicted_s"], arm["predicted_ends_s"]
-            rows.append([
-                jobs, _ARMS[arm["arm"]],
-                f"{total['p50']:.0f} s ({total['p05']:.0f}-{total['p95']:.0f})",
-                " and ".join(f"{run['makespan_s']:.0f} s" for run in arm["runs"]),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    jobs,
+                    _ARMS[arm["arm"]],
+                    f"{total['p50']:.0f} s ({total['p05']:.0f}-{total['p95']:.0f})",
+                    " and ".join(f"{run['makespan_s']:.0f} s" for run in arm["runs"]),
+                ]
+            )
             for job in (job for run in arm["runs"] for job in run["jobs"]):
                 low_s, middle_s, high_s = ends[str(job["job"])]
                 errors.append(abs(middle_s / job["ended_s"] - 1))

@@ -33,31 +33,53 @@ def readers_table(figures: Figures, others: Others) -> str:
     chosen = figures.scores.chosen.rules
     rules = [chosen[name].mean if name in chosen else None for name in (MODEL, _ALWAYS_MPS)]
     rows = [
-        ("a full profile", "public scripts on an H100; choice: the zoo on an H200",
-         *_by_mode([programs.get(mode) for mode in _MODES]), *map(percent, rules)),
-        *(_bare_row(words, known, figures) for words, known in (
-            ("numbers of nvidia-smi or Prometheus", BY_DRIVER),
-            ("the same with DCGM's counters", BY_DCGM),
-        )),
-        *(_row("a profile of another GPU", where, matching(others.errors, gpu=gpu_key, group=group))
-          for where, gpu_key, group in (
-              ("jobs alone that fill an H100, from an H200", GPUS[1], GPU_BOUND),
-              ("all jobs alone, other host", GPUS[1], ALONE),
-              ("networks of timm alone on an RTX 3090", RTX_3090, ALONE),
-          )),
-        _row("numbers of nvidia-smi on an A100", "jobs alone on MIG slices (MISO)",
-             matching(others.errors, group=ALL_SLICES, known=BY_DRIVER)),
-        _row("numbers of nvidia-smi on a V100", "pairs of jobs (PEACE)",
-             matching(others.errors, gpu=V100, known=BY_DRIVER),
-             matching(others.first, known=BY_DRIVER)),
-    ]  # fmt: skip
+        (
+            "a full profile",
+            "public scripts on an H100; choice: the zoo on an H200",
+            *_by_mode([programs.get(mode) for mode in _MODES]),
+            *map(percent, rules),
+        ),
+        *(
+            _bare_row(words, known, figures)
+            for words, known in (
+                ("numbers of nvidia-smi or Prometheus", BY_DRIVER),
+                ("the same with DCGM's counters", BY_DCGM),
+            )
+        ),
+        *(
+            _row(
+                "a profile of another GPU", where, matching(others.errors, gpu=gpu_key, group=group)
+            )
+            for where, gpu_key, group in (
+                ("jobs alone that fill an H100, from an H200", GPUS[1], GPU_BOUND),
+                ("all jobs alone, other host", GPUS[1], ALONE),
+                ("networks of timm alone on an RTX 3090", RTX_3090, ALONE),
+            )
+        ),
+        _row(
+            "numbers of nvidia-smi on an A100",
+            "jobs alone on MIG slices (MISO)",
+            matching(others.errors, group=ALL_SLICES, known=BY_DRIVER),
+        ),
+        _row(
+            "numbers of nvidia-smi on a V100",
+            "pairs of jobs (PEACE)",
+            matching(others.errors, gpu=V100, known=BY_DRIVER),
+            matching(others.first, known=BY_DRIVER),
+        ),
+    ]
     return markdown(_HEADINGS, rows)
 
 
 _HEADINGS = (
-    "you have", "measured", "error: time-slicing / MPS / SM limits", "in 90 % interval",
-    "p95/p05, median", "regret of the first plan", "of always MPS",
-)  # fmt: skip
+    "you have",
+    "measured",
+    "error: time-slicing / MPS / SM limits",
+    "in 90 % interval",
+    "p95/p05, median",
+    "regret of the first plan",
+    "of always MPS",
+)
 
 
 def _bare_row(words: str, known: str, figures: Figures) -> tuple[str, ...]:

@@ -126,10 +126,13 @@ def _steps(folder: Path) -> Iterable[ScriptStep]:
         for job, again in zip(comparison.jobs, apart, strict=True):
             share_s = job.baselines_s["fair-share"]
             yield ScriptStep(
-                host=folder.name, mode=sharing_of(run).mode, error=job.error,
+                host=folder.name,
+                mode=sharing_of(run).mode,
+                error=job.error,
                 fair_share=None if share_s is None else share_s / job.measured_s - 1,
-                inside=job.inside, again=again,
-            )  # fmt: skip
+                inside=job.inside,
+                again=again,
+            )
 
 
 def scripts_section(scores: Sequence[ScriptErrors]) -> str:
@@ -146,8 +149,11 @@ def scripts_section(scores: Sequence[ScriptErrors]) -> str:
 def scripts_table(scores: Iterable[ScriptErrors]) -> str:
     """Return the table in Markdown: all scripts first."""
     rows = [
-        ("**all scripts**" if row.name == "all" else HOSTS.get(row.name, row.name),
-         str(row.steps), *map(percent, (row.mape, row.median, row.inside)))
+        (
+            "**all scripts**" if row.name == "all" else HOSTS.get(row.name, row.name),
+            str(row.steps),
+            *map(percent, (row.mape, row.median, row.inside)),
+        )
         for row in scores
-    ]  # fmt: skip
+    ]
     return markdown(_HEADINGS, rows)

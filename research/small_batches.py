@@ -87,9 +87,10 @@ def _predicted(questions: Questions, some: list[Claim]) -> Predicted:
     assert sliced.power_w is not None
     return Predicted(
         busy=questions.value(Question("gract", f"1 {_JOB}", "serial")),
-        alone_w=alone.power_w.p50, sliced_w=sliced.power_w.p50,
+        alone_w=alone.power_w.p50,
+        sliced_w=sliced.power_w.p50,
         best={name: max(questions.values(claim).values()) for claim in some for name in claim.ids},
-    )  # fmt: skip
+    )
 
 
 def sliced_jobs(folder: Path) -> Iterator[SlicedJob]:
@@ -101,12 +102,17 @@ def sliced_jobs(folder: Path) -> Iterator[SlicedJob]:
             pace[key] = float(row["speed_rel_7g_median"])
     for row in csv_rows(folder / "a100_solo_counters.csv"):
         job = row["model"], row["batch_size"]
-        ran = [sum(pace[*job, size] for size in partition) for partition in _PARTITIONS
-               if all((*job, size) in pace for size in partition)]  # fmt: skip
+        ran = [
+            sum(pace[*job, size] for size in partition)
+            for partition in _PARTITIONS
+            if all((*job, size) in pace for size in partition)
+        ]
         yield SlicedJob(
-            job=f"{row['model']}, batch {row['batch_size']}", power_w=float(row["power_w"]),
-            utilisation=float(row["util_gpu_pct"]) / 100, gain=max(ran),
-        )  # fmt: skip
+            job=f"{row['model']}, batch {row['batch_size']}",
+            power_w=float(row["power_w"]),
+            utilisation=float(row["util_gpu_pct"]) / 100,
+            gain=max(ran),
+        )
 
 
 def read_small_batches() -> SmallBatches:

@@ -25,9 +25,14 @@ _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")
 _BY_MODE = tuple(f"{MODE_WORDS[mode]} MAPE" for mode in SHARED_MODES)
 _ELSEWHERE_HEADINGS = (
-    "sharing", "jobs", "n", "a real run on another host", "this model", "a real run, median",
+    "sharing",
+    "jobs",
+    "n",
+    "a real run on another host",
+    "this model",
+    "a real run, median",
     "this model, median",
-)  # fmt: skip
+)
 
 # A workload is steady when its repeats lie within this of each other, in the median.
 _STEADY = 0.05
@@ -141,10 +146,15 @@ def other_hosts(evaluation: Evaluation) -> tuple[OtherHost, ...]:
                 apart, errors = zip(*kept, strict=True)
                 results.append(
                     OtherHost(
-                        mode=mode, bound=bound, n=len(kept), apart=mean(apart),
-                        apart_median=median(apart), mape=mean(errors), median=median(errors),
+                        mode=mode,
+                        bound=bound,
+                        n=len(kept),
+                        apart=mean(apart),
+                        apart_median=median(apart),
+                        mape=mean(errors),
+                        median=median(errors),
                     )
-                )  # fmt: skip
+                )
     return tuple(results)
 
 
@@ -220,10 +230,14 @@ def other_hosts_section(rows: Sequence[OtherHost]) -> str:
     if not rows:
         return ""
     cells = [
-        (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n),
-         *map(percent, (row.apart, row.mape, row.apart_median, row.median)))
+        (
+            MODE_WORDS[row.mode],
+            BOUND_WORDS[row.bound],
+            str(row.n),
+            *map(percent, (row.apart, row.mape, row.apart_median, row.median)),
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     return joined(
         "## The same jobs on two hosts",
         "Some job sets ran in the same way on two hosts, at least six hours apart. We compare each "

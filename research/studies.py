@@ -36,17 +36,23 @@ _GB = 2**20 / 1e9
 _SMALL = {"s": "ResNet-26, batch 32", "S": "ResNet-26, batch 128", "ES": "EfficientNetV2-S"}
 _WAYS = (
     ("alone", 1, "serial"),
-    *((f"{copies}, {words}", copies, sharing)
-      for copies, slices in ((3, "2g.10gb"), (7, "1g.5gb"))
-      for words, sharing in (
-          ("time-sliced", "naive"), ("MPS", "mps"), (f"a {slices} each", "slices")
-      )),
-)  # fmt: skip
+    *(
+        (f"{copies}, {words}", copies, sharing)
+        for copies, slices in ((3, "2g.10gb"), (7, "1g.5gb"))
+        for words, sharing in (
+            ("time-sliced", "naive"),
+            ("MPS", "mps"),
+            (f"a {slices} each", "slices"),
+        )
+    ),
+)
 # How many times as long as alone an epoch takes under MPS and on slices: P054 to P057.
 _MEASURED = {
-    ("s", 3): "1.05 to 1.12", ("s", 7): "1.6 to 1.8", ("S", 3): "1.5 to 2.6",
+    ("s", 3): "1.05 to 1.12",
+    ("s", 7): "1.6 to 1.8",
+    ("S", 3): "1.5 to 2.6",
     ("ES", 3): "1.4 to 1.9",
-}  # fmt: skip
+}
 _AGREEMENTS = ("agrees", "agrees_on_study_host", "agrees_on_slower_host")
 
 
@@ -155,13 +161,19 @@ class Questions:
                 pairs = product(questions, [None])
             if claim.against or claim.against_mix or claim.against_cap_w:
                 pairs = [
-                    (one, Question(
-                        claim.metric, _same(claim.against_mix or "same", mix), sharing, claim.job,
-                        claim.against_cap_w or cap_w,
-                    ))
+                    (
+                        one,
+                        Question(
+                            claim.metric,
+                            _same(claim.against_mix or "same", mix),
+                            sharing,
+                            claim.job,
+                            claim.against_cap_w or cap_w,
+                        ),
+                    )
                     for one in questions
                     for sharing in claim.against or (one.sharing,)
-                ]  # fmt: skip
+                ]
             for one, other in pairs:
                 words = " / ".join(_spelt(each) for each in (one, other) if each is not None)
                 values[words] = self.value(one) / (1 if other is None else self.value(other))
@@ -327,12 +339,15 @@ def rows(advisor: Advisor, some: Iterable[Claim] | None = None) -> list[dict[str
         judged = [claim.agrees(each.values(claim).values()) for each in (here, on_study, slower)]
         judgements += [
             {
-                "id": name, "kind": claim.kind, "says": claim.says, "contested": claim.contested,
+                "id": name,
+                "kind": claim.kind,
+                "says": claim.says,
+                "contested": claim.contested,
                 **dict(zip(_AGREEMENTS, judged, strict=True)),
                 "why_not": None if judged[0] and judged[1] else claim.contested or why.get(name),
             }
             for name in claim.ids
-        ]  # fmt: skip
+        ]
     return judgements
 
 
@@ -352,13 +367,15 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
             "copies": copies,
             "time_sliced": sharing == "naive",
             **{
-                name: {word: questions.value(Question("slowdown", f"{copies} {word}", sharing))
-                       for word in _SMALL}
+                name: {
+                    word: questions.value(Question("slowdown", f"{copies} {word}", sharing))
+                    for word in _SMALL
+                }
                 for name, questions in (("slowdown", here), ("on_study", on_study))
             },
         }
         for way, copies, sharing in _WAYS
-    ]  # fmt: skip
+    ]
 
 
 def document(advisor: Advisor) -> dict[str, Any]:
@@ -367,11 +384,12 @@ def document(advisor: Advisor) -> dict[str, Any]:
     kinds = {
         kind: {
             "rows": sum(row["kind"] == kind for row in every),
-            **{name: sum(row[name] for row in every if row["kind"] == kind)
-               for name in _AGREEMENTS},
+            **{
+                name: sum(row[name] for row in every if row["kind"] == kind) for name in _AGREEMENTS
+            },
         }
         for kind in dict.fromkeys(row["kind"] for row in every)
-    }  # fmt: skip
+    }
     return {"kinds": kinds, "small": small_trainings(advisor)}
 
 
@@ -380,18 +398,24 @@ def studies_text() -> str:
     stored = json.loads(FILE.read_text())
     headings = ["copies, way", *(part for name in _SMALL.values() for part in (name, "the study"))]
     cells = [
-        [way["way"], *(
-            cell
-            for word in _SMALL
-            for cell in (
-                f"{way['on_study'][word]:.2f}x ({way['slowdown'][word]:.2f}x)", _measured(way, word)
-            )
-        )]
+        [
+            way["way"],
+            *(
+                cell
+                for word in _SMALL
+                for cell in (
+                    f"{way['on_study'][word]:.2f}x ({way['slowdown'][word]:.2f}x)",
+                    _measured(way, word),
+                )
+            ),
+        ]
         for way in stored["small"]
-    ]  # fmt: skip
+    ]
     of_all, agree, on_study, slower = _totals(stored)
-    by_kind = (f"{name} {each['agrees_on_study_host']} of {each['rows']}"
-               for name, each in stored["kinds"].items())  # fmt: skip
+    by_kind = (
+        f"{name} {each['agrees_on_study_host']} of {each['rows']}"
+        for name, each in stored["kinds"].items()
+    )
     return (
         f"{markdown(headings, cells)}\n\n"
         f"Of {of_all} rows of the studies {on_study} agree with the prediction from "

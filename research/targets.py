@@ -97,8 +97,12 @@ def targets(figures: Figures) -> Iterator[Target]:
 
 def _of_steps(figures: Figures, mode: Mode) -> Iterator[Target]:
     scores, name = figures.scores, MODE_WORDS[mode]
-    on_h100 = [row for gpu in figures.left_out if (gpu.learnt_on, gpu.scores.gpu) == _OF_H100
-               for row in gpu.scores.pooled()]  # fmt: skip
+    on_h100 = [
+        row
+        for gpu in figures.left_out
+        if (gpu.learnt_on, gpu.scores.gpu) == _OF_H100
+        for row in gpu.scores.pooled()
+    ]
     for what, most, rows in (
         ("drawn runs", _DRAWN, scores.pooled()),
         ("panels", _PANELS, scores.pooled(part="panels")),

@@ -211,9 +211,11 @@ def _file(path: Path, name: str) -> Path:
     if is_file(file := path / name):
         return file
     inner = sorted(path.glob(f"*/{name}")) if is_folder(path) else []
-    remedy = f"Name one of {', '.join(str(each.parent) for each in inner[:4])}" if inner else (
-        "Unpack the trace, and name its folder"
-    )  # fmt: skip
+    remedy = (
+        f"Name one of {', '.join(str(each.parent) for each in inner[:4])}"
+        if inner
+        else ("Unpack the trace, and name its folder")
+    )
     raise InvalidInput(f"{name} not found in {path}. {remedy}.")
 
 
@@ -372,14 +374,35 @@ def _rows(
 
 _OF_JOBS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 _OF_TASKS = (
-    "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem",
-    "plan_gpu", "gpu_type",
-)  # fmt: skip
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
 _OF_SENSORS = (
-    "job_name", "task_name", "worker_name", "inst_id", "machine", "gpu_name", "cpu_usage",
-    "gpu_wrk_util", "avg_mem", "max_mem", "avg_gpu_wrk_mem", "max_gpu_wrk_mem", "read", "write",
-    "read_count", "write_count",
-)  # fmt: skip
+    "job_name",
+    "task_name",
+    "worker_name",
+    "inst_id",
+    "machine",
+    "gpu_name",
+    "cpu_usage",
+    "gpu_wrk_util",
+    "avg_mem",
+    "max_mem",
+    "avg_gpu_wrk_mem",
+    "max_gpu_wrk_mem",
+    "read",
+    "write",
+    "read_count",
+    "write_count",
+)
 
 
 @dataclass(slots=True)
@@ -415,11 +438,16 @@ def _pai(path: Path, choose: _Choose, malformed: _Malformed) -> list[TraceJob]:
     shares, memory_mib = _sensors(folder / "pai_sensor_table.csv", tasks, malformed)
     return [
         TraceJob(
-            each.name, each.submitted_s, max(0.0, of.end_s - of.start_s), ceil(of.gpus),
-            shares.get(each.name), memory_mib.get(each.name),
+            each.name,
+            each.submitted_s,
+            max(0.0, of.end_s - of.start_s),
+            ceil(of.gpus),
+            shares.get(each.name),
+            memory_mib.get(each.name),
         )
-        for each in chosen for of in [tasks[each.name]]
-    ]  # fmt: skip
+        for each in chosen
+        for of in [tasks[each.name]]
+    ]
 
 
 def _sensors(
@@ -448,7 +476,9 @@ def _sensors(
 
 
 _READERS: Mapping[str, Callable[[Path, _Choose, _Malformed], list[TraceJob]]] = {
-    "philly": _philly, "helios": _helios, "pai": _pai,
-}  # fmt: skip
+    "philly": _philly,
+    "helios": _helios,
+    "pai": _pai,
+}
 
 FORMATS = tuple(_READERS)

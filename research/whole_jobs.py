@@ -31,13 +31,23 @@ from research.steps import joined
 RECOMMENDED, SIMULATED = "recommended", "simulated"
 _MODES: tuple[Mode, ...] = ("serial", *SHARED_MODES, "phases")
 _WORDS = {
-    **MODE_WORDS, **RULE_WORDS, "serial": "one after another", "phases": "in phases",
-    RECOMMENDED: "recommended beforehand", SIMULATED: "shortest simulated of those run",
-}  # fmt: skip
+    **MODE_WORDS,
+    **RULE_WORDS,
+    "serial": "one after another",
+    "phases": "in phases",
+    RECOMMENDED: "recommended beforehand",
+    SIMULATED: "shortest simulated of those run",
+}
 _HEADINGS = (
-    "sharing", "runs", "jobs", "makespan, mean error", "worst", "completion times, mean error",
-    "P90", "in 90 % interval",
-)  # fmt: skip
+    "sharing",
+    "runs",
+    "jobs",
+    "makespan, mean error",
+    "worst",
+    "completion times, mean error",
+    "P90",
+    "in 90 % interval",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +215,18 @@ def whole_jobs_section(score: WholeJobs | None) -> str:
     if score is None:
         return ""
     rows = [
-        (_WORDS[mode], str(done.runs), str(done.jobs), percent(done.makespan),
-         percent(done.worst_makespan), percent(done.completion), percent(done.p90),
-         percent(done.inside))
+        (
+            _WORDS[mode],
+            str(done.runs),
+            str(done.jobs),
+            percent(done.makespan),
+            percent(done.worst_makespan),
+            percent(done.completion),
+            percent(done.p90),
+            percent(done.inside),
+        )
         for mode, done in score.modes.items()
-    ]  # fmt: skip
+    ]
     parts = [
         "## Whole jobs, from the first step to the last",
         "Each job had its own number of steps and left when it had done them; we compare when. The "

@@ -87,7 +87,7 @@ def _recorded_series(_address, start_s, end_s, interval_s, *_):
         )
         for pod in "01"
         for quantity, value in values.items()
-    ]  # fmt: skip
+    ]
 
 
 class _Ray:
@@ -124,9 +124,9 @@ def _measure_on_cpu(monkeypatch):
         key = job.script.command, job.name
         if key not in _MEASURED:
             _MEASURED[key] = measured_alone(job, bench, idle_w, **terms | {"probe": False})
-        return replace(on_h200(_MEASURED[key]), workload=replace(
-            _MEASURED[key].workload, script=job.script
-        ))  # fmt: skip
+        return replace(
+            on_h200(_MEASURED[key]), workload=replace(_MEASURED[key].workload, script=job.script)
+        )
 
     cpu = Device("cpu", None, GPU, "NVIDIA H200", "580")
     for module in (profile_command, shared_run):
@@ -138,18 +138,26 @@ def on_h200(profile):
     """The profile of a script on a CPU with what an H200 would show of it, made up."""
     half_s = profile.step_s / 2
     return replace(
-        profile, gpu=GPU, gpu_s=half_s, trace=synthetic.trace(100, half_s, half_s, 1000),
+        profile,
+        gpu=GPU,
+        gpu_s=half_s,
+        trace=synthetic.trace(100, half_s, half_s, 1000),
         memory=Memory(allocated_mib=900.0, reserved_mib=1000.0, device_mib=1500.0),
-    )  # fmt: skip
+    )
 
 
 def script_profile(folder):
     """The profile `train` of a script in `folder`, made up."""
     script = Script(command=("python", "train.py", "--lr", "0.1"), folder=str(folder))
     job = Workload(
-        name="train", source="script", model="train", family="train", batch=64, script=script,
+        name="train",
+        source="script",
+        model="train",
+        family="train",
+        batch=64,
+        script=script,
         examples_per_epoch=640,
-    )  # fmt: skip
+    )
     return replace(synthetic.profile(), workload=job)
 
 
@@ -160,9 +168,12 @@ def _shared_run(plan, *_):
     jobs = h200.predict(profiles, plan.sharing).prediction.jobs
     run = synthetic.run(profiles, str(parse_sharing(plan.sharing)), 1.0, plan.id)
     tenants = (
-        replace(tenant, windows=tuple(
-            replace(each, seconds=each.steps * job.step_s.p50) for each in tenant.windows
-        ))
+        replace(
+            tenant,
+            windows=tuple(
+                replace(each, seconds=each.steps * job.step_s.p50) for each in tenant.windows
+            ),
+        )
         for tenant, job in zip(run.tenants, jobs, strict=True)
-    )  # fmt: skip
+    )
     return replace(run, tenants=tuple(tenants), purpose=plan.purpose)

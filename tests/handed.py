@@ -22,15 +22,27 @@ def predicted(sharing, jobs, *, held_mib=4000.0, least_mib=3000.0, risk=0.0, cap
         sharing=parse_sharing(sharing),
         jobs=tuple(
             JobPrediction(
-                job=job.name, step_s=second, epoch_s=None, slowdown=1.0, memory_mib=held_mib,
-                memory_min_mib=least_mib, memory_interval_mib=second, oom_probability=risk,
+                job=job.name,
+                step_s=second,
+                epoch_s=None,
+                slowdown=1.0,
+                memory_mib=held_mib,
+                memory_min_mib=least_mib,
+                memory_interval_mib=second,
+                oom_probability=risk,
             )
             for job in jobs
         ),
-        memory_total_mib=held_mib * len(jobs), memory_capacity_mib=H200.usable_mib,
-        oom_probability=risk, weighted_speedup=1.0, power_w=None, gract=None, smact=None,
-        confirmed_on_hardware=False, power_cap_w=cap_w,
-    )  # fmt: skip
+        memory_total_mib=held_mib * len(jobs),
+        memory_capacity_mib=H200.usable_mib,
+        oom_probability=risk,
+        weighted_speedup=1.0,
+        power_w=None,
+        gract=None,
+        smact=None,
+        confirmed_on_hardware=False,
+        power_cap_w=cap_w,
+    )
 
 
 def handed(sharing, jobs=JOBS[:2], **memory):

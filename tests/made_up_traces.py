@@ -11,23 +11,35 @@ def attempt(start, end, **machines):
 
 def philly_job(name, submitted, *attempts, status="Pass"):
     return {
-        "status": status, "vc": "v", "jobid": name, "user": "u", "submitted_time": submitted,
+        "status": status,
+        "vc": "v",
+        "jobid": name,
+        "user": "u",
+        "submitted_time": submitted,
         "attempts": attempts,
-    }  # fmt: skip
+    }
 
 
 PHILLY = [
-    philly_job("late", "2017-11-02 08:00:00",
-               attempt("2017-11-02 08:01:00", "2017-11-02 08:11:00", m1=[2], m2=[0, 1])),
-    philly_job("tried-twice", "2017-11-01 23:50:00",
-               attempt("2017-11-01 23:51:00", "2017-11-01 23:52:00", m1=[0]),
-               attempt("2017-11-01 23:58:00", "2017-11-02 00:03:00", m1=[1]), status="Failed"),
+    philly_job(
+        "late",
+        "2017-11-02 08:00:00",
+        attempt("2017-11-02 08:01:00", "2017-11-02 08:11:00", m1=[2], m2=[0, 1]),
+    ),
+    philly_job(
+        "tried-twice",
+        "2017-11-01 23:50:00",
+        attempt("2017-11-01 23:51:00", "2017-11-01 23:52:00", m1=[0]),
+        attempt("2017-11-01 23:58:00", "2017-11-02 00:03:00", m1=[1]),
+        status="Failed",
+    ),
     philly_job("never-started", "2017-11-02 09:00:00"),
     philly_job("still-runs", "2017-11-02 10:00:00", attempt("2017-11-02 10:00:05", None, m1=[0])),
-    philly_job("without", "2017-11-02 10:00:00",
-               attempt("2017-11-02 10:00:05", "2017-11-02 10:30:00")),
+    philly_job(
+        "without", "2017-11-02 10:00:00", attempt("2017-11-02 10:00:05", "2017-11-02 10:30:00")
+    ),
     {"jobid": "broken", "submitted_time": "yesterday", "attempts": []},
-]  # fmt: skip
+]
 UTILIZATION = """time,machineId,gpu0_util,gpu1_util,gpu2_util,gpu3_util
 2017-11-01 23:51:00 PDT,m1,40.0,99.0,0.0,
 2017-11-02 00:01:00 PDT,m1,99.0,80.0,0.0,

@@ -54,9 +54,11 @@ def cluster():
     """Two nodes, each with a GPU of the catalogue's H200 in name alone."""
     with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
         nodes = TwoNodes(
-            folder, {"advisor:h200-141gb": 1},
-            XDG_STATE_HOME=f"{folder}/state", XDG_DATA_HOME=f"{folder}/data",
-        )  # fmt: skip
+            folder,
+            {"advisor:h200-141gb": 1},
+            XDG_STATE_HOME=f"{folder}/state",
+            XDG_DATA_HOME=f"{folder}/data",
+        )
         yield nodes
         nodes.close()
         assert not list(nodes.folder.glob("advisor-*"))

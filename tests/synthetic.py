@@ -16,10 +16,19 @@ from advisor.workload.profile import (
 from advisor.workload.run import Run, Tenant
 
 PROVENANCE = Provenance(
-    device="NVIDIA H200", driver="580.0", cuda="13.0", torch="2.11.0", timm="1.0.29",
-    python="3.12.3", sm_clock_mhz=1980, memory_clock_mhz=3201, host_cpu="synthetic",
-    host_cores=16, date="2026-11-21T00:00:00+00:00", command="synthetic",
-)  # fmt: skip
+    device="NVIDIA H200",
+    driver="580.0",
+    cuda="13.0",
+    torch="2.11.0",
+    timm="1.0.29",
+    python="3.12.3",
+    sm_clock_mhz=1980,
+    memory_clock_mhz=3201,
+    host_cpu="synthetic",
+    host_cores=16,
+    date="2026-11-21T00:00:00+00:00",
+    command="synthetic",
+)
 
 
 def trace(kernels: int, gpu_s: float, host_s: float, blocks: int) -> KernelTrace:
@@ -101,7 +110,14 @@ def run(
         for core, each in enumerate(profiles)
     )
     return Run(
-        id=run_id, gpu="h200-141gb", sharing=sharing, purpose="drawn", repeats=None,
-        tenants=tenants, mps_clients=len(tenants) if sharing.startswith("mps") else 0,
-        power_w=400.0, counters=profiles[0].counters, provenance=PROVENANCE,
-    )  # fmt: skip
+        id=run_id,
+        gpu="h200-141gb",
+        sharing=sharing,
+        purpose="drawn",
+        repeats=None,
+        tenants=tenants,
+        mps_clients=len(tenants) if sharing.startswith("mps") else 0,
+        power_w=400.0,
+        counters=profiles[0].counters,
+        provenance=PROVENANCE,
+    )

@@ -13,9 +13,22 @@ from advisor.errors import AdvisorError
 from tests.waiting import PATIENCE_S
 
 EXTRAS = (
-    "altair", "mlflow", "optuna", "pandas", "playwright", "prometheus_client", "ray", "scipy",
-    "sklearn", "streamlit", "threadpoolctl", "timm", "torch", "torchvision", "vl_convert",
-)  # fmt: skip
+    "altair",
+    "mlflow",
+    "optuna",
+    "pandas",
+    "playwright",
+    "prometheus_client",
+    "ray",
+    "scipy",
+    "sklearn",
+    "streamlit",
+    "threadpoolctl",
+    "timm",
+    "torch",
+    "torchvision",
+    "vl_convert",
+)
 R, B, GPU = "resnet50-imagenet64-bs128", "bert-base-finetune-bs32-amp", "--gpu h200-141gb"
 ANSWERING = (
     f"recommend {R} {B} {GPU} --csv plans.csv",
@@ -82,10 +95,15 @@ def ended(tmp_path_factory):
     (folder / "sitecustomize.py").write_text(WITHOUT)  # its child processes load it too
     path = os.pathsep.join([str(folder), str(Path(__file__).parents[1])])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input="\n".join(commands), cwd=folder,
-        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM],
+        input="\n".join(commands),
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     printed, codes, after = "", [], done.stderr
     while "\0" in after:
         printed, after = after.split("\0", 1)

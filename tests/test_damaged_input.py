@@ -24,9 +24,29 @@ ROOT = Path(__file__).parents[1]
 GPU = "h200-141gb"
 LONG = "a" * 300
 ODD = (
-    None, True, 0, -1, 2**64, 10**400, 1e308, 5e-324, "", "\0", "../../etc/passwd", LONG,
-    "é\u202e\ud800", "NaN", [], {}, [None], [0] * 60, "naive", "mps=50,50", "-", "1:2",
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    2**64,
+    10**400,
+    1e308,
+    5e-324,
+    "",
+    "\0",
+    "../../etc/passwd",
+    LONG,
+    "é\u202e\ud800",
+    "NaN",
+    [],
+    {},
+    [None],
+    [0] * 60,
+    "naive",
+    "mps=50,50",
+    "-",
+    "1:2",
+)
 PIECES = (b"", b"NaN", b"Infinity", b'{"', b"]", b"\xff", b"\0", b"1e999")
 
 
@@ -45,8 +65,12 @@ def documents(kind):
     """A reader, the suffix of its files, and a true document: a value of JSON, or bytes."""
     with (ROOT / f"profiles/{GPU}/runs/campaign-0.jsonl").open("rb") as lines:
         run = json.loads(lines.readline())
-    plan = {"objective": "makespan", "gpu": GPU, "epochs": [1], "plans": [
-        {"rank": 1, "sharing": "mps=50,50", "jobs": [{"job": "mlp-toy-bs128"}] * 2}]}  # fmt: skip
+    plan = {
+        "objective": "makespan",
+        "gpu": GPU,
+        "epochs": [1],
+        "plans": [{"rank": 1, "sharing": "mps=50,50", "jobs": [{"job": "mlp-toy-bs128"}] * 2}],
+    }
     host = {"gpu": GPU, "host": [{"cores": 1, "check_s": 1.0}]}
     described = {"schema": 1, "key": "1", "sms": 132, "memory_mib": 143771}
     profile = json.loads((ROOT / f"profiles/{GPU}/mlp-toy-bs128.json").read_text())
@@ -72,8 +96,11 @@ KINDS = ("profile", "runs", "plan", "calibration", "gpu", "jobs", "arrivals", "c
 
 
 def places(value, depth=0):
-    items = value.items() if isinstance(value, dict) else enumerate(
-        value if isinstance(value, list) else ())  # fmt: skip
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value if isinstance(value, list) else ())
+    )
     for key, inner in list(items)[:60]:
         yield value, key
         if depth < 6:
@@ -111,11 +138,20 @@ def test_a_damaged_file_is_read_or_refused(kind, data, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", LONG), ("recommend", f"{LONG}.py"), ("recommend", "--profiles", LONG),
-     ("recommend", "--models", LONG), ("fit", "--profiles", LONG), ("init", "jobs", "--out", LONG),
-     ("run", LONG), ("stop", LONG), ("stop", f"{LONG}/{LONG}.json"), ("stop", f"{LONG}\0"),
-     ("export", "--sharing", "mps", "--out", LONG, "mlp-toy-bs32")],
-)  # fmt: skip
+    [
+        ("recommend", LONG),
+        ("recommend", f"{LONG}.py"),
+        ("recommend", "--profiles", LONG),
+        ("recommend", "--models", LONG),
+        ("fit", "--profiles", LONG),
+        ("init", "jobs", "--out", LONG),
+        ("run", LONG),
+        ("stop", LONG),
+        ("stop", f"{LONG}/{LONG}.json"),
+        ("stop", f"{LONG}\0"),
+        ("export", "--sharing", "mps", "--out", LONG, "mlp-toy-bs32"),
+    ],
+)
 def test_a_name_that_no_file_can_have_is_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)

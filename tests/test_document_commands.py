@@ -35,14 +35,25 @@ ASSIGNED = re.compile(r"\w+=")
 PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|\.\.\.")
 ITS_PYTHON = "~/env/bin/python"  # that of the environment of the reader's script
 NOT_RUN = {
-    ".": "changes the shell", "bash": "needs Slurm", "cd": "changes the shell",
+    ".": "changes the shell",
+    "bash": "needs Slurm",
+    "cd": "changes the shell",
     "cp": "another test has the file at its place",
-    "echo": "needs MPS", "export": "changes the shell", "git": "needs the network",
-    "kubectl": "needs a cluster", "make": "installs", "nvidia-cuda-mps-control": "needs MPS",
-    "nvidia-smi": "needs a GPU", "pip": "installs", "python": "needs files of the reader",
-    "python3": "installs", "scancel": "needs Slurm", "sudo": "needs root", "uv": "installs",
+    "echo": "needs MPS",
+    "export": "changes the shell",
+    "git": "needs the network",
+    "kubectl": "needs a cluster",
+    "make": "installs",
+    "nvidia-cuda-mps-control": "needs MPS",
+    "nvidia-smi": "needs a GPU",
+    "pip": "installs",
+    "python": "needs files of the reader",
+    "python3": "installs",
+    "scancel": "needs Slurm",
+    "sudo": "needs root",
+    "uv": "installs",
     "-p": "goes on from the line before",
-}  # fmt: skip
+}
 
 TRAIN = """
 import argparse

@@ -35,9 +35,11 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 HELPED = [
-    [], *([name] for name in COMMANDS),
-    ["profile", "--from-numbers"], ["profile", "--from-history"],
-]  # fmt: skip
+    [],
+    *([name] for name in COMMANDS),
+    ["profile", "--from-numbers"],
+    ["profile", "--from-history"],
+]
 # Options whose value is a folder or a file, one or several GPUs, or a number of watts or `auto`.
 SEVERAL_KINDS = {"--out", "--device", "--power-cap"}
 LONGEST = 30  # words of a sentence; most have at most 25
@@ -107,9 +109,11 @@ def test_the_page_on_what_is_stable_has_the_schema_numbers_that_are_written():
 def sentences(path):
     """The sentences of a document, without code, tables, headings and generated blocks."""
     text = re.sub(
-        r"<!-- begin: .*?<!-- end: .*?-->|^```.*?^```|<picture>.*?</picture>", "",
-        path.read_text(), flags=re.DOTALL | re.MULTILINE,
-    )  # fmt: skip
+        r"<!-- begin: .*?<!-- end: .*?-->|^```.*?^```|<picture>.*?</picture>",
+        "",
+        path.read_text(),
+        flags=re.DOTALL | re.MULTILINE,
+    )
     text = re.sub(r"^(?: {4,}(?![-*]).*|\|.*|#.*)$", "", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", text))
     for part in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE):
@@ -200,8 +204,9 @@ def test_a_notebook_is_committed_as_a_whole_run_leaves_it(path):
     outputs = [output for cell in code for output in cell["outputs"]]
     assert outputs
     assert not [output for output in outputs if output["output_type"] == "error"]
-    shown = json.dumps([{**output, "data": {**output.get("data", {}), "image/png": ""}}
-                        for output in outputs])  # fmt: skip
+    shown = json.dumps(
+        [{**output, "data": {**output.get("data", {}), "image/png": ""}} for output in outputs]
+    )
     assert not re.search(r"Warning|/home/|/site-packages/", shown)
     texts = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", texts)

@@ -38,9 +38,12 @@ class Rehearsal:
         self.advisor = Advisor(shelf.GPU)
         jobs = self.advisor.jobs(names)
         self.saved = SavedPlan(
-            gpu=shelf.GPU, sharing=parse_sharing(sharing), jobs=jobs, power_cap_w=None,
+            gpu=shelf.GPU,
+            sharing=parse_sharing(sharing),
+            jobs=jobs,
+            power_cap_w=None,
             numbers=tuple(range(1, len(jobs) + 1)),
-        )  # fmt: skip
+        )
         prediction = self.advisor.predict(jobs, sharing).prediction
         self.predicted_s = [job.step_s.p50 for job in prediction.jobs]
         plan = prepare(self.saved, self.advisor.card, prediction)

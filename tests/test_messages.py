@@ -14,10 +14,16 @@ from advisor.report.format import plain_table
 from advisor.report.lists import gpus_table
 
 KNOWN = [
-    "resnet50-imagenet64-bs128", "resnet50-imagenet64-bs32", "resnet152-imagenet-bs128",
-    "regnety_016-imagenet64-bs128", "gpt2-small-finetune-bs2", "gpt2-small-pretrain-bs8",
-    "gpt2-medium-pretrain-bs4", "gpt2-medium-finetune-bs4", "gpt2-medium-finetune-bs16",
-]  # fmt: skip
+    "resnet50-imagenet64-bs128",
+    "resnet50-imagenet64-bs32",
+    "resnet152-imagenet-bs128",
+    "regnety_016-imagenet64-bs128",
+    "gpt2-small-finetune-bs2",
+    "gpt2-small-pretrain-bs8",
+    "gpt2-medium-pretrain-bs4",
+    "gpt2-medium-finetune-bs4",
+    "gpt2-medium-finetune-bs16",
+]
 
 
 @given(st.text())
@@ -53,10 +59,12 @@ def test_no_heading_and_no_number_of_a_table_vanishes_at_any_width(columns):
 @pytest.mark.parametrize(
     ("typed", "near"),
     [
-        ("resnet50-imagnet64-bs128", KNOWN[:2]), ("ResNet50", sorted(KNOWN[:2])), ("zzz", None),
+        ("resnet50-imagnet64-bs128", KNOWN[:2]),
+        ("ResNet50", sorted(KNOWN[:2])),
+        ("zzz", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_name_is_answered_with_those_about_as_near_as_the_nearest(typed, near):
     message = str(UnknownName("profile", typed, KNOWN, "Name another."))
     _, mark, listed = message.partition("Did you mean ")
@@ -66,10 +74,14 @@ def test_an_unknown_name_is_answered_with_those_about_as_near_as_the_nearest(typ
 @pytest.mark.parametrize(
     ("number", "noun", "text"),
     [
-        (1, "job", "1 job"), (0, "job", "0 jobs"), (1200, "memory slice", "1,200 memory slices"),
-        (2, "family", "2 families"), (3, "process", "3 processes"), (0.5, "epoch", "0.5 epochs"),
+        (1, "job", "1 job"),
+        (0, "job", "0 jobs"),
+        (1200, "memory slice", "1,200 memory slices"),
+        (2, "family", "2 families"),
+        (3, "process", "3 processes"),
+        (0.5, "epoch", "0.5 epochs"),
     ],
-)  # fmt: skip
+)
 def test_a_count_agrees_with_its_noun(number, noun, text):
     assert counted(number, noun) == text
 

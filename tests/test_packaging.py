@@ -28,9 +28,14 @@ README = (ROOT / "README.md").read_text()
 
 def lines_of(command, *, folder=ROOT, **environment):
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -50,8 +55,12 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     assert data
     assert wheel.stat().st_size < 5 * 2**20
     assert {f"advisor/_shipped/{path.relative_to(ROOT)}" for path in data} <= names
-    shipped = {"advisor/_shipped/app.py", "advisor/_shipped/.streamlit/config.toml",
-               "advisor/hardware/catalogue.json", "advisor/py.typed"}  # fmt: skip
+    shipped = {
+        "advisor/_shipped/app.py",
+        "advisor/_shipped/.streamlit/config.toml",
+        "advisor/hardware/catalogue.json",
+        "advisor/py.typed",
+    }
     assert shipped <= names
     assert not [name for name in names if name.startswith("research") or name.endswith(".md")]
 
@@ -61,8 +70,11 @@ def link_core(folder):
     names, left = set(), ["gpu-advisor"]
     while left:
         wanted = [Requirement(text) for text in requires(left.pop()) or ()]
-        new = {each.name for each in wanted
-               if each.marker is None or each.marker.evaluate({"extra": ""})} - names  # fmt: skip
+        new = {
+            each.name
+            for each in wanted
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        } - names
         left += new
         names |= new
     for name in names:
@@ -86,9 +98,11 @@ def core(wheel, tmp_path_factory):
 def isolated(tmp_path):
     """The variables of a user without files of the advisor."""
     return {
-        "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data"), "PYTHONPATH": "",
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(cache_folder("engine").parents[1]),  # compiling takes seconds
-    }  # fmt: skip
+    }
 
 
 def test_the_wheel_alone_ranks_as_the_checkout_does(core, isolated, tmp_path):
@@ -125,8 +139,12 @@ def test_a_line_of_readme_installs_advisor_from_the_registry_without_torch(line,
     hidden = shutil.ignore_patterns(".git", ".venv", "shared", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, project, ignore=hidden)
     venv.create(tmp_path / "venv", with_pip=True)
-    places = {"UV_TOOL_DIR": "uv", "UV_TOOL_BIN_DIR": "venv/bin", "PIPX_HOME": "pipx",
-              "PIPX_BIN_DIR": "venv/bin"}  # fmt: skip
+    places = {
+        "UV_TOOL_DIR": "uv",
+        "UV_TOOL_BIN_DIR": "venv/bin",
+        "PIPX_HOME": "pipx",
+        "PIPX_BIN_DIR": "venv/bin",
+    }
     variables = {name: str(tmp_path / place) for name, place in places.items()}
     variables["PATH"] = f"{bin_folder}:{os.environ['PATH']}"
     lines_of(shlex.split(line), folder=project, **variables)
@@ -158,9 +176,15 @@ def test_no_committed_text_names_a_machine_path_or_a_registry():
         pytest.skip("not a git checkout: there is no list of committed files")
     # A bar in each stands for nothing, so that this file does not match itself.
     patterns = (
-        "/wo|rk/", "/ro|ot/", "/opt/wh|eels", "pyp|i[.]org", "python|hosted",
-        "down|load[.]pytorch", "file:/|//", "[.]lib|rary/",
-    )  # fmt: skip
+        "/wo|rk/",
+        "/ro|ot/",
+        "/opt/wh|eels",
+        "pyp|i[.]org",
+        "python|hosted",
+        "down|load[.]pytorch",
+        "file:/|//",
+        "[.]lib|rary/",
+    )
     forbidden = re.compile("|".join(each.replace("|", "") for each in patterns))
     matches = [
         f"{name}:{number}: {line.strip()[:80]}"
@@ -212,8 +236,9 @@ def test_what_requirements_bring_with_them_is_pinned_too():
             continue
         extras = requirement.extras or {""}
         left += [
-            other for other in brought
+            other
+            for other in brought
             if other.marker is None or any(other.marker.evaluate({"extra": x}) for x in extras)
-        ]  # fmt: skip
+        ]
     unpinned = {name for name, *_ in names} - PINS.keys()
     assert {name for name in unpinned if not OF_CUDA.fullmatch(name)} == set()

@@ -97,9 +97,13 @@ class Actor:
 
 def saved(sharing, numbers, device=0):
     return SavedPlan(
-        gpu="h200-141gb", sharing=parse_sharing(sharing), jobs=(RESNET,) * len(numbers),
-        numbers=tuple(numbers), power_cap_w=None, device=device,
-    )  # fmt: skip
+        gpu="h200-141gb",
+        sharing=parse_sharing(sharing),
+        jobs=(RESNET,) * len(numbers),
+        numbers=tuple(numbers),
+        power_cap_w=None,
+        device=device,
+    )
 
 
 def run_on(ray, plans, monkeypatch, show=lambda _: None):
@@ -135,8 +139,11 @@ def test_every_job_ends_once_whatever_actors_are_lost(losses, dies):
     assert code == AdvisorError.exit_code * bool(lost or dies & {*states})
     for plan in ray.begun:  # what a report named as ended is never started again
         later = ray.begun[ray.begun.index(plan) + 1 :]
-        assert all({s.number for s in each.starts} <= {s.number for s in plan.starts}
-                   for each in later if each.device == plan.device)  # fmt: skip
+        assert all(
+            {s.number for s in each.starts} <= {s.number for s in plan.starts}
+            for each in later
+            if each.device == plan.device
+        )
 
 
 def test_the_rest_of_a_plan_shares_as_before(monkeypatch):
@@ -201,10 +208,13 @@ def test_a_plan_for_a_gpu_that_no_node_has_is_refused_by_its_resource(key, named
 @pytest.mark.parametrize(
     ("mark", "keys"),
     [
-        ("A100", {"a100-40gb", "a100-80gb"}), ("L4", {"l4-24gb"}), ("H200", {"h200-141gb"}),
-        ("GeForce-RTX-4090", {"rtx-4090-24gb"}), ("RTX-PRO-6000", {"rtx-pro-6000-96gb"}),
+        ("A100", {"a100-40gb", "a100-80gb"}),
+        ("L4", {"l4-24gb"}),
+        ("H200", {"h200-141gb"}),
+        ("GeForce-RTX-4090", {"rtx-4090-24gb"}),
+        ("RTX-PRO-6000", {"rtx-pro-6000-96gb"}),
     ],
-)  # fmt: skip
+)
 def test_the_name_that_ray_has_for_a_gpu_is_understood(mark, keys):
     nodes = Ray(resources=(f"accelerator_type:{mark}", "CPU")).nodes()[:1]
     marked = set()
@@ -243,9 +253,16 @@ class Driver(Started):
         (self.folder / "jobs.toml").write_text("".join(map(entry.format, names[:3])))
         self.plan = self.folder / "plan.json"
         code, said = self.finish(
-            "export", "--jobs", self.folder / "jobs.toml", "--gpus", "2x1", "--format", "json",
-            "--out", self.plan,
-        )  # fmt: skip
+            "export",
+            "--jobs",
+            self.folder / "jobs.toml",
+            "--gpus",
+            "2x1",
+            "--format",
+            "json",
+            "--out",
+            self.plan,
+        )
         assert code == 0, said
         document = json.loads(self.plan.read_text())
         for plan in document["plans"]:

@@ -30,9 +30,10 @@ def scraped(url):
 
 def with_labels(samples, name, **labels):
     return {
-        value for (own, own_labels), value in samples.items()
+        value
+        for (own, own_labels), value in samples.items()
         if own == name and labels.items() <= dict(own_labels).items()
-    }  # fmt: skip
+    }
 
 
 def test_a_run_is_scraped_while_it_is_watched(tmp_path, monkeypatch):
@@ -57,10 +58,16 @@ def test_a_run_is_scraped_while_it_is_watched(tmp_path, monkeypatch):
 
 def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(tmp_path):
     job = {
-        "number": 3, "workload": SimpleNamespace(name="train"), "state": "running", "done": 40,
-        "steps": 100, "step_s": 0.02, "expected": StepRange(0.01, 0.02, 0.04), "left_s": 1.2,
+        "number": 3,
+        "workload": SimpleNamespace(name="train"),
+        "state": "running",
+        "done": 40,
+        "steps": 100,
+        "step_s": 0.02,
+        "expected": StepRange(0.01, 0.02, 0.04),
+        "left_s": 1.2,
         "held_mib": 512.0,
-    }  # fmt: skip
+    }
     unknown = dict.fromkeys(("done", "steps", "step_s", "expected", "left_s", "held_mib"))
     jobs = [SimpleNamespace(**job), SimpleNamespace(**job | unknown | {"number": 4})]
     (tmp_path / "run.json").write_text(
@@ -78,20 +85,29 @@ def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(t
         if "state" not in name and dict(labels)["gpu"] == "GPU-0"
     }
     assert values == {
-        ("power_watts", None): 300, ("remaining_seconds", None): 1.2,
-        ("remaining_joules", None): 500, ("job_steps_done_total", "3"): 40,
-        ("job_steps_planned", "3"): 100, ("job_step_seconds", "3"): 0.02,
-        ("job_expected_step_seconds", "3"): 0.02, ("job_expected_step_low_seconds", "3"): 0.01,
-        ("job_expected_step_high_seconds", "3"): 0.04, ("job_remaining_seconds", "3"): 1.2,
+        ("power_watts", None): 300,
+        ("remaining_seconds", None): 1.2,
+        ("remaining_joules", None): 500,
+        ("job_steps_done_total", "3"): 40,
+        ("job_steps_planned", "3"): 100,
+        ("job_step_seconds", "3"): 0.02,
+        ("job_expected_step_seconds", "3"): 0.02,
+        ("job_expected_step_low_seconds", "3"): 0.01,
+        ("job_expected_step_high_seconds", "3"): 0.04,
+        ("job_remaining_seconds", "3"): 1.2,
         ("job_memory_bytes", "3"): 512 * 2**20,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("9400", ("127.0.0.1", 9400)), (":9400", ("0.0.0.0", 9400)), ("[::1]:80", ("::1", 80)),
-     ("node-1:9400", ("node-1", 9400))],
-)  # fmt: skip
+    [
+        ("9400", ("127.0.0.1", 9400)),
+        (":9400", ("0.0.0.0", 9400)),
+        ("[::1]:80", ("::1", 80)),
+        ("node-1:9400", ("node-1", 9400)),
+    ],
+)
 def test_a_port_alone_is_of_this_host_and_an_address_of_others_is_named(text, address):
     assert parse_address(text) == address
 

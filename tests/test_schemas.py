@@ -117,9 +117,16 @@ def test_an_answer_follows_its_schema(capsys, name, words):
 def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
     assert problems("plan", answered(capsys, "export", *JOBS, "--format", "json")) == []
     numbers = {
-        "schema": 1, "workload": "my-job", "gpu": "h200-141gb", "batch_size": 64, "step_s": 0.12,
-        "memory_mib": 5300, "power_w": None, "gpu_utilization": 0.8, "memory_utilization": None,
-    }  # fmt: skip
+        "schema": 1,
+        "workload": "my-job",
+        "gpu": "h200-141gb",
+        "batch_size": 64,
+        "step_s": 0.12,
+        "memory_mib": 5300,
+        "power_w": None,
+        "gpu_utilization": 0.8,
+        "memory_utilization": None,
+    }
     assert problems("numbers", numbers) == []
     more = {"sm_active": 0.6, "dram_active": None, "step_s_under_limit": {"50": 0.14}}
     assert problems("numbers", numbers | more) == []

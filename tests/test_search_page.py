@@ -67,9 +67,13 @@ def folder(tmp_path, monkeypatch, capfd):
 
 def start(program, *words, **more):
     return subprocess.Popen(
-        [sys.executable, program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True, **more,
-    )  # fmt: skip
+        [sys.executable, program, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **more,
+    )
 
 
 def completed():

@@ -51,19 +51,31 @@ class SaysTwice:
         slowdown = 1.0 if str(sharing) == "serial" else 2.0
         jobs = tuple(self.job(each, slowdown * each.step_s) for each in profiles)
         return MixPrediction(
-            gpu=H200.key, sharing=sharing, jobs=jobs, memory_total_mib=8000.0,
-            memory_capacity_mib=143771.0, oom_probability=0.0,
-            weighted_speedup=len(jobs) / slowdown, power_w=None, gract=None, smact=None,
+            gpu=H200.key,
+            sharing=sharing,
+            jobs=jobs,
+            memory_total_mib=8000.0,
+            memory_capacity_mib=143771.0,
+            oom_probability=0.0,
+            weighted_speedup=len(jobs) / slowdown,
+            power_w=None,
+            gract=None,
+            smact=None,
             confirmed_on_hardware=True,
-        )  # fmt: skip
+        )
 
     def job(self, profile, step_s):
         memory = Interval(3900.0, 4000.0, 4100.0)
         return JobPrediction(
-            job=profile.name, step_s=Interval(0.9 * step_s, step_s, 1.1 * step_s), epoch_s=None,
-            slowdown=step_s / profile.step_s, memory_mib=4000.0, memory_min_mib=3000.0,
-            memory_interval_mib=memory, oom_probability=0.0,
-        )  # fmt: skip
+            job=profile.name,
+            step_s=Interval(0.9 * step_s, step_s, 1.1 * step_s),
+            epoch_s=None,
+            slowdown=step_s / profile.step_s,
+            memory_mib=4000.0,
+            memory_min_mib=3000.0,
+            memory_interval_mib=memory,
+            oom_probability=0.0,
+        )
 
 
 def advised_run(sharing, slowdown, run_id, jobs=PAIR):

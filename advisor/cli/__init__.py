@@ -106,9 +106,11 @@ for _group, _members in _COMMANDS.items():
     for _command in _members:
         _settings = _PASS_ON if _command in (profile, campaign, runs, calibrate) else None
         _app.command(
-            cls=_Command, context_settings=_settings, rich_help_panel=_group,
+            cls=_Command,
+            context_settings=_settings,
+            rich_help_panel=_group,
             help=_EXAMPLES.sub("\b\n", getdoc(_command) or ""),
-        )(_command)  # fmt: skip
+        )(_command)
 
 
 def _version(wanted: bool) -> None:

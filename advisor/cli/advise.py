@@ -38,92 +38,189 @@ if TYPE_CHECKING:
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
 
-# fmt: off
-_Sharing = Annotated[str, Option(
-    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
-    help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the "
-    "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in turn "
-    "naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order mps/2[3,1,2].",
-)]
-_PlansAndJobs = Annotated[list[str], Argument(
-    metavar="PLAN PLAN... JOB...", show_default=False, autocompletion=complete_plan_or_job,
-    help="Two PLANs or more, the first of which the others are compared with: a sharing, as for "
-    "`predict --sharing`, or a FILE.json from `export`; then the JOBs, as for `predict`.",
-)]
-_Csv = Annotated[Path | None, Option(
-    "--csv", metavar="FILE", parser=to_write, help="Write a row for each plan to this file, too.",
-)]
-_TraceIn = Annotated[Path | None, Option(
-    metavar="CSV", help="Read jobs that arrive over time from this table: arrival_s,job,...",
-)]
-_PlanFile = Annotated[Path | None, Option(
-    metavar="FILE", autocompletion=complete_plan,
-    help="Read jobs and sharing from this file of `export --format json`.",
-)]
-_QueuedSharing = Annotated[str, Option(
-    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
-    help="As for `predict`; the next job starts in the first free place. mig: a MIG layout for the "
-    "jobs that wait, chosen whenever a GPU has no job.",
-)]
-_Policy = Annotated[Policy, Option(
-    case_sensitive=False,
-    help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in rounds: "
-    "max-min: equal GPU time; finish-time: the job first that is latest against an equal part of "
-    "the GPUs; least-attained: the job first that had least GPU time.",
-)]
-_Round = Annotated[float, Option(
-    "--round", metavar="SECONDS", parser=options.seconds,
-    help="Decide again after this time which jobs run, under a policy in rounds.",
-)]
-_Preemption = Annotated[float, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="Time that a job loses when it was stopped and starts again, from its last checkpoint.",
-)]
-_AtOnce = Annotated[int | None, Option(
-    metavar="N", min=1, help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
-)]
-_Price = Annotated[float | None, Option(
-    metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price.",
-)]
-_Timeline = Annotated[Path | None, Option(
-    metavar="FILE", parser=to_write, help="Write a timeline for ui.perfetto.dev to this file.",
-)]
-_Kernels = Annotated[bool, Option(
-    help="Add the first replayed kernels of the mix to the timeline.",
-)]
-_ExportedSharing = Annotated[str | None, Option(
-    "--sharing", metavar="SHARING", autocompletion=complete_sharing,
-    help="As for `predict`; default: that of the best plan.",
-)]
-_Rank = Annotated[int | None, Option(
-    "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best.",
-)]
-_Format = Annotated[ExportFormat, Option(
-    "--format", case_sensitive=False, help="Write for this tool; commands: a shell script.",
-)]
-_GresName = Annotated[str | None, Option(
-    metavar="NAME", help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or a100-40gb=gpu:a100,"
-    "h100-sxm-80gb=gpu:h100; default: the first word of the model, if there are several.",
-)]
-_Only = Annotated[str | None, Option(
-    "--only", metavar="GPU", help="Write the part of the plan on this one of several GPU models.",
-)]
-_Out = Annotated[Path | None, Option(
-    metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",
-)]
-# fmt: on
+
+_Sharing = Annotated[
+    str,
+    Option(
+        "--sharing",
+        metavar="SHARING",
+        autocompletion=complete_sharing,
+        help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
+        "the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or "
+        "in turn naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order "
+        "mps/2[3,1,2].",
+    ),
+]
+_PlansAndJobs = Annotated[
+    list[str],
+    Argument(
+        metavar="PLAN PLAN... JOB...",
+        show_default=False,
+        autocompletion=complete_plan_or_job,
+        help="Two PLANs or more, the first of which the others are compared with: a sharing, as "
+        "for `predict --sharing`, or a FILE.json from `export`; then the JOBs, as for `predict`.",
+    ),
+]
+_Csv = Annotated[
+    Path | None,
+    Option(
+        "--csv",
+        metavar="FILE",
+        parser=to_write,
+        help="Write a row for each plan to this file, too.",
+    ),
+]
+_TraceIn = Annotated[
+    Path | None,
+    Option(
+        metavar="CSV",
+        help="Read jobs that arrive over time from this table: arrival_s,job,...",
+    ),
+]
+_PlanFile = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        autocompletion=complete_plan,
+        help="Read jobs and sharing from this file of `export --format json`.",
+    ),
+]
+_QueuedSharing = Annotated[
+    str,
+    Option(
+        "--sharing",
+        metavar="SHARING",
+        autocompletion=complete_sharing,
+        help="As for `predict`; the next job starts in the first free place. mig: a MIG layout for "
+        "the jobs that wait, chosen whenever a GPU has no job.",
+    ),
+]
+_Policy = Annotated[
+    Policy,
+    Option(
+        case_sensitive=False,
+        help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in rounds: "
+        "max-min: equal GPU time; finish-time: the job first that is latest against an equal part "
+        "of the GPUs; least-attained: the job first that had least GPU time.",
+    ),
+]
+_Round = Annotated[
+    float,
+    Option(
+        "--round",
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="Decide again after this time which jobs run, under a policy in rounds.",
+    ),
+]
+_Preemption = Annotated[
+    float,
+    Option(
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="Time that a job loses when it was stopped and starts again, from its last "
+        "checkpoint.",
+    ),
+]
+_AtOnce = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        min=1,
+        help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
+    ),
+]
+_Price = Annotated[
+    float | None,
+    Option(
+        metavar="EUR_PER_GPU_HOUR",
+        parser=options.euros,
+        help="Print costs at this price.",
+    ),
+]
+_Timeline = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        parser=to_write,
+        help="Write a timeline for ui.perfetto.dev to this file.",
+    ),
+]
+_Kernels = Annotated[
+    bool,
+    Option(
+        help="Add the first replayed kernels of the mix to the timeline.",
+    ),
+]
+_ExportedSharing = Annotated[
+    str | None,
+    Option(
+        "--sharing",
+        metavar="SHARING",
+        autocompletion=complete_sharing,
+        help="As for `predict`; default: that of the best plan.",
+    ),
+]
+_Rank = Annotated[
+    int | None,
+    Option(
+        "--rank",
+        metavar="RANK",
+        min=1,
+        help="Write the plan of this rank; default: the best.",
+    ),
+]
+_Format = Annotated[
+    ExportFormat,
+    Option(
+        "--format",
+        case_sensitive=False,
+        help="Write for this tool; commands: a shell script.",
+    ),
+]
+_GresName = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or a100-40gb=gpu:a100,"
+        "h100-sxm-80gb=gpu:h100; default: the first word of the model, if there are several.",
+    ),
+]
+_Only = Annotated[
+    str | None,
+    Option(
+        "--only",
+        metavar="GPU",
+        help="Write the part of the plan on this one of several GPU models.",
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        parser=to_write,
+        help="Write to this file; default: stdout.",
+    ),
+]
+
 
 # Default of `--at-once` for jobs that arrive over time: more are rarely faster.
 _AT_ONCE_IN_TRACES = 4
 
 
 def predict(
-    sharing: _Sharing = "mps", jobs: options.Jobs = None, job_file: options.JobFile = None,
-    gpu: options.GpuKey = DEFAULT_GPU, power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    sharing: _Sharing = "mps",
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_document, forecast_report
 
@@ -138,12 +235,19 @@ def predict(
 
 
 def compare(
-    context: Context, words: _PlansAndJobs, job_file: options.JobFile = None,
-    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False, csv_file: _Csv = None,
-) -> None:  # fmt: skip
+    context: Context,
+    words: _PlansAndJobs,
+    job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan",
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+    csv_file: _Csv = None,
+) -> None:
     """Compare two PLANs or more for the JOBs.
 
     The answer has time, gain, energy and memory of each plan, and the slowdown of each job, with
@@ -187,19 +291,33 @@ def compare(
 
 
 def simulate(
-    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    trace_in: _TraceIn = None, plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
-    gpu: options.GpuKey = DEFAULT_GPU, gpus: options.Gpus = "1", policy: _Policy = "first-come",
-    round_s: _Round = ROUND_S, preemption: _Preemption = PREEMPTION_S,
-    at_once: _AtOnce = None, price: _Price = None, timeline: _Timeline = None,
+    context: Context,
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    trace_in: _TraceIn = None,
+    plan: _PlanFile = None,
+    sharing: _QueuedSharing = "mps",
+    gpu: options.GpuKey = DEFAULT_GPU,
+    gpus: options.Gpus = "1",
+    policy: _Policy = "first-come",
+    round_s: _Round = ROUND_S,
+    preemption: _Preemption = PREEMPTION_S,
+    at_once: _AtOnce = None,
+    price: _Price = None,
+    timeline: _Timeline = None,
     kernels: _Kernels = False,
-    root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
-    protect: options.Protect = None, max_slowdown: options.MaxSlowdown = None,
-    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    check_host: options.CheckHost = None, host_cores: options.HostCores = None,
+    root: options.Root = True,
+    memory_margin: options.MemoryMargin = 0.0,
+    protect: options.Protect = None,
+    max_slowdown: options.MaxSlowdown = None,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate the JOBs until the last one ends.
 
     The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
@@ -228,10 +346,12 @@ def simulate(
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     arrivals = (
-        read_arrivals(trace_in, advisor.find_profile) if trace_in
-        else tuple(map(Arrival, planned.jobs if planned
-                       else chosen_jobs(advisor, jobs, job_file, total)))
-    )  # fmt: skip
+        read_arrivals(trace_in, advisor.find_profile)
+        if trace_in
+        else tuple(
+            map(Arrival, planned.jobs if planned else chosen_jobs(advisor, jobs, job_file, total))
+        )
+    )
     members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
     advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
@@ -275,14 +395,25 @@ def _check_queue(
 
 
 def export(
-    context: Context, sharing: _ExportedSharing = None, rank: _Rank = None,
-    form: _Format = "commands", out: _Out = None, gpus: options.Gpus = "1",
-    jobs: options.Jobs = None, job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
-    objective: options.Objective = "makespan", root: options.Root = True,
-    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, gres_name: _GresName = None, only: _Only = None,
-) -> None:  # fmt: skip
+    context: Context,
+    sharing: _ExportedSharing = None,
+    rank: _Rank = None,
+    form: _Format = "commands",
+    out: _Out = None,
+    gpus: options.Gpus = "1",
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan",
+    root: options.Root = True,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    host_cores: options.HostCores = None,
+    gres_name: _GresName = None,
+    only: _Only = None,
+) -> None:
     """Write a plan for the JOBs as a file that applies it.
 
     On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan; kubernetes
@@ -341,9 +472,14 @@ def _write(text: str, file: Path | None, run: str) -> None:
 
 
 def _export_of_all(
-    advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", form: ExportFormat,
-    out: Path | None, gres_name: str | None, only: str | None,
-) -> None:  # fmt: skip
+    advisor: "Advisor",
+    jobs: "Sequence[Job]",
+    terms: "FleetTerms",
+    form: ExportFormat,
+    out: Path | None,
+    gres_name: str | None,
+    only: str | None,
+) -> None:
     """Write the plan that `recommend --gpus` finds, or its part on the GPU model `only`."""
     from advisor.hardware.gpus import gpu_meant
     from advisor.launch.commands import fleet_launch_plans

@@ -28,34 +28,64 @@ _FILES = {
     _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}", "jobs that arrive over time"),
     _Kind.GPU: ("gpu.toml", "advisor recommend --gpu {}", "a GPU that `advisor gpus` lacks"),
 }
-# fmt: off
-_Details = Annotated[bool, Option(
-    "--details", help="Add the fastest step and the date of each.",
-)]
-_InUse = Annotated[list[str] | None, Option(
-    "--with", metavar="PROFILE[@START]",
-    help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
-)]
-_Branch = Annotated[str | None, Option(
-    metavar="BRANCH",
-    help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
-)]
+
+_Details = Annotated[
+    bool,
+    Option(
+        "--details",
+        help="Add the fastest step and the date of each.",
+    ),
+]
+_InUse = Annotated[
+    list[str] | None,
+    Option(
+        "--with",
+        metavar="PROFILE[@START]",
+        help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
+    ),
+]
+_Branch = Annotated[
+    str | None,
+    Option(
+        metavar="BRANCH",
+        help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
+    ),
+]
 _All = Annotated[bool, Option("--all", help="Draw each set of instances in all its places.")]
-_ExampleKind = Annotated[_Kind | None, Argument(
-    metavar="KIND", help="jobs, campaign, trace or gpu; default: print the list of files.",
-)]
-_Out = Annotated[Path | None, Option(
-    metavar="FILE", parser=to_write, help="Write to this file; default: its usual name, here.",
-)]
-_Schema = Annotated[str | None, Option(
-    "--schema", metavar="NAME",
-    help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, profile or "
-    "recommendation; an unknown NAME prints all names.",
-)]
-_Port = Annotated[int, Option(
-    "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.",
-)]
-# fmt: on
+_ExampleKind = Annotated[
+    _Kind | None,
+    Argument(
+        metavar="KIND",
+        help="jobs, campaign, trace or gpu; default: print the list of files.",
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        parser=to_write,
+        help="Write to this file; default: its usual name, here.",
+    ),
+]
+_Schema = Annotated[
+    str | None,
+    Option(
+        "--schema",
+        metavar="NAME",
+        help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, profile or "
+        "recommendation; an unknown NAME prints all names.",
+    ),
+]
+_Port = Annotated[
+    int,
+    Option(
+        "--port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="Serve on this port of localhost.",
+    ),
+]
 
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
@@ -90,9 +120,11 @@ def workloads(as_json: AsJson = False) -> None:
 
 
 def profiles(
-    gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, details: _Details = False,
+    gpu: GpuKey = DEFAULT_GPU,
+    folder: Profiles = None,
+    details: _Details = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.report.lists import profiles_document, profiles_table
@@ -112,9 +144,13 @@ def profiles(
 
 
 def layouts(
-    gpu: GpuKey = DEFAULT_GPU, in_use: _InUse = None, slices: Slices = None,
-    driver: _Branch = None, every: _All = False, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    gpu: GpuKey = DEFAULT_GPU,
+    in_use: _InUse = None,
+    slices: Slices = None,
+    driver: _Branch = None,
+    every: _All = False,
+    as_json: AsJson = False,
+) -> None:
     """List and draw the MIG layouts of a GPU."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.live_gpu import as_offered_here

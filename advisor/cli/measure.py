@@ -42,40 +42,71 @@ _WITHOUT_GPU = (
 _UNCALIBRATED = (
     "Advice needs no calibration: without one, it uses the constants of the fitted model."
 )
-# fmt: off
-_Undo = Annotated[bool, Option(
-    "--undo", help="First undo what killed scripts and measurements left.",
-)]
-_RunsFile = Annotated[Path | None, Option(
-    "--runs", metavar="FILE", help="Compare the runs in this file; run none.",
-)]
-_Ray = Annotated[str | None, Option(
-    metavar="ADDRESS",
-    help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes have "
-    "advisor installed.",
-)]
-_DryRun = Annotated[bool, Option(
-    "--dry-run", help="Print each process with its environment; run none.",
-)]
-_RunsFolder = Annotated[Path | None, Option(
-    metavar="DIR", parser=folder_to_write,
-    help="Add the runs to this folder of profiles; default: your own.",
-)]
+
+_Undo = Annotated[
+    bool,
+    Option(
+        "--undo",
+        help="First undo what killed scripts and measurements left.",
+    ),
+]
+_RunsFile = Annotated[
+    Path | None,
+    Option(
+        "--runs",
+        metavar="FILE",
+        help="Compare the runs in this file; run none.",
+    ),
+]
+_Ray = Annotated[
+    str | None,
+    Option(
+        metavar="ADDRESS",
+        help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes have "
+        "advisor installed.",
+    ),
+]
+_DryRun = Annotated[
+    bool,
+    Option(
+        "--dry-run",
+        help="Print each process with its environment; run none.",
+    ),
+]
+_RunsFolder = Annotated[
+    Path | None,
+    Option(
+        metavar="DIR",
+        parser=folder_to_write,
+        help="Add the runs to this folder of profiles; default: your own.",
+    ),
+]
 _Tune = Annotated[
     bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
 ]
-_ModelFolder = Annotated[Path | None, Option(
-    metavar="DIR", parser=folder_to_write,
-    help="Write the model to this folder; default: your own.",
-)]
-_Predictions = Annotated[Path | None, Option(
-    metavar="FILE",
-    help="Score the predictions in this file, one run a line; default: advisor's own.",
-)]
-_PredictionsOut = Annotated[Path | None, Option(
-    metavar="FILE", parser=to_write, help="Write the predictions to this file, one run a line.",
-)]
-# fmt: on
+_ModelFolder = Annotated[
+    Path | None,
+    Option(
+        metavar="DIR",
+        parser=folder_to_write,
+        help="Write the model to this folder; default: your own.",
+    ),
+]
+_Predictions = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Score the predictions in this file, one run a line; default: advisor's own.",
+    ),
+]
+_PredictionsOut = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        parser=to_write,
+        help="Write the predictions to this file, one run a line.",
+    ),
+]
 
 
 def profile(context: Context) -> None:
@@ -177,15 +208,25 @@ def doctor(undo: _Undo = False, as_json: options.AsJson = False) -> None:
 
 
 def validate(
-    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    top: options.Top = 3, device: options.Device = DEFAULT_DEVICE, ray: _Ray = None,
-    runs: _RunsFile = None, dry_run: _DryRun = False, out: _RunsFolder = None,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, check_host: options.CheckHost = True,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+    context: Context,
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan",
+    top: options.Top = 3,
+    device: options.Device = DEFAULT_DEVICE,
+    ray: _Ray = None,
+    runs: _RunsFile = None,
+    dry_run: _DryRun = False,
+    out: _RunsFolder = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = True,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run the best plans and compare them with their predictions.
 
     The exit code is 5 if a measured step lies outside its predicted interval.
@@ -196,9 +237,16 @@ def validate(
 
     passed = passed_options(context)
     of_running = (
-        "jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "calibration",
+        "jobs",
+        "job_file",
+        "dry_run",
+        "objective",
+        "top",
+        "device",
+        "ray",
+        "calibration",
         "check_host",
-    )  # fmt: skip
+    )
     exclude(passed, "runs", of_running, "--runs compares existing runs and chooses none.")
     exclude(passed, "dry_run", ("as_json", "out", "ray"), "a dry run only prints processes.")
     exclude(passed, "ray", ("device", "check_host"), "the plans run on the nodes of the cluster.")
@@ -239,9 +287,12 @@ def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Seque
 
 
 def fit(
-    gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
-    out: _ModelFolder = None, tune: _Tune = False, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    gpu: options.GpuKey = DEFAULT_GPU,
+    profiles: options.Profiles = None,
+    out: _ModelFolder = None,
+    tune: _Tune = False,
+    as_json: options.AsJson = False,
+) -> None:
     """Fit the model to all runs, yours included.
 
     One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
@@ -303,9 +354,13 @@ def _fit_with_progress(
 
 
 def evaluate(
-    context: Context, gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
-    predictions: _Predictions = None, out: _PredictionsOut = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    context: Context,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    profiles: options.Profiles = None,
+    predictions: _Predictions = None,
+    out: _PredictionsOut = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Score predictions for model families left out of the fit."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.machine import allowed_cores
@@ -326,9 +381,12 @@ def evaluate(
         runs = shipped if out else measured.runs
         with progress() as advance:
             evaluation = evaluate_model(
-                measured.profiles, runs, card, len(allowed_cores()),
+                measured.profiles,
+                runs,
+                card,
+                len(allowed_cores()),
                 tell=lambda done, total: advance(done, total, "families predicted without them"),
-            )  # fmt: skip
+            )
     if out:
         write_whole(out, entries_text(evaluation))
     show_answer(evaluation, as_json, evaluation_table, evaluation_document)

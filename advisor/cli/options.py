@@ -99,9 +99,10 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
         keys = {read_profile(Path(name)).gpu for name in files}
         keys = keys or (set(profiled_gpus(folder)) if names else set())
         return [
-            key for key in sorted(keys & known_gpus().keys())
+            key
+            for key in sorted(keys & known_gpus().keys())
             if names - files <= profile_paths(key, folder).keys()
-        ]  # fmt: skip
+        ]
     except AdvisorError:  # the command itself will report it
         return []
 
@@ -157,93 +158,186 @@ seconds, share, euros, mebibytes = map(
 
 # An option whose placeholder is the name of its parameter in capitals has an explicit name: typer
 # 0.27.2 prints its name in capitals, too.
-# fmt: off
-Jobs = Annotated[list[str] | None, Argument(
-    metavar="JOB", autocompletion=complete_job,
-    help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
-)]
-JobFile = Annotated[Path | None, Option(
-    "--jobs", metavar="FILE", help="Read the jobs from this TOML file.",
-)]
-GpuKey = Annotated[str, Option(
-    "--gpu", metavar="GPU", callback=choose_gpu, autocompletion=complete_gpu, envvar="ADVISOR_GPU",
-    show_default=False,
-    help="GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
-    f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
-)]
-Profiles = Annotated[Path | None, Option(
-    "--profiles", metavar="DIR", envvar="ADVISOR_PROFILES",
-    help="Read profiles from this folder instead of the shipped ones.",
-)]
-Models = Annotated[Path | None, Option(
-    "--models", metavar="DIR", envvar="ADVISOR_MODELS",
-    help="Read models from this folder instead of the shipped ones.",
-)]
-Calibration = Annotated[Path | None, Option(
-    "--calibration", metavar="FILE",
-    help="Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
-)]
-CheckHost = Annotated[bool | None, Option(
-    "--check-host/--no-check-host", envvar="ADVISOR_CHECK_HOST",
-    show_default=False,
-    help="Check how fast this host is, which takes a second, and predict for it; default: `run` "
-    "and `validate` check, others use a check of the last 10 minutes if this machine has the GPU.",
-)]
-HostCores = Annotated[int | None, Option(
-    "--host-cores", metavar="N", min=1,
-    help="Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
-    "has the GPU, else no limit.",
-)]
-HostMemory = Annotated[float | None, Option(
-    "--host-memory", metavar="SIZE", parser=mebibytes,
-    help="Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
-    "default: no limit.",
-)]
-Gpus = Annotated[str, Option(
-    "--gpus", metavar="N|HOSTSxN|GPU:N,...",
-    help="Use N equal GPUs of one host, hosts with N each, or GPUs of several models, as "
-    "a100-40gb:8,h100-sxm-80gb:2x4.",
-)]
-PowerCap = Annotated[float | None, Option(
-    "--power-cap", metavar="WATTS", parser=watts,
-    help="Cap the GPU's power; default: its own limit.",
-)]
-Mig = Annotated[Layouts, Option(
-    help="MIG layouts that plans may have: plain, a job on each instance; any, also several jobs "
-    "on an instance, or compute instances, which were never measured."
-)]
-Root = Annotated[bool, Option(
-    "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",
-)]
-MemoryMargin = Annotated[float, Option(
-    "--memory-margin", metavar="SHARE", parser=share,
-    help="Leave this share of memory free, e.g. 0.1.",
-)]
-Protect = Annotated[list[str] | None, Option(
-    "--protect", metavar="NAME",
-    help="Do not let sharing slow this job by more than --max-slowdown; repeatable.",
-)]
-MaxSlowdown = Annotated[float | None, Option(
-    "--max-slowdown", metavar="SHARE", parser=share,
-    help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
-    "10 %; default: 0.05.",
-)]
-Objective = Annotated[ObjectiveName, Option(
-    "--objective", case_sensitive=False, help="Rank plans by this.",
-)]
-Slices = Annotated[str | None, Option(
-    "--slices", metavar="NAMES", help="Use only these MIG profiles, as 1g.18gb,2g.35gb; default: "
-    "all.",
-)]
+
+Jobs = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="JOB",
+        autocompletion=complete_job,
+        help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
+    ),
+]
+JobFile = Annotated[
+    Path | None,
+    Option(
+        "--jobs",
+        metavar="FILE",
+        help="Read the jobs from this TOML file.",
+    ),
+]
+GpuKey = Annotated[
+    str,
+    Option(
+        "--gpu",
+        metavar="GPU",
+        callback=choose_gpu,
+        autocompletion=complete_gpu,
+        envvar="ADVISOR_GPU",
+        show_default=False,
+        help="GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the "
+        f"GPU in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
+    ),
+]
+Profiles = Annotated[
+    Path | None,
+    Option(
+        "--profiles",
+        metavar="DIR",
+        envvar="ADVISOR_PROFILES",
+        help="Read profiles from this folder instead of the shipped ones.",
+    ),
+]
+Models = Annotated[
+    Path | None,
+    Option(
+        "--models",
+        metavar="DIR",
+        envvar="ADVISOR_MODELS",
+        help="Read models from this folder instead of the shipped ones.",
+    ),
+]
+Calibration = Annotated[
+    Path | None,
+    Option(
+        "--calibration",
+        metavar="FILE",
+        help="Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
+    ),
+]
+CheckHost = Annotated[
+    bool | None,
+    Option(
+        "--check-host/--no-check-host",
+        envvar="ADVISOR_CHECK_HOST",
+        show_default=False,
+        help="Check how fast this host is, which takes a second, and predict for it; default: "
+        "`run` and `validate` check, others use a check of the last 10 minutes if this "
+        "machine has the GPU.",
+    ),
+]
+HostCores = Annotated[
+    int | None,
+    Option(
+        "--host-cores",
+        metavar="N",
+        min=1,
+        help="Cores of each host, for the jobs of all its GPUs together; default: this machine's "
+        "if it has the GPU, else no limit.",
+    ),
+]
+HostMemory = Annotated[
+    float | None,
+    Option(
+        "--host-memory",
+        metavar="SIZE",
+        parser=mebibytes,
+        help="Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
+        "default: no limit.",
+    ),
+]
+Gpus = Annotated[
+    str,
+    Option(
+        "--gpus",
+        metavar="N|HOSTSxN|GPU:N,...",
+        help="Use N equal GPUs of one host, hosts with N each, or GPUs of several models, as "
+        "a100-40gb:8,h100-sxm-80gb:2x4.",
+    ),
+]
+PowerCap = Annotated[
+    float | None,
+    Option(
+        "--power-cap",
+        metavar="WATTS",
+        parser=watts,
+        help="Cap the GPU's power; default: its own limit.",
+    ),
+]
+Mig = Annotated[
+    Layouts,
+    Option(
+        help="MIG layouts that plans may have: plain, a job on each instance; any, also several "
+        "jobs on an instance, or compute instances, which were never measured."
+    ),
+]
+Root = Annotated[
+    bool,
+    Option(
+        "--root/--no-root",
+        help="Allow plans that need root: to switch MIG on and make instances.",
+    ),
+]
+MemoryMargin = Annotated[
+    float,
+    Option(
+        "--memory-margin",
+        metavar="SHARE",
+        parser=share,
+        help="Leave this share of memory free, e.g. 0.1.",
+    ),
+]
+Protect = Annotated[
+    list[str] | None,
+    Option(
+        "--protect",
+        metavar="NAME",
+        help="Do not let sharing slow this job by more than --max-slowdown; repeatable.",
+    ),
+]
+MaxSlowdown = Annotated[
+    float | None,
+    Option(
+        "--max-slowdown",
+        metavar="SHARE",
+        parser=share,
+        help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 "
+        "for 10 %; default: 0.05.",
+    ),
+]
+Objective = Annotated[
+    ObjectiveName,
+    Option(
+        "--objective",
+        case_sensitive=False,
+        help="Rank plans by this.",
+    ),
+]
+Slices = Annotated[
+    str | None,
+    Option(
+        "--slices",
+        metavar="NAMES",
+        help="Use only these MIG profiles, as 1g.18gb,2g.35gb; default: all.",
+    ),
+]
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
-Device = Annotated[str, Option(
-    "--device", metavar="INDEX|UUID", help="Use this GPU of the machine.",
-)]
+Device = Annotated[
+    str,
+    Option(
+        "--device",
+        metavar="INDEX|UUID",
+        help="Use this GPU of the machine.",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
-Mlflow = Annotated[str | None, Option(
-    "--mlflow", metavar="URI", help="Log the result to this MLflow server or sqlite:///FILE, too.",
-)]
-# fmt: on
+Mlflow = Annotated[
+    str | None,
+    Option(
+        "--mlflow",
+        metavar="URI",
+        help="Log the result to this MLflow server or sqlite:///FILE, too.",
+    ),
+]
 
 
 def passed_options(context: Context) -> dict[str, str]:
@@ -354,9 +448,13 @@ def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Condition
 
 
 def advisor_for(
-    gpu: str, power_cap_w: float | None,
-    profiles: Path | None, models: Path | None, calibration: Path | None, host_cores: int | None,
-) -> "Advisor":  # fmt: skip
+    gpu: str,
+    power_cap_w: float | None,
+    profiles: Path | None,
+    models: Path | None,
+    calibration: Path | None,
+    host_cores: int | None,
+) -> "Advisor":
     """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
     from advisor.api import Advisor
     from advisor.hardware.gpus import gpu_meant
@@ -369,10 +467,16 @@ def advisor_for(
 
         check = recent_host_check()
     return Advisor(
-        gpu, profiles=profiles, models=models, calibration=calibration, power_cap_w=power_cap_w,
-        host_cores=host_cores, present=present, host_check=check,
+        gpu,
+        profiles=profiles,
+        models=models,
+        calibration=calibration,
+        power_cap_w=power_cap_w,
+        host_cores=host_cores,
+        present=present,
+        host_check=check,
         mig=as_offered_here(gpu_meant(gpu))[0].mig,
-    )  # fmt: skip
+    )
 
 
 def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -> tuple[int, str]:
@@ -393,9 +497,11 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
 
 
 def on_checked_host(
-    advisor: "Advisor", profiles: "Sequence[Profile]", check: bool | None,
+    advisor: "Advisor",
+    profiles: "Sequence[Profile]",
+    check: bool | None,
     at_once: int | None = None,
-) -> "Advisor":  # fmt: skip
+) -> "Advisor":
     """Return `advisor` with a `check` of the host for jobs of `profiles`; False: without any check.
 
     None: with its recent check, if that kept as many cores busy. `at_once` jobs run at the same

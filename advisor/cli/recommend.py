@@ -44,51 +44,104 @@ if TYPE_CHECKING:
     from advisor.report.picture import PictureForm
     from advisor.workload.job import Job
 
-# fmt: off
-_Pessimistic = Annotated[bool, Option(
-    "--pessimistic", help="Rank by the upper ends of the 90 % intervals.",
-)]
-_CapOrAuto = Annotated[str | None, Option(
-    "--power-cap", metavar="WATTS|auto",
-    help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
-    "default: its own limit.",
-)]
-_Details = Annotated[bool, Option(
-    "--details", help="Print all numbers, and how they were found.",
-)]
-_Csv = Annotated[Path | None, Option(
-    "--csv", metavar="FILE", parser=to_write, help="Write all plans to this file, too.",
-)]
-_Plot = Annotated[Path | None, Option(
-    "--plot", metavar="FILE", parser=options.picture,
-    help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-)]
-_Commands = Annotated[int | None, Option(
-    metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank.",
-)]
-_Effort = Annotated[float, Option(
-    metavar="TIMES", help="Search so many times as long for many jobs or several GPUs.",
-)]
-_Running = Annotated[str | None, Option(
-    metavar="JOB[:COPIES],...", autocompletion=complete_job,
-    help="Add the JOBs to these jobs, which run on the GPU already.",
-)]
-_RunningSharing = Annotated[str | None, Option(
-    metavar="SHARING", autocompletion=complete_sharing,
-    help="How the running jobs share the GPU; default: naive.",
-)]
-_Now = Annotated[bool, Option(
-    "--now", help="Ask the driver how the running jobs share the GPU now.",
-)]
-# fmt: on
+
+_Pessimistic = Annotated[
+    bool,
+    Option(
+        "--pessimistic",
+        help="Rank by the upper ends of the 90 % intervals.",
+    ),
+]
+_CapOrAuto = Annotated[
+    str | None,
+    Option(
+        "--power-cap",
+        metavar="WATTS|auto",
+        help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
+        "default: its own limit.",
+    ),
+]
+_Details = Annotated[
+    bool,
+    Option(
+        "--details",
+        help="Print all numbers, and how they were found.",
+    ),
+]
+_Csv = Annotated[
+    Path | None,
+    Option(
+        "--csv",
+        metavar="FILE",
+        parser=to_write,
+        help="Write all plans to this file, too.",
+    ),
+]
+_Plot = Annotated[
+    Path | None,
+    Option(
+        "--plot",
+        metavar="FILE",
+        parser=options.picture,
+        help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+    ),
+]
+_Commands = Annotated[
+    int | None,
+    Option(
+        metavar="RANK",
+        min=1,
+        help="Print only the shell commands of the plan of this rank.",
+    ),
+]
+_Effort = Annotated[
+    float,
+    Option(
+        metavar="TIMES",
+        help="Search so many times as long for many jobs or several GPUs.",
+    ),
+]
+_Running = Annotated[
+    str | None,
+    Option(
+        metavar="JOB[:COPIES],...",
+        autocompletion=complete_job,
+        help="Add the JOBs to these jobs, which run on the GPU already.",
+    ),
+]
+_RunningSharing = Annotated[
+    str | None,
+    Option(
+        metavar="SHARING",
+        autocompletion=complete_sharing,
+        help="How the running jobs share the GPU; default: naive.",
+    ),
+]
+_Now = Annotated[
+    bool,
+    Option(
+        "--now",
+        help="Ask the driver how the running jobs share the GPU now.",
+    ),
+]
+
 
 _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
 _NOT_OF_COPIES = (
-    "job_file", "running_sharing", "max_slowdown", "device", "gpus", *_OF_MANY, "commands", "top",
-    "protect", "plot", "csv_file",
-)  # fmt: skip
+    "job_file",
+    "running_sharing",
+    "max_slowdown",
+    "device",
+    "gpus",
+    *_OF_MANY,
+    "commands",
+    "top",
+    "protect",
+    "plot",
+    "csv_file",
+)
 # Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
     "running_sharing": _RUNS,
@@ -106,11 +159,17 @@ _APART = (
     ("csv_file", tuple(_RUNS), "--csv writes plans for jobs that start together."),
     *((runs, ("protect",), "--max-slowdown protects the running jobs already.") for runs in _RUNS),
     *((runs, ("commands",), "commands are for plans whose jobs start together.") for runs in _RUNS),
-    *((runs, ("pessimistic",), "jobs join by how much they slow the running jobs. Allow less with "
-       "--max-slowdown.") for runs in _RUNS),
+    *(
+        (
+            runs,
+            ("pessimistic",),
+            "jobs join by how much they slow the running jobs. Allow less with --max-slowdown.",
+        )
+        for runs in _RUNS
+    ),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,21 +187,38 @@ class _Answer:
 
 
 def recommend(
-    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
-    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: options.Root = True,
+    context: Context,
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan",
+    pessimistic: _Pessimistic = False,
+    power_cap: _CapOrAuto = None,
+    root: options.Root = True,
     mig: options.Mig = "plain",
-    memory_margin: options.MemoryMargin = 0.0, protect: options.Protect = None,
-    top: options.Top = 5, details: _Details = False, commands: _Commands = None,
-    gpus: options.Gpus = "1", effort: _Effort = 1.0, running: _Running = None,
-    running_sharing: _RunningSharing = None, now: _Now = False,
-    device: options.Device = DEFAULT_DEVICE, max_slowdown: options.MaxSlowdown = None,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None, host_memory: options.HostMemory = None,
-    as_json: options.AsJson = False, csv_file: _Csv = None, plot: _Plot = None,
+    memory_margin: options.MemoryMargin = 0.0,
+    protect: options.Protect = None,
+    top: options.Top = 5,
+    details: _Details = False,
+    commands: _Commands = None,
+    gpus: options.Gpus = "1",
+    effort: _Effort = 1.0,
+    running: _Running = None,
+    running_sharing: _RunningSharing = None,
+    now: _Now = False,
+    device: options.Device = DEFAULT_DEVICE,
+    max_slowdown: options.MaxSlowdown = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
+    host_memory: options.HostMemory = None,
+    as_json: options.AsJson = False,
+    csv_file: _Csv = None,
+    plot: _Plot = None,
     mlflow: options.Mlflow = None,
-) -> None:  # fmt: skip
+) -> None:
     """Rank the ways to share GPUs among the JOBs.
 
     Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
@@ -171,9 +247,10 @@ def recommend(
 
         copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
         answer = _Answer(
-            standing=copies.standing, report=partial(copies_report, copies, details=details),
+            standing=copies.standing,
+            report=partial(copies_report, copies, details=details),
             document=partial(copies_document, copies),
-        )  # fmt: skip
+        )
     else:
         members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
         # The running jobs disturb it.
@@ -194,14 +271,19 @@ def recommend(
                 at_work, members, MAX_SLOWDOWN if max_slowdown is None else max_slowdown, conditions
             )
             answer = _Answer(
-                standing=joined.standing, report=partial(additions_report, joined, top),
+                standing=joined.standing,
+                report=partial(additions_report, joined, top),
                 document=partial(additions_document, joined, top),
-            )  # fmt: skip
+            )
         elif several:
             terms = FleetTerms(
-                objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,
+                objective=objective,
+                gpus=gpus,
+                effort=effort,
+                conditions=conditions,
+                level=level,
                 host_memory_mib=host_memory,
-            )  # fmt: skip
+            )
             answer = _fleet_answer(advisor.recommend_fleet(members, terms), context.params, passed)
         elif only := next((passed[each] for each in _OF_MANY if each in passed), None):
             raise InvalidInput(
@@ -212,9 +294,10 @@ def recommend(
             advised = advisor.rank(members, objective, conditions=conditions, level=level)
             answer = _plans_answer(
                 with_commands(advised, device) if "device" in passed else advised,
-                top if "top" in passed else None, details,
+                top if "top" in passed else None,
+                details,
                 _start_command(advised, jobs or (), job_file, profiles),
-            )  # fmt: skip
+            )
     _print(answer, commands, as_json, csv_file, plot)
     if log is not None:
         log.plans(answer.document())
@@ -243,9 +326,16 @@ def _with_start(command: str, jobs: "Sequence[Job]") -> str:
 
 # Options of a plan for several GPUs that `advisor export` has, too, and those that choose no plan.
 _EXPORTED = (
-    "gpus", "gpu", "job_file", "objective", "power_cap", "profiles", "models", "calibration",
+    "gpus",
+    "gpu",
+    "job_file",
+    "objective",
+    "power_cap",
+    "profiles",
+    "models",
+    "calibration",
     "host_cores",
-)  # fmt: skip
+)
 _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow")
 
 
@@ -334,7 +424,7 @@ def _running_jobs(
 
 def _print(
     answer: _Answer, commands: int | None, as_json: bool, csv_file: Path | None, plot: Path | None
-) -> None:  # fmt: skip
+) -> None:
     from advisor.plan.rules import EXACT_JOBS
     from advisor.workload.spec import secrets_held
     from advisor.workload.writing import write_whole
@@ -369,11 +459,13 @@ def _fleet_answer(
     top, device = (params[name] if name in passed else None for name in ("top", "device"))
     command, details = _fleet_command(plan, params, passed), params["details"]
     return _Answer(
-        standing=plan.standing, jobs=plan.jobs,
+        standing=plan.standing,
+        jobs=plan.jobs,
         report=partial(fleet_report, plan, top, command=command, details=details),
         document=partial(fleet_document, plan, device, top),
-        commands=lambda rank: fleet_commands(plan, rank, device), table=partial(fleet_csv, plan),
-    )  # fmt: skip
+        commands=lambda rank: fleet_commands(plan, rank, device),
+        table=partial(fleet_csv, plan),
+    )
 
 
 def _plans_answer(
@@ -391,51 +483,86 @@ def _plans_answer(
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
     return _Answer(
-        standing=advised.standing, jobs=advised.jobs, refused=advised.refused_variants,
+        standing=advised.standing,
+        jobs=advised.jobs,
+        refused=advised.refused_variants,
         report=partial(plans_report, advised, top, command=command, details=details),
         document=partial(recommendation_document, advised, top),
-        commands=partial(plan_commands, advised), table=partial(plans_csv, advised),
+        commands=partial(plan_commands, advised),
+        table=partial(plans_csv, advised),
         picture=picture,
-    )  # fmt: skip
+    )
 
 
-# fmt: off
-_Names = Annotated[list[str], Argument(
-    metavar="JOB...", autocompletion=complete_job,
-    help="A job's name without its batch size, or the names or files of its profiles, one for each "
-    "batch size.",
-)]
-_Job = Annotated[str, Argument(
-    metavar="JOB", autocompletion=complete_job,
-    help="The job of one trial: a profile's name or file, or a measured train.py.",
-)]
+_Names = Annotated[
+    list[str],
+    Argument(
+        metavar="JOB...",
+        autocompletion=complete_job,
+        help="A job's name without its batch size, or the names or files of its profiles, one for "
+        "each batch size.",
+    ),
+]
+_Job = Annotated[
+    str,
+    Argument(
+        metavar="JOB",
+        autocompletion=complete_job,
+        help="The job of one trial: a profile's name or file, or a measured train.py.",
+    ),
+]
 _Epochs = Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")]
-_Steps = Annotated[float | None, Option(
-    metavar="N", help="Train each trial for N steps instead.",
-)]
-_Count = Annotated[int | None, Option(
-    metavar="N", help="Trials of the whole search; default: no end.",
-)]
-_StartUp = Annotated[float, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="Start-up time of a trial's process; 0: one process runs all trials.",
-)]
-_StartCpu = Annotated[float, Option(
-    "--start-cpu", metavar="SECONDS", parser=options.seconds,
-    help="CPU time of that start, for which the processes of a host share its cores.",
-)]
-_TrialDetails = Annotated[bool, Option(
-    "--details", help="Print all numbers of trials at once that were compared.",
-)]
-# fmt: on
+_Steps = Annotated[
+    float | None,
+    Option(
+        metavar="N",
+        help="Train each trial for N steps instead.",
+    ),
+]
+_Count = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        help="Trials of the whole search; default: no end.",
+    ),
+]
+_StartUp = Annotated[
+    float,
+    Option(
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="Start-up time of a trial's process; 0: one process runs all trials.",
+    ),
+]
+_StartCpu = Annotated[
+    float,
+    Option(
+        "--start-cpu",
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="CPU time of that start, for which the processes of a host share its cores.",
+    ),
+]
+_TrialDetails = Annotated[
+    bool,
+    Option(
+        "--details",
+        help="Print all numbers of trials at once that were compared.",
+    ),
+]
 
 
 def batch(
-    names: _Names, slices: options.Slices = None, gpu: options.GpuKey = DEFAULT_GPU,
-    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+    names: _Names,
+    slices: options.Slices = None,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Print the largest batch that fits each slice of a GPU.
 
     The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
@@ -449,16 +576,25 @@ def batch(
 
 
 def trials(
-    context: Context, job: _Job, epochs: _Epochs = 1, steps: _Steps = None, count: _Count = None,
-    start_up: _StartUp = START_S, start_cpu: _StartCpu = START_CPU_S,
-    memory_margin: options.MemoryMargin = 0.0, pessimistic: _Pessimistic = False,
+    context: Context,
+    job: _Job,
+    epochs: _Epochs = 1,
+    steps: _Steps = None,
+    count: _Count = None,
+    start_up: _StartUp = START_S,
+    start_cpu: _StartCpu = START_CPU_S,
+    memory_margin: options.MemoryMargin = 0.0,
+    pessimistic: _Pessimistic = False,
     gpus: options.Gpus = "1",
     gpu: options.GpuKey = DEFAULT_GPU,
-    power_cap: options.PowerCap = None, details: _TrialDetails = False,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    power_cap: options.PowerCap = None,
+    details: _TrialDetails = False,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print how many trials of a search to run at once on each GPU.
 
     Each trial is a process of its own; the answer includes how they share a GPU.
@@ -481,11 +617,15 @@ def trials(
     search = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs),
         TrialTerms(
-            count=count, steps=steps, start_s=start_up, start_cpu_s=start_cpu, gpus=gpus,
+            count=count,
+            steps=steps,
+            start_s=start_up,
+            start_cpu_s=start_cpu,
+            gpus=gpus,
             conditions=Conditions(memory_margin=memory_margin),
             level="p95" if pessimistic else "p50",
         ),
-    )  # fmt: skip
+    )
     warn(search.standing.doubts)
     show_answer(
         search, as_json, lambda answer: trials_report(answer, details=details), trials_document

@@ -31,70 +31,134 @@ if TYPE_CHECKING:
     from advisor.watch import Watcher
     from advisor.watched_run import WatchedRun
 
-# fmt: off
-_Plan = Annotated[str | None, Argument(
-    metavar="PLAN|RUN", autocompletion=complete_plan,
-    help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
-)]
+
+_Plan = Annotated[
+    str | None,
+    Argument(
+        metavar="PLAN|RUN",
+        autocompletion=complete_plan,
+        help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
+    ),
+]
 _Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
 _List = Annotated[bool, Option("--list", help="List the runs and exit.")]
 _ListJson = Annotated[bool, Option("--json", help="Print the list as one JSON document.")]
-_Rank = Annotated[int, Option(
-    "--rank", metavar="RANK", min=1, help="Run the plan of this rank.",
-)]
-_Devices = Annotated[str | None, Option(
-    "--device", metavar="LIST",
-    help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try it out; "
-    "default: as planned.",
-)]
-_Ray = Annotated[str | None, Option(
-    "--ray", metavar="ADDRESS",
-    help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
-    "installed.",
-)]
-_Steps = Annotated[int | None, Option(
-    metavar="N", min=1, help="End each bundled workload after N steps.",
-)]
-_Cores = Annotated[str | None, Option(
-    "--cores", metavar="CORES", help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-)]
-_ReplaceInstances = Annotated[bool, Option(
-    "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
-)]
-_TimeLimit = Annotated[float | None, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="End the run after this time; default: never.",
-)]
-_Grace = Annotated[float, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="Kill a job this long after asking it to end.",
-)]
-_Patience = Annotated[float | None, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="End a job without a step for this long; default: never.",
-)]
-_Metrics = Annotated[str | None, Option(
-    "--metrics", metavar="[HOST:]PORT",
-    help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; with a PORT "
-    "alone, to this host only.",
-)]
-_Run = Annotated[str | None, Argument(
-    metavar="RUN", help="Name of the run; default: the only one.",
-)]
+_Rank = Annotated[
+    int,
+    Option(
+        "--rank",
+        metavar="RANK",
+        min=1,
+        help="Run the plan of this rank.",
+    ),
+]
+_Devices = Annotated[
+    str | None,
+    Option(
+        "--device",
+        metavar="LIST",
+        help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try it "
+        "out; default: as planned.",
+    ),
+]
+_Ray = Annotated[
+    str | None,
+    Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
+        "installed.",
+    ),
+]
+_Steps = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        min=1,
+        help="End each bundled workload after N steps.",
+    ),
+]
+_Cores = Annotated[
+    str | None,
+    Option(
+        "--cores",
+        metavar="CORES",
+        help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
+    ),
+]
+_ReplaceInstances = Annotated[
+    bool,
+    Option(
+        "--replace-instances",
+        help="Remove idle MIG instances that are in the way until the end.",
+    ),
+]
+_TimeLimit = Annotated[
+    float | None,
+    Option(
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="End the run after this time; default: never.",
+    ),
+]
+_Grace = Annotated[
+    float,
+    Option(
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="Kill a job this long after asking it to end.",
+    ),
+]
+_Patience = Annotated[
+    float | None,
+    Option(
+        metavar="SECONDS",
+        parser=options.seconds,
+        help="End a job without a step for this long; default: never.",
+    ),
+]
+_Metrics = Annotated[
+    str | None,
+    Option(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; with a "
+        "PORT alone, to this host only.",
+    ),
+]
+_Run = Annotated[
+    str | None,
+    Argument(
+        metavar="RUN",
+        help="Name of the run; default: the only one.",
+    ),
+]
 _JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
-# fmt: on
 
 
 def run(
-    context: Context, plan: _Plan = None, apply: _Apply = False, list_runs: _List = False,
-    rank: _Rank = 1, device: _Devices = None, ray: _Ray = None, steps: _Steps = None,
-    cores: _Cores = None, replace_instances: _ReplaceInstances = False,
-    time_limit: _TimeLimit = None, grace: _Grace = 30.0, patience: _Patience = None,
+    context: Context,
+    plan: _Plan = None,
+    apply: _Apply = False,
+    list_runs: _List = False,
+    rank: _Rank = 1,
+    device: _Devices = None,
+    ray: _Ray = None,
+    steps: _Steps = None,
+    cores: _Cores = None,
+    replace_instances: _ReplaceInstances = False,
+    time_limit: _TimeLimit = None,
+    grace: _Grace = 30.0,
+    patience: _Patience = None,
     profiles: options.Profiles = None,
-    models: options.Models = None, calibration: options.Calibration = None,
-    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
-    mlflow: options.Mlflow = None, metrics: _Metrics = None, as_json: _ListJson = False,
-) -> None:  # fmt: skip
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = True,
+    host_cores: options.HostCores = None,
+    mlflow: options.Mlflow = None,
+    metrics: _Metrics = None,
+    as_json: _ListJson = False,
+) -> None:
     """Run a PLAN, or watch a RUN again.
 
     `run` starts the script that `export` writes, one for each GPU of the plan. Ctrl-C ends the
@@ -130,9 +194,12 @@ def run(
 
     planned = without_gangs(saved_plans(Path(plan), rank, profiles), aside)
     terms = StartTerms(
-        cores=cores, steps=steps, replace_instances=replace_instances, grace_s=grace,
+        cores=cores,
+        steps=steps,
+        replace_instances=replace_instances,
+        grace_s=grace,
         tied=ray is not None,
-    )  # fmt: skip
+    )
     if ray is not None:
         from advisor.ray_run import RemoteTerms
 
@@ -194,9 +261,14 @@ def _served(context: Context, address: str) -> "RunMetrics":
 
 
 def _run_on_ray(
-    address: str, planned: "Sequence[SavedPlan]", prepared: "Callable[[SavedPlan], LaunchPlan]",
-    terms: "RemoteTerms", log: "MlflowLog | None", *, apply: bool,
-) -> None:  # fmt: skip
+    address: str,
+    planned: "Sequence[SavedPlan]",
+    prepared: "Callable[[SavedPlan], LaunchPlan]",
+    terms: "RemoteTerms",
+    log: "MlflowLog | None",
+    *,
+    apply: bool,
+) -> None:
     from advisor.measure.on_ray import connect
     from advisor.ray_run import RayRun
 

@@ -200,9 +200,14 @@ def dcgm_number(uuid: str) -> int | None:
         return None
     try:
         listing = subprocess.run(
-            [_DCGMI, "discovery", "--list"], stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, errors="replace", timeout=_PATIENCE_S, check=False,
-        )  # fmt: skip
+            [_DCGMI, "discovery", "--list"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     number = None
@@ -229,9 +234,14 @@ def _begin_dcgm(uuid: str) -> subprocess.Popen[str] | None:
     command = [_DCGMI, "dmon", "-e", fields, "-i", str(number), "-d", str(_DELAY_MS)]
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, errors="replace", pipesize=_PIPE_BYTES,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            pipesize=_PIPE_BYTES,
+        )
     except OSError:
         return None
 

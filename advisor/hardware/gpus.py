@@ -184,9 +184,13 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, I
 
 # Counts and sizes of a GPU, and which of them it cannot be without.
 _NUMBERS = (
-    "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w", "power_limit_min_w",
+    "reserved_mib",
+    "bandwidth_gb_s",
+    "l2_mib",
+    "power_limit_w",
+    "power_limit_min_w",
     "memory_slices",
-)  # fmt: skip
+)
 _NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
 
 # Of any count or size of a GPU in its unit: 16 TiB of memory.

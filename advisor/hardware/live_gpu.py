@@ -42,8 +42,11 @@ from advisor.hardware.nvml import driver, handle_of, offered, offered_w
 _MIB = 2**20
 
 _COMPUTE_MODES: tuple[ComputeMode, ...] = (
-    "default", "exclusive-thread", "prohibited", "exclusive-process"
-)  # fmt: skip
+    "default",
+    "exclusive-thread",
+    "prohibited",
+    "exclusive-process",
+)
 
 
 def power_w_now(device: int | str) -> float | None:
@@ -244,16 +247,18 @@ def mig_rows(nvml: Any, handle: Any) -> tuple[MigProfile, ...]:
         count = c_uint(_MOST_PLACES)
         arguments = (handle, info.id, places, byref(count))
         if offered(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", *arguments) is not None:
-            rows.append(MigProfile(
-                name=info.name.removeprefix("MIG "),
-                profile_id=info.id,
-                compute_slices=info.sliceCount,
-                memory_slices=places[0].size,
-                memory_mib=info.memorySizeMB,  # the driver counts in MiB and calls them MB
-                sms=info.multiprocessorCount,
-                max_instances=info.instanceCount,
-                starts=tuple(sorted(place.start for place in places[: count.value])),
-            ))  # fmt: skip
+            rows.append(
+                MigProfile(
+                    name=info.name.removeprefix("MIG "),
+                    profile_id=info.id,
+                    compute_slices=info.sliceCount,
+                    memory_slices=places[0].size,
+                    memory_mib=info.memorySizeMB,  # the driver counts in MiB and calls them MB
+                    sms=info.multiprocessorCount,
+                    max_instances=info.instanceCount,
+                    starts=tuple(sorted(place.start for place in places[: count.value])),
+                )
+            )
     return tuple(sorted(rows, key=lambda row: (row.compute_slices, row.memory_slices, row.name)))
 
 
@@ -366,9 +371,12 @@ def reserved_of(nvml: Any, handle: Any) -> int | None:
 def _l2_mib(uuid: str) -> float | None:
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", _ASK_L2], capture_output=True, check=True,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": uuid}, timeout=_L2_TIMEOUT_S,
-        )  # fmt: skip
+            [sys.executable, "-c", _ASK_L2],
+            capture_output=True,
+            check=True,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": uuid},
+            timeout=_L2_TIMEOUT_S,
+        )
         return int(answer.stdout) / _MIB
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

@@ -177,14 +177,19 @@ def _placed(
     words = ",".join(map(str, instances))
     if reason := forbidden([profile for profile, _ in wanted], driver_branch):
         raise NothingFits(f"mig={words} is impossible: {reason}.")
-    places = packed([(profile.starts if start is None else (start,), profile.memory_slices)
-                     for profile, start in wanted])  # fmt: skip
+    places = packed(
+        [
+            (profile.starts if start is None else (start,), profile.memory_slices)
+            for profile, start in wanted
+        ]
+    )
     if places is None:
         names = {each.profile for each in instances}
         offers = "; ".join(
             f"{each.name} at {', '.join(map(str, each.starts))}"
-            for each in gpu.mig if each.name in names
-        )  # fmt: skip
+            for each in gpu.mig
+            if each.name in names
+        )
         raise NothingFits(
             f"{gpu.key} cannot hold mig={words} at once: some would share one of its "
             f"{gpu.memory_slices} memory slices. Places to start: {offers}."
@@ -269,8 +274,11 @@ def largest_layouts(gpu: Gpu, most: int) -> tuple[tuple[Instance, ...], ...]:
             for (memory, compute), (more_memory, more_compute) in zip(one, other, strict=False)
         )
 
-    kept = [one for one in by_sizes
-            if not any(one != other and smaller(one, other) for other in by_sizes)]  # fmt: skip
+    kept = [
+        one
+        for one in by_sizes
+        if not any(one != other and smaller(one, other) for other in by_sizes)
+    ]
     kept.sort(key=lambda one: (len(one), [(-memory, -compute) for memory, compute in one[::-1]]))
     return tuple(by_sizes[each] for each in kept)
 
@@ -306,13 +314,16 @@ def _placement_sets(
         ):
             valid.append(held)
     full = [
-        sorted(held, key=lambda piece: piece.start) for held in valid
+        sorted(held, key=lambda piece: piece.start)
+        for held in valid
         if not any(_allowed(held, piece, branch) for piece in _apart(held, addable))
-    ]  # fmt: skip
-    full.sort(key=lambda held: [
-        (-start, profile.memory_slices, profile.compute_slices, profile.name)
-        for profile, start, _ in held
-    ])  # fmt: skip
+    ]
+    full.sort(
+        key=lambda held: [
+            (-start, profile.memory_slices, profile.compute_slices, profile.name)
+            for profile, start, _ in held
+        ]
+    )
     maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
     return PlacementSets(len(valid), tuple(maximal))
 

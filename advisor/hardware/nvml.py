@@ -26,9 +26,15 @@ _UNAVAILABLE = {
 
 # Errors that mean "not with this GPU, this driver or this user", which is not a failure.
 _NOT_OFFERED = (
-    "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION", "NOT_FOUND", "FUNCTION_NOT_FOUND",
-    "NO_DATA", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED",
-)  # fmt: skip
+    "INVALID_ARGUMENT",
+    "NOT_SUPPORTED",
+    "NO_PERMISSION",
+    "NOT_FOUND",
+    "FUNCTION_NOT_FOUND",
+    "NO_DATA",
+    "ARGUMENT_VERSION_MISMATCH",
+    "DEPRECATED",
+)
 
 
 @contextmanager

@@ -101,10 +101,11 @@ def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
 
     slices, sizes = max(starts), sorted(starts, reverse=True)
     sets = (
-        each for count in range(1, slices + 1)
+        each
+        for count in range(1, slices + 1)
         for each in combinations_with_replacement(sizes, count)
         if sum(each) <= slices and fits(each) and not any(fits((*each, more)) for more in sizes)
-    )  # fmt: skip
+    )
     return tuple(sorted(sets, reverse=True))
 
 

@@ -57,8 +57,9 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
 
 def _of_its_kind(gpu: Gpu) -> GpuRates | None:
     """Rates scaled from the nearest GPU of equal compute capability; None if there is none."""
-    kin = (each for each in catalogue().values()
-           if each.compute_capability == gpu.compute_capability)  # fmt: skip
+    kin = (
+        each for each in catalogue().values() if each.compute_capability == gpu.compute_capability
+    )
     nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms), default=None)
     if nearest is None or gpu.bandwidth_gb_s is None:
         return None

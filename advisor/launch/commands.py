@@ -174,8 +174,10 @@ def fleet_launch_plans(fleet: "FleetForecast", gres: str | None = None) -> tuple
     places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
     return tuple(
         replace(
-            plan, host=places[plan.number][0], device=places[plan.number][1],
+            plan,
+            host=places[plan.number][0],
+            device=places[plan.number][1],
             gres=names.get(plan.gpu.key),
         )
         for plan in side_by_side(plans, {on.number: on.jobs for on in fleet.on})
-    )  # fmt: skip
+    )

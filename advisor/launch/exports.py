@@ -29,9 +29,16 @@ from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
 
 _COLUMNS = (
-    "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
+    "Experiment",
+    "Workload",
+    "Status",
+    "Run",
+    "Devices",
+    "Collocation",
+    "File",
+    "Listeners",
     "Params",
-)  # fmt: skip
+)
 
 _PYTHON = re.compile(r"python[\d.]*")
 _WORD = re.compile(r"[\w@%+=:,./-]+")

@@ -84,9 +84,11 @@ def places_by_kind(plans: Sequence[LaunchPlan], form: str) -> dict[str, dict[str
             own = _places(part)
             if kind.setdefault(resource, own) != own:
                 raise refusal(
-                    plan, form, f"share {resource} of a kind of GPU in several ways: "
-                    f"{_described(kind[resource])}, and {_described(own)}"
-                )  # fmt: skip
+                    plan,
+                    form,
+                    f"share {resource} of a kind of GPU in several ways: "
+                    f"{_described(kind[resource])}, and {_described(own)}",
+                )
             mib = memory_mib[plan.gpu.key, resource]
             mib += [start.memory_mib for start in part.starts]
             capacity_mib = plan.gpu.usable_mib
@@ -95,9 +97,10 @@ def places_by_kind(plans: Sequence[LaunchPlan], form: str) -> dict[str, dict[str
                 capacity_mib = min(row_mib, capacity_mib)
             if sum(nlargest(own.replicas, mib)) > capacity_mib:
                 raise refusal(
-                    plan, form, f"choose which {own.replicas} jobs meet on a GPU, and some do not "
-                    f"fit together"
-                )  # fmt: skip
+                    plan,
+                    form,
+                    f"choose which {own.replicas} jobs meet on a GPU, and some do not fit together",
+                )
             if own.replicas > 1 and any(start.job.gpus > 1 for start in part.starts):
                 raise refusal(plan, form, "give a job several GPUs that others share")
     return kinds

@@ -185,20 +185,29 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
             partitions += 1
             starts = tuple(
                 Start(
-                    number=number, job=job,
+                    number=number,
+                    job=job,
                     # For the step and each loader worker; bare numbers lack workers.
                     cores=job.profile.workload.cores if job.profile.cores else None,
-                    limit=limit, memory_cap_mib=caps.get(number), memory_mib=requests[number],
+                    limit=limit,
+                    memory_cap_mib=caps.get(number),
+                    memory_mib=requests[number],
                     step_s=prediction.jobs[number - 1].step_s,
                 )
                 for number, limit in zip_longest(part.jobs, part.sharing.limits)
                 for job in [jobs[number - 1]]
-            )  # fmt: skip
-            parts.append(LaunchPartition(
-                number=partitions, sharing=part.sharing, instance=part.instance,
-                slices=part.slices, profile=_profile(part, gpu), starts=starts,
-                at_once=part.at_once,
-            ))  # fmt: skip
+            )
+            parts.append(
+                LaunchPartition(
+                    number=partitions,
+                    sharing=part.sharing,
+                    instance=part.instance,
+                    slices=part.slices,
+                    profile=_profile(part, gpu),
+                    starts=starts,
+                    at_once=part.at_once,
+                )
+            )
         stages.append(Stage(tuple(parts)))
     return LaunchPlan(
         gpu, prediction.sharing, tuple(stages), prediction.power_cap_w, prediction.estimated_from

@@ -43,8 +43,14 @@ from advisor.workload.spec import Script, is_secret, masked_words
 from advisor.workload.writing import json_text
 
 _SHARED_FIELDS = (
-    "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
-)  # fmt: skip
+    "epochs",
+    "validation_s",
+    "checkpoint_s",
+    "user",
+    "data_parallel",
+    "isolated",
+    "protect",
+)
 _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
@@ -72,10 +78,11 @@ class SavedPlan:
     def restricted_to(self, positions: Sequence[int]) -> "SavedPlan":
         """Return the plan of the jobs at these `positions`, the others of which are not started."""
         return replace(
-            self, sharing=without_ended(self.sharing, len(self.jobs), positions),
+            self,
+            sharing=without_ended(self.sharing, len(self.jobs), positions),
             jobs=tuple(self.jobs[at] for at in positions),
             numbers=tuple(self.numbers[at] for at in positions),
-        )  # fmt: skip
+        )
 
 
 def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
@@ -121,9 +128,12 @@ def _documented(
 
 def _documented_job(start: Start) -> DocumentedJob:
     return DocumentedJob(
-        job=start.job.name, mps_limit_percent=start.limit, memory_cap_mib=start.memory_cap_mib,
-        number=start.number, **job_fields(start.job),
-    )  # fmt: skip
+        job=start.job.name,
+        mps_limit_percent=start.limit,
+        memory_cap_mib=start.memory_cap_mib,
+        number=start.number,
+        **job_fields(start.job),
+    )
 
 
 def step_range(step_s: Interval) -> StepRange:
@@ -180,9 +190,14 @@ def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) 
     sharing = parse_sharing(plan.sharing)
     check_count(sharing, len(jobs))
     return SavedPlan(
-        gpu=key, sharing=sharing, jobs=jobs, numbers=plan.numbers, power_cap_w=plan.power_cap_w,
-        host=plan.host, device=plan.device,
-    )  # fmt: skip
+        gpu=key,
+        sharing=sharing,
+        jobs=jobs,
+        numbers=plan.numbers,
+        power_cap_w=plan.power_cap_w,
+        host=plan.host,
+        device=plan.device,
+    )
 
 
 def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfiles) -> Profile:
@@ -303,9 +318,12 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))
     return SavedPlan(
-        gpu=str(document["gpu"]), sharing=sharing, jobs=jobs,
-        numbers=tuple(range(1, len(jobs) + 1)), power_cap_w=plan.get("power_cap_w"),
-    )  # fmt: skip
+        gpu=str(document["gpu"]),
+        sharing=sharing,
+        jobs=jobs,
+        numbers=tuple(range(1, len(jobs) + 1)),
+        power_cap_w=plan.get("power_cap_w"),
+    )
 
 
 def plan_of_rank(advised: Recommendation, rank: int) -> MixPrediction:
@@ -332,10 +350,8 @@ def gang_left_out(name: str, gpus: int, model: str) -> str:
 
 def left_out_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
     """Return the reason for each of `jobs` that `advisor run` leaves out of a plan."""
-    return tuple(dict.fromkeys(
-        f"`advisor run` will leave a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
-        for job in jobs if job.gpus > 1
-    ))  # fmt: skip
+    reasons = (gang_left_out(job.name, job.gpus, job.profile.gpu) for job in jobs if job.gpus > 1)
+    return tuple(dict.fromkeys(f"`advisor run` will leave a job out: {why}" for why in reasons))
 
 
 def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
@@ -384,8 +400,10 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
 
     return replace(
         plan.with_partitions(lambda part: part.with_starts(numbered)),
-        sharing=placed(prediction.sharing, gpu), host=saved.host, device=saved.device,
-    )  # fmt: skip
+        sharing=placed(prediction.sharing, gpu),
+        host=saved.host,
+        device=saved.device,
+    )
 
 
 def script_text(

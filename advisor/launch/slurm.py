@@ -58,10 +58,13 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     own = list(mig_allocations(cut)) if cut else allocations(plans)
     starts = [start for plan in plans for start in plan.starts]
     lines = [
-        "#!/usr/bin/env bash", *_head(plans, own),
+        "#!/usr/bin/env bash",
+        *_head(plans, own),
         *dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan)),
-        *_BEGINNING.split("\n"), *(unknown_types(cut) if cut else ()), *shell.secrets(starts),
-    ]  # fmt: skip
+        *_BEGINNING.split("\n"),
+        *(unknown_types(cut) if cut else ()),
+        *shell.secrets(starts),
+    ]
     for number in sorted({number for each in own for number in each.without_cores}):
         remedy = f"set it to the host cores of job {number}, which its profile lacks"
         lines.append(f': "${{CORES_{number}:?{remedy}}}"')
@@ -113,9 +116,11 @@ def _head(plans: Sequence[LaunchPlan], own: Sequence[Allocation]) -> Iterator[st
     if any(each.memory_gib for each in own):
         yield "# --mem is the measured host memory and 25 %."
     lacking = dict.fromkeys(
-        start.job.name for each in own for start in each.starts
+        start.job.name
+        for each in own
+        for start in each.starts
         if start.job.profile.host_memory_mib is None
-    )  # fmt: skip
+    )
     if lacking:
         yield f"# Set SBATCH_MEM_PER_NODE: profiles lack host memory: {', '.join(lacking)}."
 

@@ -139,16 +139,20 @@ def fit(
         capacity=fit_utilisation(modes),
         memory_sigma=memory_sigma(np.concatenate(memory_errors)),
         unseen=unseen,
-    )  # fmt: skip
+    )
 
 
 class StepsLeftOut:
     """The regression of one mode, and its predictions of jobs without their families."""
 
     def __init__(
-        self, runs: Sequence[ObservedRun], mode: Mode, playback: ReplayCache,
-        constants: Constants, effort: Effort = Effort(),  # noqa: B008 - frozen
-    ) -> None:  # fmt: skip
+        self,
+        runs: Sequence[ObservedRun],
+        mode: Mode,
+        playback: ReplayCache,
+        constants: Constants,
+        effort: Effort = Effort(),  # noqa: B008 - frozen
+    ) -> None:
         """Fit the correction of `mode` to those of its `runs` that show the effect of sharing."""
         self._runs, self._mode, self._playback = runs, mode, playback
         self._physics, self._effort, self.fitted = constants.physics, effort, None
@@ -291,16 +295,24 @@ def tune(measured: Sequence[MeasuredGpu], playback: ReplayCache | None = None) -
 
     def error(trial: "optuna.Trial") -> float:
         constants = constants_of(trial)
-        errors = [StepsLeftOut(runs, mode, playback, constants, _TO_COMPARE).error()
-                  for mode, runs in some.items()]  # fmt: skip
+        errors = [
+            StepsLeftOut(runs, mode, playback, constants, _TO_COMPARE).error()
+            for mode, runs in some.items()
+        ]
         return float(np.mean(errors))
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=_SEED, multivariate=True))
     slicing = PHYSICS.slicing
-    study.enqueue_trial({
-        "packing": PHYSICS.packing, "ceded": PHYSICS.ceded, "bandwidth": PHYSICS.bandwidth,
-        "switch_s": slicing.switch_s, "length": KERNEL.length, "signal": KERNEL.signal,
-    })  # fmt: skip
+    study.enqueue_trial(
+        {
+            "packing": PHYSICS.packing,
+            "ceded": PHYSICS.ceded,
+            "bandwidth": PHYSICS.bandwidth,
+            "switch_s": slicing.switch_s,
+            "length": KERNEL.length,
+            "signal": KERNEL.signal,
+        }
+    )
     study.optimize(error, _TRIALS)
     return constants_of(optuna.trial.FixedTrial(study.best_params))

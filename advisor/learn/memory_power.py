@@ -34,18 +34,24 @@ NO_CONTEXT = Context(usual_mib=600.0, per_sm_mib=0.0)
 
 
 def fit_context(
-    profiles: Mapping[str, Profile], usable: Sequence[ObservedRun], gpu: Gpu,
+    profiles: Mapping[str, Profile],
+    usable: Sequence[ObservedRun],
+    gpu: Gpu,
     otherwise: Context = NO_CONTEXT,
-) -> Context:  # fmt: skip
+) -> Context:
     """Fit the usual size of a context, and how much of it each SM taken away by a limit saves."""
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
         (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
         for shared in usable
         for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
-        if profile.mps and profile.mps.memory.context_mib and tenant.memory
-        and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
-    ]  # fmt: skip
+        if profile.mps
+        and profile.mps.memory.context_mib
+        and tenant.memory
+        and tenant.memory.context_mib
+        and tenant.sms
+        and tenant.sms < gpu.sms
+    ]
     return Context(
         usual_mib=median([each for each in contexts if each is not None] or [otherwise.usual_mib]),
         per_sm_mib=max(0.0, median(saved or [otherwise.per_sm_mib])),
@@ -54,14 +60,21 @@ def fit_context(
 
 def log_memory(shared: ObservedRun, context: Context) -> Floats:
     """Compute log of measured over predicted memory of each tenant, if the driver reported it."""
-    return np.array([
-        np.log(tenant.memory.device_mib / need(
-            profile, context, under_mps=shared.mode != "naive",
-            sms_taken=shared.gpu.sms - (tenant.sms or shared.gpu.sms),
-        ).held_mib)
-        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
-        if tenant.memory and tenant.memory.device_mib
-    ])  # fmt: skip
+    return np.array(
+        [
+            np.log(
+                tenant.memory.device_mib
+                / need(
+                    profile,
+                    context,
+                    under_mps=shared.mode != "naive",
+                    sms_taken=shared.gpu.sms - (tenant.sms or shared.gpu.sms),
+                ).held_mib
+            )
+            for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+            if tenant.memory and tenant.memory.device_mib
+        ]
+    )
 
 
 def memory_sigma(log_errors: Floats) -> float:
@@ -105,13 +118,15 @@ def trials(
         if run.free_mib is None or shared is None or not profiles.keys() >= {*run.names}:
             continue
         tenants = [profiles[name] for name in run.names]
-        tried.append(Trial(
-            mode="serial" if len(tenants) == 1 else shared.mode,
-            families=frozenset(each.workload.family for each in tenants),
-            needs=tuple(needs(tenants, shared, context, gpu)),
-            capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
-            refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
-        ))  # fmt: skip
+        tried.append(
+            Trial(
+                mode="serial" if len(tenants) == 1 else shared.mode,
+                families=frozenset(each.workload.family for each in tenants),
+                needs=tuple(needs(tenants, shared, context, gpu)),
+                capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
+                refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
+            )
+        )
     return tuple(tried)
 
 
@@ -189,9 +204,12 @@ _SLEEPING_W = 75.0  # where no profile says; an idle H200 draws 77 W
 
 
 def fit_power(
-    usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
-    physics: Physics, playback: ReplayCache,
-) -> Power:  # fmt: skip
+    usable: Sequence[ObservedRun],
+    alone: Iterable[tuple[Profile, Run]],
+    gpu: Gpu,
+    physics: Physics,
+    playback: ReplayCache,
+) -> Power:
     """Fit the power laws to those shared runs whose power is known.
 
     `alone` are runs of a single tenant, each with its profile. Intervals allow for speeds predicted
@@ -237,10 +255,12 @@ def _awake_w(runs: Sequence[ObservedRun]) -> float:
     busy_w = max(sleeping_w, least_w)
     if len(runs) < _FEWEST_RUNS:
         return (sleeping_w + busy_w) / 2
-    columns = np.array([
-        (1.0, _speeds(run).sum(), _speeds(run) @ [each.power_w or 0.0 for each in run.profiles])
-        for run in runs
-    ])  # fmt: skip
+    columns = np.array(
+        [
+            (1.0, _speeds(run).sum(), _speeds(run) @ [each.power_w or 0.0 for each in run.profiles])
+            for run in runs
+        ]
+    )
     _, less, factor = np.linalg.lstsq(columns / _measured_w(runs)[:, None], np.ones(len(runs)))[0]
     return float(np.clip(-less / max(1e-9, factor), sleeping_w, busy_w))
 

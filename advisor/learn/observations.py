@@ -188,13 +188,18 @@ def shared_runs(
         if usable and sharing is not None:
             alone = tuple(profiles[name] for name in run.names)
             pairs = zip(alone, run.tenants, strict=True)
-            observed.append(ObservedRun(
-                gpu=gpu, run=run, sharing=sharing, profiles=profiles_on_host(run, profiles),
-                as_measured=alone,
-                on_checked_host=profiles_on_checked_host(run, profiles, solo),
-                measured_s=np.array([tenant.step_s for tenant in run.tenants]),
-                telling=np.array([is_gpu_bound(p) or on_like_core(p, t) for p, t in pairs]),
-            ))  # fmt: skip
+            observed.append(
+                ObservedRun(
+                    gpu=gpu,
+                    run=run,
+                    sharing=sharing,
+                    profiles=profiles_on_host(run, profiles),
+                    as_measured=alone,
+                    on_checked_host=profiles_on_checked_host(run, profiles, solo),
+                    measured_s=np.array([tenant.step_s for tenant in run.tenants]),
+                    telling=np.array([is_gpu_bound(p) or on_like_core(p, t) for p, t in pairs]),
+                )
+            )
     return tuple(observed)
 
 
@@ -229,9 +234,12 @@ class Rows:
     def chosen(self, keep: Bools) -> "Rows":
         """Return the rows to `keep`."""
         return Rows(
-            self.of_run[keep], tuple(compress(self.profiles, keep)), self.x[keep],
-            self.replayed_s[keep], self.measured_s[keep],
-        )  # fmt: skip
+            self.of_run[keep],
+            tuple(compress(self.profiles, keep)),
+            self.x[keep],
+            self.replayed_s[keep],
+            self.measured_s[keep],
+        )
 
     def that_tell(self, runs: Sequence[ObservedRun]) -> "Rows":
         """Return the rows, all of jobs of some of `runs`, that show the effect of sharing."""
@@ -257,10 +265,12 @@ def rows_of_solo(pairs: Sequence[tuple[Profile, Run]]) -> Rows:
     """Return a row for each run of a single tenant, with its profile."""
     profiles = tuple(profile for profile, _ in pairs)
     return Rows(
-        of_run=np.arange(len(pairs)), profiles=profiles, x=np.empty((len(pairs), 0)),
+        of_run=np.arange(len(pairs)),
+        profiles=profiles,
+        x=np.empty((len(pairs), 0)),
         replayed_s=np.array([profile.step_s for profile in profiles]),
         measured_s=np.array([run.tenants[0].step_s for _, run in pairs]),
-    )  # fmt: skip
+    )
 
 
 View = Literal["profiles", "as_measured", "on_checked_host"]
@@ -288,9 +298,13 @@ class ReplayCache:
         return self.play(shared.profiles, shared.sharing, shared.gpu, physics, effort)
 
     def play(
-        self, profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics,
+        self,
+        profiles: Sequence[Profile],
+        sharing: Concurrent,
+        gpu: Gpu,
+        physics: Physics,
         effort: Effort,
-    ) -> Floats | None:  # fmt: skip
+    ) -> Floats | None:
         """Replay as `advisor.prediction.replay.replay_mix`."""
         key = (_key(profiles, sharing, gpu), effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
@@ -309,16 +323,28 @@ class ReplayCache:
         replays = answer_all(
             lambda mix: self.play(mix[1], mix[2].sharing, mix[2].gpu, physics, effort), mixes
         )
-        return rows_of(runs, [
-            (index, jobs, self._columns_of(jobs, shared, physics, replayed_s, effort), replayed_s)
-            for (index, jobs, shared), replayed_s in zip(mixes, replays, strict=True)
-            if replayed_s is not None
-        ])  # fmt: skip
+        return rows_of(
+            runs,
+            [
+                (
+                    index,
+                    jobs,
+                    self._columns_of(jobs, shared, physics, replayed_s, effort),
+                    replayed_s,
+                )
+                for (index, jobs, shared), replayed_s in zip(mixes, replays, strict=True)
+                if replayed_s is not None
+            ],
+        )
 
     def _columns_of(
-        self, jobs: Sequence[Profile], shared: ObservedRun, physics: Physics, replayed_s: Floats,
+        self,
+        jobs: Sequence[Profile],
+        shared: ObservedRun,
+        physics: Physics,
+        replayed_s: Floats,
         effort: Effort,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         """Columns of the correction; none for time slicing, which has no correction."""
         if not shared.sharing.under_mps:
             return np.empty((len(jobs), 0))

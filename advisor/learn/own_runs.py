@@ -73,14 +73,16 @@ def own_paces(
     return {
         name: OwnPace(
             slowdown=_drawn(host, _PROFILE_COUNTS) if (host := parts.get("host")) else 1.0,
-            runs=len(parts.get("host", ())), profiled=date_of(profiles[name]),
+            runs=len(parts.get("host", ())),
+            profiled=date_of(profiles[name]),
             beside={
                 mode: OwnStep(factor=_drawn(logs, _PREDICTION_COUNTS), runs=len(logs))
-                for mode in _TAUGHT if (logs := parts.get(mode))
+                for mode in _TAUGHT
+                if (logs := parts.get(mode))
             },
         )
         for name, parts in logs_of.items()
-    }  # fmt: skip
+    }
 
 
 def _drawn(logs: Sequence[float], before: int) -> float:

@@ -173,8 +173,10 @@ class FittedCorrection:
 
 def _merged(rows: Rows) -> tuple[Rows, Floats]:
     """Return one row for copies of a job in a run, and its mean log of measured over replayed."""
-    kinds = [(at, profile.name, tuple(x)) for at, profile, x in
-             zip(rows.of_run, rows.profiles, rows.x, strict=True)]  # fmt: skip
+    kinds = [
+        (at, profile.name, tuple(x))
+        for at, profile, x in zip(rows.of_run, rows.profiles, rows.x, strict=True)
+    ]
     place = {kind: at for at, kind in enumerate(dict.fromkeys(kinds))}
     kind = np.array([place[each] for each in kinds])
     logs = np.bincount(kind, np.log(rows.measured_s / rows.replayed_s)) / np.bincount(kind)
@@ -193,9 +195,12 @@ def _with_family(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArra
 # with steps under limits.
 _COUNTERS = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 _CUTS: tuple[tuple[str, ...], ...] = (
-    (), ("power",), ("power", *_COUNTERS), ("power", "work"),
+    (),
+    ("power",),
+    ("power", *_COUNTERS),
+    ("power", "work"),
     ("power", *_COUNTERS, "work"),
-)  # fmt: skip
+)
 
 # Covariance of jobs of bare numbers, by columns of scale 1: among lengths of 7 to 14 and signals of
 # 0.5 to 30 the error on families left out moves by half a point.
@@ -212,8 +217,10 @@ def fit_utilisation(by_mode: Mapping[Mode, Sequence[ObservedRun]]) -> CapacityMo
     MPS and MPS with limits have one correction: no limit is one of 100 %.
     """
     kinds: dict[Mode, tuple[Mode, ...]] = {"naive": ("naive",), "mps": ("mps", "mps-limits")}
-    runs = {kind: [run for mode in modes for run in by_mode.get(mode, ()) if run.telling.any()]
-            for kind, modes in kinds.items()}  # fmt: skip
+    runs = {
+        kind: [run for mode in modes for run in by_mode.get(mode, ()) if run.telling.any()]
+        for kind, modes in kinds.items()
+    }
     bare = {kind: _Bare(own, "profiles") for kind, own in runs.items() if own}
     if not bare:
         return None
@@ -222,9 +229,13 @@ def fit_utilisation(by_mode: Mapping[Mode, Sequence[ObservedRun]]) -> CapacityMo
     return CapacityModel(
         corrections={kind: fit.correction for kind, fit in fits.items()},
         estimates=estimates,
-        intervals={mode: fit.intervals(mode) for kind, fit in fits.items()
-                   for mode in kinds[kind] if by_mode.get(mode)},
-    )  # fmt: skip
+        intervals={
+            mode: fit.intervals(mode)
+            for kind, fit in fits.items()
+            for mode in kinds[kind]
+            if by_mode.get(mode)
+        },
+    )
 
 
 def _joined(numbers: Sequence[Numbers]) -> Numbers:
@@ -249,8 +260,7 @@ class _Bare:
         self.runs = runs
         jobs = [tuple(map(without_trace, getattr(run, view))) for run in runs]
         self.profiles = tuple(chain.from_iterable(jobs))
-        self.numbers = _joined([numbers(own, run.gpu)
-                                for own, run in zip(jobs, runs, strict=True)])  # fmt: skip
+        self.numbers = _joined([numbers(own, run.gpu) for own, run in zip(jobs, runs, strict=True)])
         sizes = np.array(list(map(len, jobs)))
         self._of_run = np.repeat(np.arange(len(runs)), sizes)
         places = np.arange(sizes.max())
@@ -279,11 +289,12 @@ class _Bare:
         jobs = filled(self._cut(cut), estimates).of(self._mixes)
         present = self._mixes >= 0
         return Rows(
-            of_run=self._of_run, profiles=self.profiles,
+            of_run=self._of_run,
+            profiles=self.profiles,
             x=columns(jobs, self._shares, present, under_mps=under_mps),
             replayed_s=first_steps(jobs, self._shares, under_mps=under_mps),
             measured_s=self._measured_s,
-        )  # fmt: skip
+        )
 
 
 # Logs of the slowdown under MPS at which quantiles of the error are taken: of mixes that hardly
@@ -322,12 +333,13 @@ class _BareFit:
         self._gram = self._near.T @ self._near + len(_CUTS) * _KERNEL.noise * of_points
         self._moment = self._near.T @ self._logs
         self.correction = Correction(
-            columns=COLUMNS, mean=tuple(map(float, self._mean)),
+            columns=COLUMNS,
+            mean=tuple(map(float, self._mean)),
             scale=tuple(map(float, self._scale)),
             points=tuple(tuple(map(float, point)) for point in self._points),
             weights=tuple(map(float, np.linalg.solve(self._gram, self._moment))),
             kernel=_KERNEL,
-        )  # fmt: skip
+        )
 
     def _away(self, x: Floats) -> Floats:
         return np.asarray((drawn(x, self._mean, self._scale) - self._mean) / self._scale)

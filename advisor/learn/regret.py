@@ -76,8 +76,9 @@ class Panel:
         """
         predicted = [
             each and each / (weighed(1.0, option.sharing) if predictor == MODEL else 1.0)
-            for option in self.options for each in [option.predicted[predictor]]
-        ]  # fmt: skip
+            for option in self.options
+            for each in [option.predicted[predictor]]
+        ]
         if all(each is None for each in predicted[1:]):
             return None
         highest = max(each for each in predicted if each is not None)
@@ -221,8 +222,9 @@ def _judged(sets: Sequence[Panel], runs: Iterable[RunComparison], chosen: Select
 
     differences = [
         abs(throughput(again) / throughput(first) - 1)
-        for first, again in chosen.repeats if first.id in ids
-    ]  # fmt: skip
+        for first, again in chosen.repeats
+        if first.id in ids
+    ]
     predictors = sets[0].options[0].predicted if sets else (MODEL,)
     by_steps = {name: [panel.regret_by(name) for panel in sets] for name in predictors}
     lost: dict[str, list[float | None]] = {

@@ -110,10 +110,15 @@ def scores_of(evaluation: Evaluation) -> Scores:
     selection = evaluation.chosen
     chosen, drawn = chosen_and_drawn(evaluation)
     return Scores(
-        gpu=selection.gpu.key, families=selection.families, home=selection.home,
-        runs=len(evaluation.runs), rows=tuple(scoreboard(evaluation)), chosen=chosen, drawn=drawn,
+        gpu=selection.gpu.key,
+        families=selection.families,
+        home=selection.home,
+        runs=len(evaluation.runs),
+        rows=tuple(scoreboard(evaluation)),
+        chosen=chosen,
+        drawn=drawn,
         unusable=len(selection.unusable),
-    )  # fmt: skip
+    )
 
 
 def scoreboard(evaluation: Evaluation) -> Iterator[ScoreRow]:
@@ -166,21 +171,27 @@ def _scored(
     by_id = {run.run.id: run for run in runs}
     again = [
         pair
-        for first, second in chosen.repeats if first.id in by_id
+        for first, second in chosen.repeats
+        if first.id in by_id
         for pair in zip(by_id[first.id].jobs, differences(first, second), strict=True)
         if counts(chosen, bound, pair[0])
-    ]  # fmt: skip
+    ]
     whole = runs if bound == ALL else ()
     yield ScoreRow(
-        **key, bound=bound, n=len(jobs), mape=float(errors.mean()),
-        median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)),
+        **key,
+        bound=bound,
+        n=len(jobs),
+        mape=float(errors.mean()),
+        median=float(np.median(errors)),
+        p90=float(np.quantile(errors, 0.9)),
         coverage90=_mean(job.inside for job in jobs) if evaluation.intervals else None,
         width90=_mean(widths) if evaluation.intervals else None,
-        noise=_mean(difference for _, difference in again), noise_n=len(again),
+        noise=_mean(difference for _, difference in again),
+        noise_n=len(again),
         noise_mape=_mean(abs(job.error) for job, _ in again),
         throughput_mape=_mean(abs(r.predicted_speedup / r.measured_speedup - 1) for r in whole),
         baselines={name: _baseline_mape(name, jobs) for name in jobs[0].baselines_s},
-    )  # fmt: skip
+    )
 
 
 def _baseline_mape(name: str, jobs: Iterable[JobComparison]) -> float | None:

@@ -201,9 +201,12 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
 
 
 def compare(
-    run: Run, alone: Sequence[Profile], predictor: Predicts, gpu: Gpu,
+    run: Run,
+    alone: Sequence[Profile],
+    predictor: Predicts,
+    gpu: Gpu,
     baselines: Mapping[str, Baseline],
-) -> RunComparison:  # fmt: skip
+) -> RunComparison:
     """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
     jobs = predictor.predict(alone, sharing_of(run)).jobs
     compared = compared_run(run, alone, [job.step_s for job in jobs], gpu, baselines)
@@ -212,19 +215,30 @@ def compare(
 
 
 def compared_run(
-    run: Run, alone: Sequence[Profile], steps_s: Sequence[Interval], gpu: Gpu,
+    run: Run,
+    alone: Sequence[Profile],
+    steps_s: Sequence[Interval],
+    gpu: Gpu,
     baselines: Mapping[str, Baseline],
-) -> RunComparison:  # fmt: skip
+) -> RunComparison:
     """Compare `run` with the predicted step of each tenant, and with `baselines`."""
     sharing = sharing_of(run)
     rivals = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
     rows = enumerate(zip(run.tenants, alone, steps_s, strict=True))
-    return RunComparison(run, tuple(
-        JobComparison(
-            job=tenant.workload.name, family=tenant.workload.family, alone_s=profile.step_s,
-            measured_s=tenant.step_s, predicted_s=step_s,
-            baselines_s={name: None if each is None else float(each[place])
-                         for name, each in rivals.items()},
-        )
-        for place, (tenant, profile, step_s) in rows
-    ))  # fmt: skip
+    return RunComparison(
+        run,
+        tuple(
+            JobComparison(
+                job=tenant.workload.name,
+                family=tenant.workload.family,
+                alone_s=profile.step_s,
+                measured_s=tenant.step_s,
+                predicted_s=step_s,
+                baselines_s={
+                    name: None if each is None else float(each[place])
+                    for name, each in rivals.items()
+                },
+            )
+            for place, (tenant, profile, step_s) in rows
+        ),
+    )

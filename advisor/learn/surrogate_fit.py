@@ -83,9 +83,11 @@ _Taught = tuple[Gpu, Sequence[Profile], Sequence[tuple[Lesson, Floats]]]
 
 
 def with_surrogate(
-    model: Model, profiles: Mapping[Gpu, Sequence[Profile]], lessons: int = LESSONS,
+    model: Model,
+    profiles: Mapping[Gpu, Sequence[Profile]],
+    lessons: int = LESSONS,
     processes: int = 1,
-) -> Model:  # fmt: skip
+) -> Model:
     """Return `model` with a surrogate model fitted to its answers.
 
     Profiles with trace and counters are mixed with others of the same GPU. Each GPU gets equally

@@ -138,10 +138,11 @@ def switching_of(alone: Sequence[Timed], together: Timed) -> Switching:
     turns = [_turns(plan, ends, lone_s) for ends, lone_s in both]
     regular = [each for each in turns if each is not None]
     return Switching(
-        kernel_s=mean(alone_s), overhead=overhead,
+        kernel_s=mean(alone_s),
+        overhead=overhead,
         slice_s=mean(slice_s for slice_s, _ in regular) if regular else None,
         switch_s=overhead * mean(cycle_s for _, cycle_s in regular) / 2 if regular else None,
-    )  # fmt: skip
+    )
 
 
 def _turns(
@@ -302,9 +303,13 @@ def contexts(session: MpsSession) -> Contexts:
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
     plain_mib, _, _ = _context_mib(session, Naive())
     sizes = Contexts(
-        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=None, sms=None, limited=(),
+        driver_mib=driver_mib,
+        plain_mib=plain_mib,
+        mps_mib=None,
+        sms=None,
+        limited=(),
         mps_server_mib=None,
-    )  # fmt: skip
+    )
     try:
         session.switch_to(Mps())
         mps_mib, sms, server_mib = _context_mib(session, Mps())
@@ -313,10 +318,16 @@ def contexts(session: MpsSession) -> Contexts:
         say(f"  no contexts under MPS: {error}")
         return sizes
     return replace(
-        sizes, mps_mib=mps_mib, sms=sms, mps_server_mib=None if mps_mib is None else server_mib,
-        limited=tuple(LimitedContext(limit, its_sms, mib) for limit, mib, its_sms, _ in limited
-                      if mib is not None and its_sms is not None),
-    )  # fmt: skip
+        sizes,
+        mps_mib=mps_mib,
+        sms=sms,
+        mps_server_mib=None if mps_mib is None else server_mib,
+        limited=tuple(
+            LimitedContext(limit, its_sms, mib)
+            for limit, mib, its_sms, _ in limited
+            if mib is not None and its_sms is not None
+        ),
+    )
 
 
 def _context_mib(
@@ -347,14 +358,25 @@ def run_calibrate(argv: Sequence[str]) -> int:
         epilog="Exit codes: 0 measured; 1 failed; 2 wrong use; 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
-        "machine.  [default: %(default)s]")  # fmt: skip
-    add("--out", type=new_path, metavar="FILE", help="Write to this file; default: your own, which "
-        "every command reads.")  # fmt: skip
+    add(
+        "--device",
+        default=DEFAULT_DEVICE,
+        metavar="INDEX|UUID",
+        help="Use this GPU of the machine.  [default: %(default)s]",
+    )
+    add(
+        "--out",
+        type=new_path,
+        metavar="FILE",
+        help="Write to this file; default: your own, which every command reads.",
+    )
     add("--gpu-side", action="store_true", help="Time operators, too: the GPU's own rates.")
     add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
-    add("--cores", metavar="CORES", help="Keep the processes to these host cores, e.g. 0-7; "
-        "default: all.")  # fmt: skip
+    add(
+        "--cores",
+        metavar="CORES",
+        help="Keep the processes to these host cores, e.g. 0-7; default: all.",
+    )
     words = parser.parse_args(argv)
     device = find_device(words.device)
     refuse_other(device, words.gpu)
@@ -390,11 +412,13 @@ def _calibrate(bench: Bench, *, gpu_side: bool) -> Calibration:
             f"ms a slice {_shown(slice_ms)}, a change {_shown(switch_ms)}"
         )
     return Calibration(
-        gpu=session.device.key, contexts=sizes, switching=turns,
+        gpu=session.device.key,
+        contexts=sizes,
+        switching=turns,
         idle_power_w=min(readings_w, default=None),
         gpu_side=_gpu_side(session) if gpu_side else None,
         provenance=bench.origin.provenance(versions, clocks_mhz),
-    )  # fmt: skip
+    )
 
 
 def _gpu_side(session: MpsSession) -> GpuSide:

@@ -291,10 +291,15 @@ def run_campaign(argv: Sequence[str]) -> int:
     todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
     say(f"{todo}: about {seconds / 60 / devices:.0f} min on {counted(devices, 'device')}")
     answer = {
-        "schema": 1, "campaign": campaign.name, "gpu": campaign.gpu, "runs": len(planned),
-        "runs_done_before": done, "runs_to_do": len(runs), "profiles_to_do": len(unprofiled),
+        "schema": 1,
+        "campaign": campaign.name,
+        "gpu": campaign.gpu,
+        "runs": len(planned),
+        "runs_done_before": done,
+        "runs_to_do": len(runs),
+        "profiles_to_do": len(unprofiled),
         "estimated_s": seconds / devices,
-    }  # fmt: skip
+    }
     if words.dry_run:
         _print(answer, words)
         return 0
@@ -306,8 +311,10 @@ def run_campaign(argv: Sequence[str]) -> int:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
     say(ledger.steadiness())
     answer |= {
-        "done": dispatcher.done, "failed": dispatcher.failed, "left": len(dispatcher.waiting)
-    }  # fmt: skip
+        "done": dispatcher.done,
+        "failed": dispatcher.failed,
+        "left": len(dispatcher.waiting),
+    }
     _print(answer, words)
     return AdvisorError.exit_code if dispatcher.failed else 0
 
@@ -338,25 +345,51 @@ def _parsed(argv: Sequence[str]) -> Namespace:
         "4 no GPU to use.",
     )
     add = parser.add_argument
-    add("plan", type=Path, metavar="FILE", help="Plan of a campaign, as `advisor init campaign` "
-        "writes it.")  # fmt: skip
-    add("--out", type=new_path, metavar="DIR", help="Add the runs to this folder; default: your "
-        "own, which every command reads.")  # fmt: skip
-    add("--profiles", type=Path, metavar="DIR", help="Read profiles from this folder, and write "
-        "missing ones to it; default: your own, which every command reads.")  # fmt: skip
+    add(
+        "plan",
+        type=Path,
+        metavar="FILE",
+        help="Plan of a campaign, as `advisor init campaign` writes it.",
+    )
+    add(
+        "--out",
+        type=new_path,
+        metavar="DIR",
+        help="Add the runs to this folder; default: your own, which every command reads.",
+    )
+    add(
+        "--profiles",
+        type=Path,
+        metavar="DIR",
+        help="Read profiles from this folder, and write "
+        "missing ones to it; default: your own, which every command reads.",
+    )
     add(
         "--device",
         metavar="LIST",
         help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or "
         "cpu,cpu to try it out with two runners; default: 0; with --ray, all that are free.",
     )
-    add("--cores", metavar="CORES", help="Split these host cores evenly among the devices, e.g. "
-        "0-63; default: all.")  # fmt: skip
+    add(
+        "--cores",
+        metavar="CORES",
+        help="Split these host cores evenly among the devices, e.g. 0-63; default: all.",
+    )
     add("--deadline", type=above_0, metavar="SECONDS", help="Start nothing that would end later.")
-    add("--dry-run", action="store_true", help="Write the list of runs and count them; measure "
-        "nothing.")  # fmt: skip
-    add("--json", action="store_true", help="Print the numbers of runs and profiles as one JSON "
-        "document.")  # fmt: skip
-    add("--ray", metavar="ADDRESS", help="Measure on the GPUs of this Ray cluster, e.g. auto, "
-        "whose nodes have advisor installed.")  # fmt: skip
+    add(
+        "--dry-run",
+        action="store_true",
+        help="Write the list of runs and count them; measure nothing.",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="Print the numbers of runs and profiles as one JSON document.",
+    )
+    add(
+        "--ray",
+        metavar="ADDRESS",
+        help="Measure on the GPUs of this Ray cluster, e.g. auto, "
+        "whose nodes have advisor installed.",
+    )
     return parser.parse_args(argv)

@@ -173,9 +173,13 @@ class ClusterRunner:
     """
 
     def __init__(
-        self, name: str, settings: RunnerSettings, resource: Mapping[str, float], node: str,
+        self,
+        name: str,
+        settings: RunnerSettings,
+        resource: Mapping[str, float],
+        node: str,
         actor: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self._settings, self._resource = name, settings, resource
         self._node, self._actor = node, actor
 
@@ -204,10 +208,15 @@ Runner = LocalRunner | ClusterRunner
 
 def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: Any) -> Any:
     return on_ray.make_actor(
-        Actor, "", settings, num_cpus=1, num_gpus=int(settings.campaign.gpu != "cpu"),
-        resources=resource, scheduling_strategy=strategy,
+        Actor,
+        "",
+        settings,
+        num_cpus=1,
+        num_gpus=int(settings.campaign.gpu != "cpu"),
+        resources=resource,
+        scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
-    )  # fmt: skip
+    )
 
 
 def stop_all(runners: Sequence[Runner]) -> None:

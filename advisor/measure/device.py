@@ -197,8 +197,9 @@ def memory_record(
     trusted = on_device_mib is not None and on_device_mib >= (reserved_mib or 0.0)
     return Memory(
         allocated_mib=None if reserved_mib is None else reported["allocated_mib"],
-        reserved_mib=reserved_mib, device_mib=on_device_mib if trusted else None,
-    )  # fmt: skip
+        reserved_mib=reserved_mib,
+        device_mib=on_device_mib if trusted else None,
+    )
 
 
 def first_gpu() -> str | None:
@@ -213,9 +214,11 @@ def present_machine(gpu: str) -> Present | None:
     if not drivers:
         return None
     return Present(
-        driver=drivers[0], torch=installed_version("torch"), host_cpu=host_cpu(),
+        driver=drivers[0],
+        torch=installed_version("torch"),
+        host_cpu=host_cpu(),
         host_cores=len(allowed_cores()),
-    )  # fmt: skip
+    )
 
 
 # A variable that is set for a script; its value may be a secret.

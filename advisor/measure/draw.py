@@ -192,11 +192,13 @@ def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
     random.shuffle(runs)
     return [
         PlannedRun(
-            id=f"{campaign.prefix}drawn-{number:03}", sharing=sharing, purpose="drawn",
+            id=f"{campaign.prefix}drawn-{number:03}",
+            sharing=sharing,
+            purpose="drawn",
             workloads=workloads,
         )
         for number, (sharing, workloads) in enumerate(runs)
-    ]  # fmt: skip
+    ]
 
 
 def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str:

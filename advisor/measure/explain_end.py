@@ -27,10 +27,18 @@ _SWEEP = f"{{}} starts trainings of several settings. {_ONE}"
 _ELSEWHERE = "{} starts the training elsewhere and returns. Give the command that it runs there"
 # By program, and by its first word if it does other things, too.
 _STARTERS = {
-    "wandb sweep": _SWEEP, "wandb agent": _SWEEP, "optuna": _SWEEP, "nnictl": _SWEEP,
-    "sbatch": _ELSEWHERE, "qsub": _ELSEWHERE, "bsub": _ELSEWHERE, "ray job": _ELSEWHERE,
-    "kubectl": _ELSEWHERE, "screen": _ELSEWHERE, "tmux": _ELSEWHERE,
-}  # fmt: skip
+    "wandb sweep": _SWEEP,
+    "wandb agent": _SWEEP,
+    "optuna": _SWEEP,
+    "nnictl": _SWEEP,
+    "sbatch": _ELSEWHERE,
+    "qsub": _ELSEWHERE,
+    "bsub": _ELSEWHERE,
+    "ray job": _ELSEWHERE,
+    "kubectl": _ELSEWHERE,
+    "screen": _ELSEWHERE,
+    "tmux": _ELSEWHERE,
+}
 _SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.(py|sh)", re.DOTALL)
 
 _NO_MODULE = re.compile(r"(?:\[rank\d+\]:\s*)?ModuleNotFoundError: No module named '(\w+).*")

@@ -90,10 +90,16 @@ def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
         if not timed and (start_s or end_s):
             raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
         within = [
-            replace(each, points=[point for point in each.points
-                                  if (start_s or 0.0) <= point[0] <= (end_s or float("inf"))])
+            replace(
+                each,
+                points=[
+                    point
+                    for point in each.points
+                    if (start_s or 0.0) <= point[0] <= (end_s or float("inf"))
+                ],
+            )
             for each in series
-        ]  # fmt: skip
+        ]
         return [each for each in within if each.points], words.interval, timed
     check_address(source)
     end_s = time() if end_s is None else end_s
@@ -157,15 +163,21 @@ def _table(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[st
     rows = [("job", "GPU", "samples", "busy", "memory busy", "memory", "power", "step", "active")]
     for job, numbers in written:
         many = f"{job.gpus} x " if job.gpus > 1 else ""
-        rows.append((
-            job.name, f"{many}{numbers.gpu}", f"{job.samples}",
-            _in_per_cent(numbers.gpu_utilization), _in_per_cent(numbers.memory_utilization),
-            f"{numbers.memory_mib:,.0f} MiB",
-            "-" if numbers.power_w is None else f"{numbers.power_w:.0f} W",
-            "nominal" if numbers.step_s is None else f"{1e3 * numbers.step_s:g} ms",
-            "-" if job.active_s is None or job.run_s is None
-            else f"{job.active_s / 60:.0f} of {job.run_s / 60:.0f} min",
-        ))  # fmt: skip
+        rows.append(
+            (
+                job.name,
+                f"{many}{numbers.gpu}",
+                f"{job.samples}",
+                _in_per_cent(numbers.gpu_utilization),
+                _in_per_cent(numbers.memory_utilization),
+                f"{numbers.memory_mib:,.0f} MiB",
+                "-" if numbers.power_w is None else f"{numbers.power_w:.0f} W",
+                "nominal" if numbers.step_s is None else f"{1e3 * numbers.step_s:g} ms",
+                "-"
+                if job.active_s is None or job.run_s is None
+                else f"{job.active_s / 60:.0f} of {job.run_s / 60:.0f} min",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -193,8 +205,9 @@ def _arrivals(
     """Write when the jobs began into a trace, beside their profiles; yield a line about it."""
     starts = sorted(
         (job.first_s, f"{job.name}.json" if out else job.name, job.gpus)
-        for job, _ in written if job.first_s is not None
-    )  # fmt: skip
+        for job, _ in written
+        if job.first_s is not None
+    )
     if not starts:
         return
     text = arrivals_text((at_s - starts[0][0], name, gpus) for at_s, name, gpus in starts)
@@ -250,24 +263,57 @@ def _parser() -> Parser:
         "numbers are from samples in which the job was active and alone on its GPU.",
         epilog="ADDRESS is Prometheus's, e.g. http://prometheus:9090. The variable "
         f"{TOKEN} may have a token. Exit codes: 0 a profile was written; 1 none; 2 wrong use.",
-    )  # fmt: skip
+    )
     add = parser.add_argument
     add("--from-history", nargs="?", metavar="FILE|ADDRESS", help=argparse.SUPPRESS)
-    add("--start", type=_moment, metavar="TIME", help="Leave out earlier samples: a time such as "
-        "2026-05-01T12:00, or how long ago, e.g. 6h; default: a day before the end.")  # fmt: skip
+    add(
+        "--start",
+        type=_moment,
+        metavar="TIME",
+        help="Leave out earlier samples: a time such as "
+        "2026-05-01T12:00, or how long ago, e.g. 6h; default: a day before the end.",
+    )
     add("--end", type=_moment, metavar="TIME", help="Leave out later samples; default: now.")
-    add("--interval", type=above_0, metavar="SECONDS", help="Time between samples.  [default: 30, "
-        "more for long ranges; of a file: by its times]")  # fmt: skip
-    add("--by", type=_metric, metavar="LABEL", help="Name jobs by this label; gpu: one job a GPU.  "
-        "[default: exported_pod, pod or hpc_job]")  # fmt: skip
-    add("--match", type=_pair, action="append", default=[], metavar="LABEL=VALUE", help="Use "
-        "series with this label only, e.g. namespace=ml; repeatable.")  # fmt: skip
-    add("--step-s", type=_step, action="append", default=[], metavar="[JOB=]SECONDS", help="Set "
-        "the step of a job; repeatable.")  # fmt: skip
-    add("--step-metric", type=_metric, metavar="NAME", help="Read steps, in seconds, from this "
-        "metric of your jobs.")  # fmt: skip
-    add("--gpu", metavar="GPU", help="Leave out jobs on other GPU models; needed if the history "
-        "does not name the model.")  # fmt: skip
+    add(
+        "--interval",
+        type=above_0,
+        metavar="SECONDS",
+        help="Time between samples.  [default: 30, more for long ranges; of a file: by its times]",
+    )
+    add(
+        "--by",
+        type=_metric,
+        metavar="LABEL",
+        help="Name jobs by this label; gpu: one job a GPU.  "
+        "[default: exported_pod, pod or hpc_job]",
+    )
+    add(
+        "--match",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="LABEL=VALUE",
+        help="Use series with this label only, e.g. namespace=ml; repeatable.",
+    )
+    add(
+        "--step-s",
+        type=_step,
+        action="append",
+        default=[],
+        metavar="[JOB=]SECONDS",
+        help="Set the step of a job; repeatable.",
+    )
+    add(
+        "--step-metric",
+        type=_metric,
+        metavar="NAME",
+        help="Read steps, in seconds, from this metric of your jobs.",
+    )
+    add(
+        "--gpu",
+        metavar="GPU",
+        help="Leave out jobs on other GPU models; needed if the history does not name the model.",
+    )
     add("--name", metavar="NAME", help="Name the only job.")
     add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
     add("--json", action="store_true", help="Print the new profiles as one JSON document.")

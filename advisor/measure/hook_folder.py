@@ -16,9 +16,20 @@ from advisor.measure.inside import FOLDER, VARIABLE
 # Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
 # is first on PATH, in case that a script of the user's sets PYTHONPATH, or all variables.
 _STARTERS = (
-    "python", "python3", *(f"python3.{minor}" for minor in range(8, 20)), "ipython", "torchrun",
-    "accelerate", "deepspeed", "uv", "conda", "mamba", "micromamba", "poetry", "pixi",
-)  # fmt: skip
+    "python",
+    "python3",
+    *(f"python3.{minor}" for minor in range(8, 20)),
+    "ipython",
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "uv",
+    "conda",
+    "mamba",
+    "micromamba",
+    "poetry",
+    "pixi",
+)
 _WRAPPER = r"""#!/bin/sh
 # Starts the next program of this name on PATH, with the hook of the folder above.
 here=${0%/*} name=${0##*/}
@@ -48,9 +59,10 @@ def hook_variables(
     wrappers = folder / "bin"
     wrappers.mkdir(parents=True)
     targets = {
-        "sitecustomize.py": FOLDER / "sitecustomize.py", "advisor_inside": FOLDER,
+        "sitecustomize.py": FOLDER / "sitecustomize.py",
+        "advisor_inside": FOLDER,
         "advisor": FOLDER.parents[1],  # for `advisor.step()`, and for our own commands
-    }  # fmt: skip
+    }
     for name, target in targets.items():
         (folder / name).symlink_to(target)
     (folder / "settings").write_text(json.dumps(settings) + "\n")
@@ -77,9 +89,10 @@ def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
             isolated = _ISOLATED.match("\0".join(words))
             if (lost or isolated) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
                 reason = (
-                    f"{isolated[1]} keeps it from being measured. Leave that out" if isolated else
-                    f"its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
+                    f"{isolated[1]} keeps it from being measured. Leave that out"
+                    if isolated
+                    else f"its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
                     f"PYTHONPATH=DIR:$PYTHONPATH"
-                )  # fmt: skip
+                )
                 return f"`{shlex.join(words)[:200]}` uses torch, but {reason}"
     return None

@@ -69,10 +69,18 @@ def _check_s(busy: int, script: Script | None) -> float:
         Path(folder, "advisor_inside").symlink_to(FOLDER)
         paths = filter(None, [folder, variables.get("PYTHONPATH")])
         done = subprocess.run(
-            [python or sys.executable, "-c", "from advisor_inside.host_check import main; main()",
-             str(busy)],
+            [
+                python or sys.executable,
+                "-c",
+                "from advisor_inside.host_check import main; main()",
+                str(busy),
+            ],
             env=variables | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-            cwd="/" if script is None else script.folder, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=_PATIENCE_S, check=True,
-        )  # fmt: skip
+            cwd="/" if script is None else script.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=True,
+        )
     return float(done.stdout.split()[-1])

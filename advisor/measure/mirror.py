@@ -95,8 +95,9 @@ class _Copies:
     def __init__(self, base: Path) -> None:
         self._shares_blocks = True
         self._rooms = {
-            True: _DATA_IN_ALL, False: min(_COPIED_IN_ALL, shutil.disk_usage(base).free // 4)
-        }  # fmt: skip
+            True: _DATA_IN_ALL,
+            False: min(_COPIED_IN_ALL, shutil.disk_usage(base).free // 4),
+        }
 
     def copy(self, entry: os.DirEntry[str], place: Path) -> bool:
         """Copy a file if that is possible and cheap; return whether it was."""

@@ -124,9 +124,12 @@ class MpsSession:
         logs.mkdir(exist_ok=True)
         with (logs / "output").open("wb") as output:
             self._daemon = subprocess.Popen(
-                tied_to_parent([CONTROL, "-f"]), env=without_mps(os.environ) | self._environment,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                tied_to_parent([CONTROL, "-f"]),
+                env=without_mps(os.environ) | self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         wait_until(lambda: not self._running or self._answer("get_server_list") is not None, 15)
         if not self._running or self._answer("get_server_list") is None:
             files = [logs / "output", logs / "control.log"]
@@ -145,9 +148,14 @@ class MpsSession:
         """The daemon's answer to `request`; None if it does not answer."""
         try:
             reported = subprocess.run(
-                [CONTROL], input=request + "\n", env=without_mps(os.environ) | self._environment,
-                capture_output=True, text=True, timeout=10, check=False,
-            )  # fmt: skip
+                [CONTROL],
+                input=request + "\n",
+                env=without_mps(os.environ) | self._environment,
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
         except (subprocess.TimeoutExpired, OSError):
             return None
         return reported.stdout if reported.returncode == 0 else None

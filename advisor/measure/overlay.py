@@ -31,9 +31,11 @@ def overlaid(working: Path, folders: Sequence[Path], room: Path, keep: Sequence[
     JSON what could not be overlaid, and fail if the first of `folders` could not.
     """
     settings = {
-        "working": str(working), "room": str(room), "folders": [*map(str, folders)],
+        "working": str(working),
+        "room": str(room),
+        "folders": [*map(str, folders)],
         "keep": [*map(str, keep)],
-    }  # fmt: skip
+    }
     return [sys.executable, "-I", str(Path(__file__).resolve()), json.dumps(settings)]
 
 

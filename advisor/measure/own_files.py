@@ -193,8 +193,10 @@ class Exposed:
         if written:
             say(f"  changed by the script: {_listed(written)}")
         if others:
-            say(f"  changed during the measurement, by the script or another program: "
-                f"{_listed(others)}")  # fmt: skip
+            say(
+                f"  changed during the measurement, by the script or another program: "
+                f"{_listed(others)}"
+            )
         return bool(written)
 
 
@@ -234,5 +236,7 @@ def _listed(paths: Sequence[str]) -> str:
 @cache
 def _name_once(links: str) -> None:
     """Name what a script could change; copies of it, and the next start, need no line."""
-    say(f"  a program could change files of yours that no overlay covers: {links}. They are "
-        f"compared afterwards.")  # fmt: skip
+    say(
+        f"  a program could change files of yours that no overlay covers: {links}. They are "
+        f"compared afterwards."
+    )

@@ -172,9 +172,13 @@ def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
         before += stretch.steps
     passes, loader_s, checkpoint_s, validation_s = happened
     return StepTimes(
-        intervals_s=intervals_s, new_pass=passes > 0, loader_s=loader_s,
-        checkpoint_s=checkpoint_s, validation_s=validation_s, work=work,
-    )  # fmt: skip
+        intervals_s=intervals_s,
+        new_pass=passes > 0,
+        loader_s=loader_s,
+        checkpoint_s=checkpoint_s,
+        validation_s=validation_s,
+        work=work,
+    )
 
 
 # Fewer steps of a program that ends before it was measured say nothing of its pace.
@@ -224,9 +228,14 @@ _ENOUGH_STEPS = 8
 
 
 def measured_pace(
-    tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float,
-    *, partly: bool = False,
-) -> SoloPace:  # fmt: skip
+    tenant: Tenant,
+    meter: Meter,
+    timing: Timing,
+    before: Sequence[StepsTaken],
+    patience_s: float,
+    *,
+    partly: bool = False,
+) -> SoloPace:
     """Measure the pace of `tenant` in windows of whole rounds, between checks of its core.
 
     `before` are the steps from which its round is known. If it has ended by itself, or may,
@@ -237,10 +246,13 @@ def measured_pace(
         rounds = find_rounds(step_times(taken))
         plan = solo_schedule(time() + _NOTICE_S, timing, rounds)
         tenant.send(
-            "run", start_at=plan.start_at, stop_at=plan.stop_at, partly=partly,
+            "run",
+            start_at=plan.start_at,
+            stop_at=plan.stop_at,
+            partly=partly,
             checks_at=[plan.start_at + each for each in plan.bounds_s],
             pieces=_PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES,
-        )  # fmt: skip
+        )
         sleep_until(plan.begin_at)
         metered_at = monotonic()
         meter.begin()
@@ -318,9 +330,11 @@ def repeated_pace(
         if more.over:
             return replace(pace, over=True)
         pace = replace(
-            more, windows=pace.windows + more.windows, checks_s=pace.checks_s + more.checks_s,
+            more,
+            windows=pace.windows + more.windows,
+            checks_s=pace.checks_s + more.checks_s,
             meter_s=pace.meter_s + more.meter_s,
-        )  # fmt: skip
+        )
     return pace
 
 
@@ -371,11 +385,12 @@ def solo_windows(stretch: StepsTaken, plan: Schedule, rounds: Rounds) -> tuple[W
         spans = list(pairwise(rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])))
     return tuple(
         Window(
-            float(done_s[end] - done_s[begin]), float(end - begin),
+            float(done_s[end] - done_s[begin]),
+            float(end - begin),
             float(np.interp([begin, end], numbers, checks_s).mean()),
         )
         for begin, end in spans
-    )  # fmt: skip
+    )
 
 
 Part = Literal["start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"]

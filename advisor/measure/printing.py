@@ -103,9 +103,12 @@ class PrintingTenant(Tenant):
             self._pace.check()
             completed_at = self._pace.ends_between(start_at, stop_at)
         return {
-            "completed_at": completed_at, "checks": [], "between": [], "memory": self._memory(),
+            "completed_at": completed_at,
+            "checks": [],
+            "between": [],
+            "memory": self._memory(),
             "cpu_s": self.running.cpu_s() - self._began_cpu_s,
-        }  # fmt: skip
+        }
 
     def _answered_inside(self, until: float) -> Answer:
         """The first answer of its processes; empty if none has one in time."""

@@ -260,9 +260,11 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
             f"{path}: this GPU is in use by {owner}. Wait for it, or use another GPU."
         )
     about = {
-        "pid": os.getpid(), "user": psutil.Process().username(), "command": command,
+        "pid": os.getpid(),
+        "user": psutil.Process().username(),
+        "command": command,
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    }
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(about).encode(), 0)
     return path, descriptor
@@ -309,18 +311,24 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
 
 
 def start_own(
-    *words: str, start_new_session: bool = False, keep: Sequence[int] = (),
+    *words: str,
+    start_new_session: bool = False,
+    keep: Sequence[int] = (),
     output: int | None = None,
-) -> "tuple[subprocess.Popen[bytes], int]":  # fmt: skip
+) -> "tuple[subprocess.Popen[bytes], int]":
     """Start ``advisor.measure`` with `words`; return it and our descriptor of its lifeline.
 
     In a new session, a terminal's Ctrl-C does not reach it. It inherits the descriptors `keep`.
     """
     lifeline, ours = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "advisor.measure", *words], stdin=lifeline, stdout=output,
-        stderr=output, start_new_session=start_new_session, pass_fds=keep,
-    )  # fmt: skip
+        [sys.executable, "-m", "advisor.measure", *words],
+        stdin=lifeline,
+        stdout=output,
+        stderr=output,
+        start_new_session=start_new_session,
+        pass_fds=keep,
+    )
     os.close(lifeline)
     return process, ours
 

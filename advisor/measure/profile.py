@@ -53,9 +53,13 @@ _MPS_FASTER = 1.3
 
 
 def profile_alone(
-    workload: Workload, bench: Bench, idle_power_w: float | None, *, probe: bool,
+    workload: Workload,
+    bench: Bench,
+    idle_power_w: float | None,
+    *,
+    probe: bool,
     patience_s: float = LOAD_S,
-) -> Profile:  # fmt: skip
+) -> Profile:
     """Measure `workload` in new processes: alone, then under MPS if `probe`.
 
     It may take no step for `patience_s`. `idle_power_w` is of the device before anything ran.
@@ -74,9 +78,13 @@ def profile_alone(
 
 
 def _measured_alone(
-    workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch, *,
+    workload: Workload,
+    bench: Bench,
+    patience_s: float,
+    watch: Stopwatch,
+    *,
     check_s: float | None = None,
-) -> tuple[Profile, list[StepsTaken]]:  # fmt: skip
+) -> tuple[Profile, list[StepsTaken]]:
     """Return its profile without an MPS probe, and its steps until it was steady.
 
     Windows are at the pace of a core on which a check takes `check_s`; None: as in the mean.
@@ -201,9 +209,11 @@ def _traced(tenant: Tenant, device: Device, steps: int, count: int) -> TracedSte
     answer = living(tenant.ask("trace", path=str(path), round_steps=steps, rounds=count))
     with events_in(path) as events:
         return traced_round(
-            events, answer["phases"], answer["passes"],
+            events,
+            answer["phases"],
+            answer["passes"],
             sm_limits(gpu(device.key).compute_capability),
-        )  # fmt: skip
+        )
 
 
 def _recorded_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
@@ -372,9 +382,12 @@ def _limited_runs(
 
 
 def _in_turn(
-    limits_pct: Sequence[float], profile: Profile, taken: Sequence[StepsTaken], bench: Bench,
+    limits_pct: Sequence[float],
+    profile: Profile,
+    taken: Sequence[StepsTaken],
+    bench: Bench,
     watch: Stopwatch,
-) -> list[tuple[LimitedRun, SoloPace]]:  # fmt: skip
+) -> list[tuple[LimitedRun, SoloPace]]:
     """Runs under `limits_pct` of clients that start at once and then train one after another."""
     session, workload, runs = bench.session, profile.workload, []
     patience_s, meter = watch.patience_s(), Meter(session.device)

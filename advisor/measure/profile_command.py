@@ -64,12 +64,23 @@ def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 _OF_SCRIPTS = (
-    "name", "folder", "env", "measure_env", "steps_per_epoch", "throughput", "seconds_per_step"
-)  # fmt: skip
+    "name",
+    "folder",
+    "env",
+    "measure_env",
+    "steps_per_epoch",
+    "throughput",
+    "seconds_per_step",
+)
 _OF_TIMM = (
-    "resolution", "classes", "batch_size", "precision", "execution", "loader_workers",
+    "resolution",
+    "classes",
+    "batch_size",
+    "precision",
+    "execution",
+    "loader_workers",
     "examples_per_epoch",
-)  # fmt: skip
+)
 
 
 def _own_workloads(words: Namespace, command: Sequence[str]) -> list[Workload]:
@@ -120,10 +131,15 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> Workload:
     batch = 1 if words.batch_size is None else words.batch_size
     steps = words.steps_per_epoch
     job = Workload(
-        name=name, source="script", model=name, family=name, batch=batch, script=script,
+        name=name,
+        source="script",
+        model=name,
+        family=name,
+        batch=batch,
+        script=script,
         loader_workers=words.loader_workers or 0,
         examples_per_epoch=None if steps is None else steps * batch,
-    )  # fmt: skip
+    )
     _measured(job, words)  # refuses wrong variables before anything starts
     return job
 
@@ -150,15 +166,27 @@ def _profile_parser() -> Parser:
     )
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="A name, as `advisor workloads` lists it.")
-    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
-        "machine, or cpu to try it out.  [default: %(default)s]")  # fmt: skip
+    add(
+        "--device",
+        default=DEFAULT_DEVICE,
+        metavar="INDEX|UUID",
+        help="Use this GPU of the machine, or cpu to try it out.  [default: %(default)s]",
+    )
     add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
     add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
-    add("--probe", action=argparse.BooleanOptionalAction, default=False, help="Measure it under "
+    add(
+        "--probe",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="Measure it under "
         "MPS limits, too, which takes most of the time and predicts limits better.  [default: "
-        "no-probe]")  # fmt: skip
-    add("--cores", metavar="CORES", help="Keep the processes to these host cores, e.g. 0-7; "
-        "default: all.")  # fmt: skip
+        "no-probe]",
+    )
+    add(
+        "--cores",
+        metavar="CORES",
+        help="Keep the processes to these host cores, e.g. 0-7; default: all.",
+    )
     add("--deadline", type=above_0, metavar="SECONDS", help="Start none that would end later.")
     add(
         "--patience",
@@ -169,17 +197,34 @@ def _profile_parser() -> Parser:
         "without a step for this long, e.g. while it loads or compiles.  [default: %(default)g]",
     )
     add("--skip-existing", action="store_true", help="Leave out the profiles that DIR has.")
-    add("--data", type=Path, metavar="DIR", help="Read images from this folder, which has a folder "
-        "for each class, or CIFAR-10's binary files; default: made-up images.")  # fmt: skip
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="Read images from this folder, which has a folder "
+        "for each class, or CIFAR-10's binary files; default: made-up images.",
+    )
     add("--json", action="store_true", help="Print the new profiles as one JSON document.")
-    add("--from-numbers", action="store_true", help="Measure nothing: write the step time, memory "
-        "and utilisation that you pass. See `advisor profile --from-numbers -h`.")  # fmt: skip
-    add("--from-history", metavar="FILE|ADDRESS", help="Measure nothing: write profiles of jobs "
-        "that Prometheus or a file has. See `advisor profile --from-history -h`.")  # fmt: skip
+    add(
+        "--from-numbers",
+        action="store_true",
+        help="Measure nothing: write the step time, memory "
+        "and utilisation that you pass. See `advisor profile --from-numbers -h`.",
+    )
+    add(
+        "--from-history",
+        metavar="FILE|ADDRESS",
+        help="Measure nothing: write profiles of jobs "
+        "that Prometheus or a file has. See `advisor profile --from-history -h`.",
+    )
     add = parser.add_argument_group("options of your own script, after --").add_argument
     add("--name", metavar="NAME", help="Name the profile; default: that of the file or module.")
-    add("--folder", type=Path, metavar="DIR", help="Run it in this folder; what it writes there "
-        "is not kept; default: this folder.")  # fmt: skip
+    add(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="Run it in this folder; what it writes there is not kept; default: this folder.",
+    )
     add(
         "--env",
         type=variable,
@@ -196,10 +241,18 @@ def _profile_parser() -> Parser:
         metavar="NAME=VALUE",
         help="Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
     )
-    add("--steps-per-epoch", type=int, metavar="N", help="Count N optimizer steps as an epoch; "
-        "default: those of the script's loader.")  # fmt: skip
-    add("--throughput", metavar="REGEX", help="Without PyTorch: read the examples a second from "
-        "the output. The one group of REGEX is the number.")  # fmt: skip
+    add(
+        "--steps-per-epoch",
+        type=int,
+        metavar="N",
+        help="Count N optimizer steps as an epoch; default: those of the script's loader.",
+    )
+    add(
+        "--throughput",
+        metavar="REGEX",
+        help="Without PyTorch: read the examples a second from "
+        "the output. The one group of REGEX is the number.",
+    )
     add(
         "--seconds-per-step",
         metavar="REGEX",
@@ -210,16 +263,37 @@ def _profile_parser() -> Parser:
     add("--timm", metavar="NAME", help="Measure the model of this name, e.g. resnet18.")
     add("--resolution", type=int, metavar="PIXELS", help="Set the side of an image.")
     add("--classes", type=int, metavar="N", help="Set the outputs of the classifier.")
-    add("--batch-size", type=int, metavar="N", help="Set the images of a step; also of a script; "
-        "default: that of its loader.")  # fmt: skip
-    add("--precision", choices=get_args(Precision), metavar="PRECISION", help="Set the precision: "
-        f"{', '.join(get_args(Precision))}.  [default: default]")  # fmt: skip
-    add("--execution", choices=get_args(Execution), metavar="EXECUTION", help="Set the execution: "
-        f"{', '.join(get_args(Execution))}.  [default: eager]")  # fmt: skip
-    add("--loader-workers", type=int, metavar="N", help="Set the processes of the data loader; "
-        "also of a script; default: 0, or those of the script's loader.")  # fmt: skip
-    add("--examples-per-epoch", type=int, metavar="N", help="Set the images of an epoch, for "
-        "epoch times.")  # fmt: skip
+    add(
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="Set the images of a step; also of a script; default: that of its loader.",
+    )
+    add(
+        "--precision",
+        choices=get_args(Precision),
+        metavar="PRECISION",
+        help=f"Set the precision: {', '.join(get_args(Precision))}.  [default: default]",
+    )
+    add(
+        "--execution",
+        choices=get_args(Execution),
+        metavar="EXECUTION",
+        help=f"Set the execution: {', '.join(get_args(Execution))}.  [default: eager]",
+    )
+    add(
+        "--loader-workers",
+        type=int,
+        metavar="N",
+        help="Set the processes of the data loader; "
+        "also of a script; default: 0, or those of the script's loader.",
+    )
+    add(
+        "--examples-per-epoch",
+        type=int,
+        metavar="N",
+        help="Set the images of an epoch, for epoch times.",
+    )
     return parser
 
 
@@ -290,33 +364,59 @@ def _numbers_parser() -> Parser:
     add("--name", required=True, dest="workload", metavar="NAME", help="Name the job.  [required]")
     default = os.environ.get("ADVISOR_GPU") or None
     add(
-        "--gpu", required=default is None, default=default, metavar="GPU",
+        "--gpu",
+        required=default is None,
+        default=default,
+        metavar="GPU",
         help="GPU model, as `advisor gpus` lists it.  [env var: ADVISOR_GPU; required]",
-    )  # fmt: skip
-    add("--batch-size", type=int, metavar="N", help="Examples of a step.  [required with "
-        "--step-s]")  # fmt: skip
+    )
+    add("--batch-size", type=int, metavar="N", help="Examples of a step.  [required with --step-s]")
     seconds, memory, watts, share = map(
         in_units, (units.seconds, units.mebibytes, units.watts, units.share)
     )
     add("--step-s", type=seconds, metavar="SECONDS", help="Length of a training step.")
-    add("--duration-s", type=seconds, metavar="SECONDS", help="Length of the whole job alone, e.g. "
-        "2h, which counts as an epoch. It is needed without --step-s.")  # fmt: skip
-    add("--memory-mib", required=True, type=memory, metavar="MIB", help="Memory that the process "
-        "holds.  [required]")  # fmt: skip
+    add(
+        "--duration-s",
+        type=seconds,
+        metavar="SECONDS",
+        help="Length of the whole job alone, e.g. "
+        "2h, which counts as an epoch. It is needed without --step-s.",
+    )
+    add(
+        "--memory-mib",
+        required=True,
+        type=memory,
+        metavar="MIB",
+        help="Memory that the process holds.  [required]",
+    )
     add("--power-w", type=watts, metavar="WATTS", help="Mean power of the whole GPU.")
-    add("--gpu-utilization", type=share, metavar="SHARE", help="GPU utilisation of nvidia-smi, "
-        "0 to 1, or e.g. 83%%.")  # fmt: skip
-    add("--memory-utilization", type=share, metavar="SHARE", help="Memory utilisation of "
-        "nvidia-smi, likewise.")  # fmt: skip
+    add(
+        "--gpu-utilization",
+        type=share,
+        metavar="SHARE",
+        help="GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%%.",
+    )
+    add(
+        "--memory-utilization",
+        type=share,
+        metavar="SHARE",
+        help="Memory utilisation of nvidia-smi, likewise.",
+    )
     for name, what in (
-        ("sm-active", "SMs with a warp"), ("sm-occupancy", "warp slots in use"),
+        ("sm-active", "SMs with a warp"),
+        ("sm-occupancy", "warp slots in use"),
         ("tensor-active", "cycles in which tensor cores work"),
         ("dram-active", "memory bandwidth in use"),
-    ):  # fmt: skip
+    ):
         add(f"--{name}", type=share, metavar="SHARE", help=f"Share of {what}, by DCGM.")
-    add("--step-under-limit", type=_limited_step, action="append", default=[],
-        metavar="PERCENT=SECONDS", help="Step alone under an MPS limit, e.g. 50=0.14; "
-        "repeatable.")  # fmt: skip
+    add(
+        "--step-under-limit",
+        type=_limited_step,
+        action="append",
+        default=[],
+        metavar="PERCENT=SECONDS",
+        help="Step alone under an MPS limit, e.g. 50=0.14; repeatable.",
+    )
     add(
         "--examples-per-epoch", type=int, metavar="N", help="Examples of an epoch, for epoch times."
     )
@@ -397,9 +497,12 @@ class _Batch:
             say(f"{number + 1}/{len(self.todo)} {job.name}")
             try:
                 profile = profile_alone(
-                    _measured(job, words), bench, idle_w, probe=words.probe,
+                    _measured(job, words),
+                    bench,
+                    idle_w,
+                    probe=words.probe,
                     patience_s=words.patience,
-                )  # fmt: skip
+                )
                 kept = replace(profile.workload, script=job.script)
                 profile, lines = _with_moments(path, replace(profile, workload=kept))
                 write_whole(path, profile_text(profile))

@@ -62,9 +62,13 @@ def check_address(address: str) -> None:
 
 
 def recorded_series(
-    address: str, start_s: float, end_s: float, interval_s: float,
-    where: Mapping[str, str], step_metric: str | None,
-) -> list[Series]:  # fmt: skip
+    address: str,
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+    where: Mapping[str, str],
+    step_metric: str | None,
+) -> list[Series]:
     """Return the series of GPUs that have the labels `where`, and those of `step_metric`.
 
     `check_address` has to accept the address.

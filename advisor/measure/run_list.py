@@ -136,8 +136,9 @@ def single_runs(plan: PlannedRun) -> tuple[PlannedRun, ...]:
     for number, each in enumerate(workloads, start=1):
         suffix = f".{number}" if len(workloads) > 1 else ""
         repeats = None if plan.repeats is None else plan.repeats + suffix
-        alone = replace(plan, id=plan.id + suffix, sharing=str(Naive()), workloads=(each,),
-                        repeats=repeats)  # fmt: skip
+        alone = replace(
+            plan, id=plan.id + suffix, sharing=str(Naive()), workloads=(each,), repeats=repeats
+        )
         runs.append(alone)
     return tuple(runs)
 
@@ -218,11 +219,14 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
         digest = sha256(digested.encode()).hexdigest()[:8]
         plans = [
             {
-                "id": f"advice-{digest}-plan{plan['rank']}", "sharing": plan["sharing"],
-                "purpose": "validation", "workloads": workloads,
+                "id": f"advice-{digest}-plan{plan['rank']}",
+                "sharing": plan["sharing"],
+                "purpose": "validation",
+                "workloads": workloads,
             }
-            for plan, workloads in listed if _can_be_run(plan)
-        ]  # fmt: skip
+            for plan, workloads in listed
+            if _can_be_run(plan)
+        ]
         gpu, schema = document["gpu"], document["schema"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"it is advice, but incomplete ({error!r})") from None

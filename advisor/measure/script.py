@@ -57,9 +57,15 @@ class StartedScript:
     """
 
     def __init__(
-        self, script: Script, folder: Path, environment: Mapping[str, str], *, place: Place,
-        piped: bool, writable: bool,
-    ) -> None:  # fmt: skip
+        self,
+        script: Script,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        place: Place,
+        piped: bool,
+        writable: bool,
+    ) -> None:
         """Start `script` at its `place`; its log lies in `folder`, which is new.
 
         If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
@@ -73,12 +79,14 @@ class StartedScript:
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [*place.launcher, *tied_to_parent(script.command)], cwd=place.working,
+                    [*place.launcher, *tied_to_parent(script.command)],
+                    cwd=place.working,
                     env={**variables, MARK: str(folder), "PWD": str(place.working)},
                     stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
-                    stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT,
+                    stdout=subprocess.PIPE if piped else log,
+                    stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
-                )  # fmt: skip
+                )
         except OSError as error:
             raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
         Thread(target=self._look_after, daemon=True).start()

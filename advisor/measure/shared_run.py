@@ -173,9 +173,14 @@ def _measure_group(
 
 
 def _tenant_record(
-    workload: Workload, cores: tuple[int, ...], held_mib: float | None, answer: Answer,
-    loaded: Answer, checks: tuple[Answer, Answer], times: Schedule,
-) -> TenantRecord:  # fmt: skip
+    workload: Workload,
+    cores: tuple[int, ...],
+    held_mib: float | None,
+    answer: Answer,
+    loaded: Answer,
+    checks: tuple[Answer, Answer],
+    times: Schedule,
+) -> TenantRecord:
     """Return the record of a tenant that had so much memory, by its answers."""
     ended = answer if isinstance(answer, Ended) else None
     reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
@@ -226,8 +231,9 @@ def _train_steps(
         for each in answers
     ]
     cuts_s = sorted({0.0, *ends_s})
-    schedules = [Schedule(start_at, tuple(cut_s for cut_s in cuts_s if cut_s <= end_s))
-                 for end_s in ends_s]  # fmt: skip
+    schedules = [
+        Schedule(start_at, tuple(cut_s for cut_s in cuts_s if cut_s <= end_s)) for end_s in ends_s
+    ]
     return answers, schedules, activity, clocks_mhz
 
 
@@ -314,20 +320,52 @@ def _parser() -> Parser:
         epilog="Exit codes: 0 all measured; 1 some failed; 2 wrong use; 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("plans", type=Path, metavar="PLANS", help="JSON file of plans, or an answer of `advisor "
-        "recommend --json`, whose plans on MIG are left out.")  # fmt: skip
-    add("--device", default=DEFAULT_DEVICE, metavar="INDEX|UUID", help="Use this GPU of the "
-        "machine, or cpu to try it out.  [default: %(default)s]")  # fmt: skip
-    add("--out", type=new_path, required=True, metavar="FILE", help="Add the runs to this JSON "
-        "Lines file.  [required]")  # fmt: skip
-    add("--cores", metavar="CORES", help="Keep all processes to these host cores, e.g. 0-15; "
-        "default: all.")  # fmt: skip
-    add("--settle", type=float, default=0.7, metavar="SECONDS", help="Train for this long before "
-        "the first window.  [default: %(default)g]")  # fmt: skip
-    add("--window", type=float, default=1.0, metavar="SECONDS", help="Measure at least for this "
-        "long in a window.  [default: %(default)g]")  # fmt: skip
-    add("--windows", type=int, default=3, metavar="N", help="Measure N windows of a run.  "
-        "[default: %(default)d]")  # fmt: skip
+    add(
+        "plans",
+        type=Path,
+        metavar="PLANS",
+        help="JSON file of plans, or an answer of `advisor "
+        "recommend --json`, whose plans on MIG are left out.",
+    )
+    add(
+        "--device",
+        default=DEFAULT_DEVICE,
+        metavar="INDEX|UUID",
+        help="Use this GPU of the machine, or cpu to try it out.  [default: %(default)s]",
+    )
+    add(
+        "--out",
+        type=new_path,
+        required=True,
+        metavar="FILE",
+        help="Add the runs to this JSON Lines file.  [required]",
+    )
+    add(
+        "--cores",
+        metavar="CORES",
+        help="Keep all processes to these host cores, e.g. 0-15; default: all.",
+    )
+    add(
+        "--settle",
+        type=float,
+        default=0.7,
+        metavar="SECONDS",
+        help="Train for this long before the first window.  [default: %(default)g]",
+    )
+    add(
+        "--window",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="Measure at least for this long in a window.  [default: %(default)g]",
+    )
+    add(
+        "--windows",
+        type=int,
+        default=3,
+        metavar="N",
+        help="Measure N windows of a run.  [default: %(default)d]",
+    )
     add("--skip-existing", action="store_true", help="Skip the runs that the file has.")
     add("--deadline", type=above_0, metavar="SECONDS", help="Start no run that would end later.")
     return parser

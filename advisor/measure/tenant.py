@@ -112,9 +112,11 @@ def server_of(
 
 
 def _own(
-    device: Literal["cuda", "cpu"], environment: Mapping[str, str], *words: str,
+    device: Literal["cuda", "cpu"],
+    environment: Mapping[str, str],
+    *words: str,
     line: str | None = None,
-) -> TenantSetup:  # fmt: skip
+) -> TenantSetup:
     # One thread of its own for mathematics, as most programs on a GPU need.
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
     script = Script(command=(sys.executable, "-m", *words), folder="/", environment=threads)
@@ -269,9 +271,13 @@ class Tenant:
             added["PYTHONUNBUFFERED"] = "1"
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {}
         self._started = StartedScript(
-            script, self.folder, {**hidden, **self.setup.environment, **added},
-            place=place, piped=printing, writable=self.setup.line is not None,
-        )  # fmt: skip
+            script,
+            self.folder,
+            {**hidden, **self.setup.environment, **added},
+            place=place,
+            piped=printing,
+            writable=self.setup.line is not None,
+        )
         self.pid = self._started.pid
 
     def accept(self) -> dict[str, Any] | None:

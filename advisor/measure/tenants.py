@@ -16,9 +16,10 @@ _POLITE_S = 3.0
 
 @contextmanager
 def tenants_on(
-    setups: Sequence[TenantSetup], folder: Path,
+    setups: Sequence[TenantSetup],
+    folder: Path,
     take: Callable[[TenantSetup], Tenant] | None = None,
-) -> Iterator[tuple[Tenant, ...]]:  # fmt: skip
+) -> Iterator[tuple[Tenant, ...]]:
     """Make tenants, one for each of `setups`, ready for requests; end all when the block ends.
 
     The first request starts them, but those of the zoo that `take` has started already. Their

@@ -115,13 +115,17 @@ def events_in(path: Path) -> Iterator[list[Event]]:
     try:
         document = json.loads(path.read_bytes().decode(errors="replace"))
         yield [
-            Event(float(each["ts"]), float(each["dur"]), each.get("cat"), str(each["name"]),
-                  each.get("args", {}))
-            for each in document["traceEvents"] if each.get("ph") == "X"
-        ]  # fmt: skip
-    except (
-        OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError
-    ) as error:  # fmt: skip
+            Event(
+                float(each["ts"]),
+                float(each["dur"]),
+                each.get("cat"),
+                str(each["name"]),
+                each.get("args", {}),
+            )
+            for each in document["traceEvents"]
+            if each.get("ph") == "X"
+        ]
+    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise AdvisorError(
             f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again; if "
             f"that does not help, try another torch."
@@ -209,9 +213,12 @@ _Launch = tuple[float, float]  # begin and duration, microseconds
 
 
 def _phase(
-    number: int, span: Span, launched: Sequence[tuple[Event, _Launch]], waits: Sequence[Event],
+    number: int,
+    span: Span,
+    launched: Sequence[tuple[Event, _Launch]],
+    waits: Sequence[Event],
     limits: SmLimits,
-) -> tuple[list[GpuWork], Phase]:  # fmt: skip
+) -> tuple[list[GpuWork], Phase]:
     """Return the work of the phase with this number in a step, and how its host issued that."""
     begin_us, end_us = span
     launches = sorted({launch for _, launch in launched})
@@ -270,13 +277,20 @@ def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWo
         blocks, threads = prod(launched["grid"]), prod(launched["block"])
         registers = int(launched.get("registers per thread", 0))
         shared = int(launched.get("shared memory", 0))
-        resident = resident_blocks(limits, threads=threads, registers=registers,
-                                   shared_bytes=shared)  # fmt: skip
+        resident = resident_blocks(
+            limits, threads=threads, registers=registers, shared_bytes=shared
+        )
     return GpuWork(
-        kind=kind, phase=phase, launch_us=launch_us, start_us=event.begin_us,
-        duration_us=event.duration_us, blocks=blocks, threads=threads, resident_blocks=resident,
+        kind=kind,
+        phase=phase,
+        launch_us=launch_us,
+        start_us=event.begin_us,
+        duration_us=event.duration_us,
+        blocks=blocks,
+        threads=threads,
+        resident_blocks=resident,
         stream=int(launched.get("stream", 0)),
-    )  # fmt: skip
+    )
 
 
 # The first match decides. Inductor names its kernels after how they are made and all that was
@@ -293,8 +307,11 @@ _RULES = tuple(
         ("attention", r"flash_?(fwd|bwd|fprop|bprop|attention)|fmha|attention|sdpa"),
         ("softmax", r"softmax"),
         ("loss", r"nll_loss|cross_entropy"),
-        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"
-                 r"|fusedparams|internalgradients"),
+        (
+            "norm",
+            r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"
+            r"|fusedparams|internalgradients",
+        ),
         ("pooling", r"pool"),
         ("sort", r"sort|thrust.*unique|adjacent_difference"),
         ("embedding", r"embedding|index(?!ed)|gather|scatter|krn_partial|grad_weight_bags"),
@@ -302,10 +319,13 @@ _RULES = tuple(
         ("conv", r"conv(?!ert)|[fdw]grad|fprop|bprop|winograd|\bfft|im2col|col2im|implicit"),
         ("gemm", r"gemm|gemv|cutlass|cublas|splitk|nvjet|xmma|dot_kernel|\bmma"),
         ("reduce", r"reduce|scan|\bsum_"),
-        ("elementwise", r"elementwise|catarray|dropout|fill|copy|distribution|random|triu_tril"
-                        r"|arange|unrolled|pointwise|dot_product|axpy|scal_"),
+        (
+            "elementwise",
+            r"elementwise|catarray|dropout|fill|copy|distribution|random|triu_tril"
+            r"|arange|unrolled|pointwise|dot_product|axpy|scal_",
+        ),
     )
-)  # fmt: skip
+)
 
 # Names that show what the kernel does only in their template arguments.
 _WRAPPERS = re.compile(r"cutlass|xmma|cudnn::.*kernel\d?<|cublas|thrust|cub::|device_kernel", re.I)

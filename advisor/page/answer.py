@@ -86,9 +86,11 @@ def _show_summary(advised: Recommendation, plan: Plan) -> None:
     ways = {way: _name(advised, own) for way, own in best_of_each_way(advised).items()}
     with st.container(gap=None):
         draw(
-            ways_chart(advised, plan), key=key, on_select=lambda: _choose_clicked(key, ways),
+            ways_chart(advised, plan),
+            key=key,
+            on_select=lambda: _choose_clicked(key, ways),
             selection_mode="chosen",
-        )  # fmt: skip
+        )
         st.caption(f"{_LEGEND} {ranked_by.explained}")
 
 

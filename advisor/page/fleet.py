@@ -28,18 +28,27 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
         one = Fleet(question.gpu, 1, "first-come")
         simulations = [
             advisor_of(question.gpu, on.power_cap_w or question.cap_w)
-            .simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation
+            .simulate(tuple(map(Arrival, on.members)), on.sharing, one)
+            .simulation
             for on in plan.on
-        ]  # fmt: skip
+        ]
         placed = fleet.jobs_of_plan(plan, simulations)
         draw(charts.lanes_chart(fleet.lanes_of(placed), question.names))
         st.caption("The thin line is the 90 % interval of an end.")
-        show_table([
-            {"GPU": run.gpu, "job": row_name(number, run.job.name), "starts, min": run.start_s / 60,
-             "ends, min": run.end_s.p50 / 60, "from": run.end_s.p05 / 60, "to": run.end_s.p95 / 60,
-             "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s}
-            for number, run in placed
-        ])  # fmt: skip
+        show_table(
+            [
+                {
+                    "GPU": run.gpu,
+                    "job": row_name(number, run.job.name),
+                    "starts, min": run.start_s / 60,
+                    "ends, min": run.end_s.p50 / 60,
+                    "from": run.end_s.p05 / 60,
+                    "to": run.end_s.p95 / 60,
+                    "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s,
+                }
+                for number, run in placed
+            ]
+        )
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
     document = json_text(fleet.fleet_document(plan))
     with st.container(horizontal=True):

@@ -42,9 +42,14 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
         if linked not in (None, *_VIEWS):
             st.warning(f"ask: {plain(repr(linked))} is not a question here. Choose one.")
         chosen = st.pills(
-            "Question", list(_VIEWS), default=next(iter(_VIEWS)), required=True, key="ask",
-            bind="query-params", wrap=True,
-        )  # fmt: skip
+            "Question",
+            list(_VIEWS),
+            default=next(iter(_VIEWS)),
+            required=True,
+            key="ask",
+            bind="query-params",
+            wrap=True,
+        )
         _answer(_VIEWS[chosen], question)
 
 
@@ -73,23 +78,31 @@ def _trials(question: Question) -> None:
     gain = trials.per_hour(trials.row).p50 / one
     show_headline(
         f"Run {at_once} trials at once: {gain:.3g} times as many an hour as one after another."
-        if at_once > 1 else "Run trials one after another: more at once are not worthwhile.",
+        if at_once > 1
+        else "Run trials one after another: more at once are not worthwhile.",
         estimated=not trials.row.prediction.confirmed_on_hardware,
-    )  # fmt: skip
+    )
     draw(charts.trials_chart(trials))
     st.caption(
         f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
         f"more {plain(trials.copies.limited_by)}. Rates include the start of "
         f"processes, {trials.starts_s(trials.row).p50:.3g} s each time."
     )
-    show_table([
-        {"at once": row.copies, "trials an hour": rate.p50, "from": rate.p05, "to": rate.p95,
-         "training of one, min": trials.trial_s(row).p50 / 60,
-         "memory, GiB": row.prediction.memory_total_mib / MIB_PER_GIB,
-         "share by": str(row.prediction.sharing)}
-        for row in trials.copies.rows
-        for rate in [trials.per_hour(row)]
-    ])  # fmt: skip
+    show_table(
+        [
+            {
+                "at once": row.copies,
+                "trials an hour": rate.p50,
+                "from": rate.p05,
+                "to": rate.p95,
+                "training of one, min": trials.trial_s(row).p50 / 60,
+                "memory, GiB": row.prediction.memory_total_mib / MIB_PER_GIB,
+                "share by": str(row.prediction.sharing),
+            }
+            for row in trials.copies.rows
+            for rate in [trials.per_hour(row)]
+        ]
+    )
 
 
 def _additions(question: Question) -> None:
@@ -97,19 +110,29 @@ def _additions(question: Question) -> None:
     live: dict[str, LiveGpu] = {}
     with suppress(AdvisorError):
         live = {
-            f"as now on GPU {gpu.index}": gpu for gpu in live_gpus()
+            f"as now on GPU {gpu.index}": gpu
+            for gpu in live_gpus()
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu and tenants(gpu)
-        }  # fmt: skip
+        }
     rows = [row_name(number, job.name) for number, job in enumerate(question.jobs, start=1)]
     left, right = st.columns(2)
     how = left.selectbox(
-        "They share the GPU by", [*live, "mps", "naive"], key="by", bind="query-params",
-        accept_new_options=True, help="Or as in advisor predict: mps=50,50 or mig=3g.71gb@0.",
-    )  # fmt: skip
-    max_slowdown = right.number_input(
-        "Max slowdown, %", 0.0, None, 100 * MAX_SLOWDOWN, key="max_slowdown", format="%g",
+        "They share the GPU by",
+        [*live, "mps", "naive"],
+        key="by",
         bind="query-params",
-    )  # fmt: skip
+        accept_new_options=True,
+        help="Or as in advisor predict: mps=50,50 or mig=3g.71gb@0.",
+    )
+    max_slowdown = right.number_input(
+        "Max slowdown, %",
+        0.0,
+        None,
+        100 * MAX_SLOWDOWN,
+        key="max_slowdown",
+        format="%g",
+        bind="query-params",
+    )
     seen = recognised(live[how], question.jobs) if how in live else (0,)
     names = st.multiselect(
         "Jobs that run already", rows, [rows[at] for at in seen], key="running", bind="query-params"
@@ -142,13 +165,20 @@ def _additions(question: Question) -> None:
         estimated=not best.prediction.confirmed_on_hardware,
     )
     draw(charts.slowdown_chart(best.prediction, question.names))
-    show_table([
-        {"add": ", ".join(short[job.name] for job in each.jobs), "work added": each.added,
-         "slowed job": short[each.slowed_job], "slowed by, %": 100 * each.slowed_by,
-         "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
-         "late": ", ".join(each.late or ()), "share by": str(each.prediction.sharing)}
-        for each in additions.sets
-    ])  # fmt: skip
+    show_table(
+        [
+            {
+                "add": ", ".join(short[job.name] for job in each.jobs),
+                "work added": each.added,
+                "slowed job": short[each.slowed_job],
+                "slowed by, %": 100 * each.slowed_by,
+                "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
+                "late": ", ".join(each.late or ()),
+                "share by": str(each.prediction.sharing),
+            }
+            for each in additions.sets
+        ]
+    )
     left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]
     st.caption(plain(" ".join(["Work added: one of these jobs alone does 1.", *left_out])))
 
@@ -158,10 +188,15 @@ def _several_gpus(question: Question) -> None:
     gpus = st.number_input(
         f"Number of {question.gpu}", 1, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
     )
-    plan = question.advisor.recommend_fleet(question.jobs, FleetTerms(
-        objective=question.objective, gpus=gpus, conditions=question.conditions,
-        level=question.level,
-    ))  # fmt: skip
+    plan = question.advisor.recommend_fleet(
+        question.jobs,
+        FleetTerms(
+            objective=question.objective,
+            gpus=gpus,
+            conditions=question.conditions,
+            level=question.level,
+        ),
+    )
     show_fleet(question, plan)
 
 
@@ -173,20 +208,29 @@ def _slices(question: Question) -> None:
     batches = slices_for_job(profiles, advisor.card, advisor.predictor)
     ends = [
         f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
-        + (f"batch {each.largest}{' or more' if each.open_ended else ''}." if each.largest
-           else "no batch.")
+        + (
+            f"batch {each.largest}{' or more' if each.open_ended else ''}."
+            if each.largest
+            else "no batch."
+        )
         for each in dict.fromkeys((batches.slices[-1], batches.slices[0]))
-    ]  # fmt: skip
+    ]
     show_headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
     sizes = ", ".join(map(str, batches.measured))
     st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
-    show_table([
-        {"slice": "whole GPU" if each.name == WHOLE else each.name, "of them": each.instances,
-         "largest batch": each.largest or 0, "perhaps more": each.open_ended,
-         "memory, GiB": each.memory_mib and each.memory_mib.p50 / MIB_PER_GIB,
-         "of GiB": each.capacity_mib / MIB_PER_GIB}
-        for each in batches.slices
-    ])  # fmt: skip
+    show_table(
+        [
+            {
+                "slice": "whole GPU" if each.name == WHOLE else each.name,
+                "of them": each.instances,
+                "largest batch": each.largest or 0,
+                "perhaps more": each.open_ended,
+                "memory, GiB": each.memory_mib and each.memory_mib.p50 / MIB_PER_GIB,
+                "of GiB": each.capacity_mib / MIB_PER_GIB,
+            }
+            for each in batches.slices
+        ]
+    )
     st.subheader("How fast is each job on a slice?")
     whole = list({each.name: each.profile for each in question.jobs}.values())
     try:
@@ -240,6 +284,10 @@ def _this_machine(question: Question) -> None:
 
 
 _VIEWS: Mapping[str, Callable[[Question], None]] = {
-    "Trials of a search": _trials, "Add a job": _additions, "Several GPUs": _several_gpus,
-    "Largest batch": _slices, "Accuracy": _accuracy, "This machine": _this_machine,
-}  # fmt: skip
+    "Trials of a search": _trials,
+    "Add a job": _additions,
+    "Several GPUs": _several_gpus,
+    "Largest batch": _slices,
+    "Accuracy": _accuracy,
+    "This machine": _this_machine,
+}

@@ -161,6 +161,10 @@ def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
 
 
 _VIEWS: Mapping[str, Callable[[Recommendation, Plan, Plans], None]] = {
-    "On the GPU": _on_the_gpu, "Timeline": _timeline, "Each job": _each_job,
-    "Compare": _two_plans, "Commands": _commands, "All plans": _all_plans,
-}  # fmt: skip
+    "On the GPU": _on_the_gpu,
+    "Timeline": _timeline,
+    "Each job": _each_job,
+    "Compare": _two_plans,
+    "Commands": _commands,
+    "All plans": _all_plans,
+}

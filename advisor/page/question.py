@@ -144,8 +144,12 @@ def _misread(key: str, fits: Callable[[str], bool]) -> str | None:
 def _bound(key: str) -> dict[str, Any]:
     """The arguments of a field that is the parameter `key` of a link."""
     forget = {f"{key} of the link": None}
-    return {"key": key, "bind": "query-params", "on_change": st.session_state.update,
-            "args": (forget,)}  # fmt: skip
+    return {
+        "key": key,
+        "bind": "query-params",
+        "on_change": st.session_state.update,
+        "args": (forget,),
+    }
 
 
 def _choice(label: str, key: str, choices: Sequence[str], wrong: DeltaGenerator) -> str | None:
@@ -171,7 +175,7 @@ _FITTING: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(("root", "shared", "caps", "upper"), ("true", "false").__contains__),
     "free": partial(_is_number, least=0, most=_MOST_FREE),
     "cap": partial(_is_number, least=1, most=_MOST_W),
-}  # fmt: skip
+}
 
 
 def _conditions(
@@ -188,14 +192,22 @@ def _conditions(
             "Memory to keep free, %", 0.0, _MOST_FREE, 0.0, format="%g", **_bound("free")
         )
         cap_w = st.number_input(
-            "Power cap, W", 1.0, _MOST_W, None, 10.0, format="%g",
-            placeholder="the GPU's own limit", **_bound("cap"),
-        )  # fmt: skip
+            "Power cap, W",
+            1.0,
+            _MOST_W,
+            None,
+            10.0,
+            format="%g",
+            placeholder="the GPU's own limit",
+            **_bound("cap"),
+        )
         useless = why_no_caps(known_gpus()[gpu], objective, Conditions(root=root))
         caps = st.checkbox(
-            "A plan may choose a power cap", help=useless, **_bound("caps"),
+            "A plan may choose a power cap",
+            help=useless,
+            **_bound("caps"),
             disabled=useless is not None or cap_w is not None,
-        )  # fmt: skip
+        )
         upper = st.checkbox("Rank by the upper ends of the intervals", **_bound("upper"))
     try:
         if cap_w is not None:
@@ -210,9 +222,13 @@ def _conditions(
     return cap_w, conditions, "p95" if upper else "p50"
 
 
-_KINDS = dict(zip(COLUMNS, (
-    "string", "Float64", "Float64", "Float64", "Float64", "string", "boolean"
-), strict=True))  # fmt: skip
+_KINDS = dict(
+    zip(
+        COLUMNS,
+        ("string", "Float64", "Float64", "Float64", "Float64", "string", "boolean"),
+        strict=True,
+    )
+)
 _FEW = COLUMNS[:3]
 _NOT_RUN = "This page runs nothing of a job file: “Get the commands” shows its commands."
 _NO_JOB = ","  # in a link; without the parameter, the examples are the jobs
@@ -231,9 +247,11 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     linked = ";" in st.query_params.get("jobs", "")
     shown = COLUMNS if below.toggle("More columns", deadlines or linked) else _FEW
     files = st.file_uploader(
-        "Add your profiles (.json) or job files (.toml)", ["json", "toml"], key="files",
+        "Add your profiles (.json) or job files (.toml)",
+        ["json", "toml"],
+        key="files",
         accept_multiple_files=True,
-    )  # fmt: skip
+    )
     uploaded = _read(gpu, tuple((file.name, file.getvalue()) for file in files))
     for error in uploaded.errors:
         notes.error(plain(error))
@@ -283,9 +301,13 @@ def _table(
         st.warning(f"jobs: {plain(listed)} has no profile here. Links hold no files: add it below.")
     edited = st.data_editor(
         pd.DataFrame(state["table rows"], columns=COLUMNS).astype(_KINDS),
-        key=f"table {state['table number']}", num_rows="dynamic", hide_index=True,
-        column_config=_columns(offered), column_order=shown, placeholder="",
-    )  # fmt: skip
+        key=f"table {state['table number']}",
+        num_rows="dynamic",
+        hide_index=True,
+        column_config=_columns(offered),
+        column_order=shown,
+        placeholder="",
+    )
     records = edited.astype(object).where(edited.notna(), None).to_dict("records")
     typed = [{str(name): cell for name, cell in row.items()} for row in records if row["job"]]
     now = rows_text(typed + strange)

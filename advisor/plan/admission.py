@@ -219,9 +219,13 @@ class Additions:
 
 
 def additions(
-    running: Running, offered: Sequence[Job], gpu: Gpu, predictor: Predicts,
-    max_slowdown: float = MAX_SLOWDOWN, conditions: Conditions = UNCONDITIONAL,
-) -> Additions:  # fmt: skip
+    running: Running,
+    offered: Sequence[Job],
+    gpu: Gpu,
+    predictor: Predicts,
+    max_slowdown: float = MAX_SLOWDOWN,
+    conditions: Conditions = UNCONDITIONAL,
+) -> Additions:
     """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
 
     `max_slowdown` is the share by which a running job's median step may get longer.
@@ -249,16 +253,24 @@ def additions(
                     under_mps = replace(running, sharing=Mps())
                     additions(under_mps, offered, gpu, predictor, max_slowdown, conditions)
                     remedy = _UNDER_MPS.format(
-                        " ".join(name if n == 1 else f"{name}:{n}" for name, n
-                                 in Counter(job.name for job in (*running.jobs, *offered)).items()),
+                        " ".join(
+                            name if n == 1 else f"{name}:{n}"
+                            for name, n in Counter(
+                                job.name for job in (*running.jobs, *offered)
+                            ).items()
+                        ),
                         gpu.key,
-                    )  # fmt: skip
+                    )
         raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
     allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowed_by))
     return Additions(
-        gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
-        max_slowdown=max_slowdown, left_out=tuple(left_out),
-    )  # fmt: skip
+        gpu=gpu,
+        running=running,
+        before=joined.before,
+        sets=tuple(allowed),
+        max_slowdown=max_slowdown,
+        left_out=tuple(left_out),
+    )
 
 
 # All sets of six different jobs are tried.
@@ -269,9 +281,13 @@ class _Joined:
     """Predicts the running jobs together with added ones."""
 
     def __init__(
-        self, running: Running, gpu: Gpu, predictor: Predicts, max_slowdown: float,
+        self,
+        running: Running,
+        gpu: Gpu,
+        predictor: Predicts,
+        max_slowdown: float,
         conditions: Conditions,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.running, self.gpu, self._predictor = running, gpu, predictor
         self._max_slowdown, self._conditions = max_slowdown, conditions
         jobs = range(len(running.jobs))  # `Running` refuses phases
@@ -308,9 +324,10 @@ class _Joined:
                     worth[kind] = addition.added
             sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
             larger = {
-                group for group in sets
+                group
+                for group in sets
                 if kinds.allows(group) and all(without(group, kind) in allowed for kind in group)
-            }  # fmt: skip
+            }
         return additions, left_out
 
     def _best(self, added: Sequence[Job]) -> Addition | str:

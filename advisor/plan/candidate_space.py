@@ -86,8 +86,10 @@ class Space:
             partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
             if self._estimates is None:
-                answers = [predicted_answers(each, self.sets, self.question, self.awake_w)
-                           for each in together]  # fmt: skip
+                answers = [
+                    predicted_answers(each, self.sets, self.question, self.awake_w)
+                    for each in together
+                ]
             else:
                 margin = self.question.conditions.memory_margin
                 answers = estimated_answers(together, self.sets, self._estimates, margin)
@@ -149,8 +151,9 @@ class Space:
         """
         free = [list(own) for own in self.sets.positions]
         if members is not None:
-            free = [[at for at, own in enumerate(members) if own == kind]
-                    for kind in range(len(free))]  # fmt: skip
+            free = [
+                [at for at, own in enumerate(members) if own == kind] for kind in range(len(free))
+            ]
 
         def numbers(chosen: int) -> tuple[int, ...]:
             return tuple(sorted(free[kind].pop(0) + 1 for kind in self.sets.tenants[chosen]))
@@ -233,8 +236,11 @@ def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
     """Return the best sequences of groups of each set of jobs, of at most `most` jobs each."""
     everything, after = space.sets.everything, space.objective.after
     needs: dict[object, Group | Hybrid] = {}
-    groups = {chosen: _groups(space, chosen, needs) for chosen in range(1, everything + 1)
-              if space.jobs_in(chosen) <= most}  # fmt: skip
+    groups = {
+        chosen: _groups(space, chosen, needs)
+        for chosen in range(1, everything + 1)
+        if space.jobs_in(chosen) <= most
+    }
 
     @cache
     def pause_s(before: object, new: object) -> float:
@@ -256,8 +262,9 @@ def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
                     _keep(kept, *sums, label, group)
     return {
         chosen: [each for labels in of_set.values() for each in labels]
-        for chosen, of_set in reached.items() if chosen
-    }  # fmt: skip
+        for chosen, of_set in reached.items()
+        if chosen
+    }
 
 
 def _keep(kept: list[Label], cost: float, worst: float, before: Label, group: PhaseGroup) -> None:
@@ -287,8 +294,9 @@ def _groups(space: Space, chosen: int, needs: dict[object, Group | Hybrid]) -> l
             kept.append(group)
     # The best way on MIG instances, if its bound is below every way on the whole GPU, where MIG
     # mode is entered and left for this group alone.
-    sums = [objective.after((0.0, 0.0), group, 2 * MIG_MODE_S, jobs, space.idle_w)
-            for group in kept]  # fmt: skip
+    sums = [
+        objective.after((0.0, 0.0), group, 2 * MIG_MODE_S, jobs, space.idle_w) for group in kept
+    ]
     least = min((objective.of_phases(*each, 1) for each in sums), default=np.inf)
     on_instances = space.instances
     if objective.of_group(on_instances.least(chosen), jobs) < least and (
@@ -324,10 +332,14 @@ def _group(
                     before_s, _ = due.get(kind, (0.0, 0.0))
                     due[kind] = max(before_s, float(own[kind])), deadline_s
     return PhaseGroup(
-        chosen=chosen, placement=placement, setup=setup, jobs=jobs, time_s=float(most),
+        chosen=chosen,
+        placement=placement,
+        setup=setup,
+        jobs=jobs,
+        time_s=float(most),
         cost=space.objective.of_group(float(price), jobs),
         due=tuple(due[kind] for kind in sorted(due)),
-    )  # fmt: skip
+    )
 
 
 # The most sets of jobs that are searched: those of 8 jobs.
@@ -355,8 +367,13 @@ def proposed(
     plans, phased = [*([] if fixed else _queues(jobs, space)[:1]), *apart], list(in_phases(space))
     for way in (space.on_instances(), phased):
         # All jobs in one partition would just have a smaller GPU.
-        cut = (each for each in way if fixed or not instance_sets(each)
-               or any(len(own.partitions) > 1 for own in instance_sets(each)))  # fmt: skip
+        cut = (
+            each
+            for each in way
+            if fixed
+            or not instance_sets(each)
+            or any(len(own.partitions) > 1 for own in instance_sets(each))
+        )
         plans += islice(cut, _FORECAST * (1 if space.by_replays else 2))
     # Groups on instances seem cheaper than they are, because they slow each other.
     plans += islice((each for each in phased if not each.instances), 1)
@@ -374,8 +391,9 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
     line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
     numbers = tuple(at + 1 for at in line)
-    queues = [in_turn([Group(numbers, Queue(Mps(), most))])
-              for most in _AT_ONCE if most < len(jobs)]  # fmt: skip
+    queues = [
+        in_turn([Group(numbers, Queue(Mps(), most))]) for most in _AT_ONCE if most < len(jobs)
+    ]
     kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
     slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
 

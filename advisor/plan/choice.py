@@ -13,9 +13,15 @@ from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import kind_of
 
 HANDICAPS: Mapping[Mode, float] = {
-    "serial": 0.0, "mps": 0.02, "queue": 0.03, "naive": 0.06, "mps-limits": 0.04, "phases": 0.08,
-    "mig": 0.10, "hybrid": 0.15,
-}  # fmt: skip
+    "serial": 0.0,
+    "mps": 0.02,
+    "queue": 0.03,
+    "naive": 0.06,
+    "mps-limits": 0.04,
+    "phases": 0.08,
+    "mig": 0.10,
+    "hybrid": 0.15,
+}
 """Share by which a way to share must lead one after another, for what it takes to set up.
 
 Time-slicing takes little, but disappoints: of 66 job sets that ran in both ways on an H200, MPS was

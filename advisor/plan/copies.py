@@ -139,10 +139,15 @@ class CopiesTable:
     def copies(self, rows: Sequence[CopiesRow], best: int, fit: int, limited_by: str) -> Copies:
         """Return the answer of a search."""
         return Copies(
-            gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by,
-            worthwhile=best, mps_clients=mps_clients(self.gpu, self.conditions.cuda),
+            gpu=self.gpu,
+            job=self.job,
+            rows=tuple(rows),
+            fit=fit,
+            limited_by=limited_by,
+            worthwhile=best,
+            mps_clients=mps_clients(self.gpu, self.conditions.cuda),
             level=self.level,
-        )  # fmt: skip
+        )
 
     def _problem(self, copies: int) -> str | None:
         """Why `copies` copies cannot run at once, limits aside; None where they can."""

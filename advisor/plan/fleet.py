@@ -126,9 +126,10 @@ class FleetForecast:
         ends_s = self.ends_s
         pairs = enumerate(zip(ends_s or (), self.jobs, strict=ends_s is not None), 1)
         return tuple(
-            number for number, (end_s, job) in pairs
+            number
+            for number, (end_s, job) in pairs
             if job.deadline_s is not None and end_s.at(self.level) > job.deadline_s
-        )  # fmt: skip
+        )
 
     @property
     def energy_j(self) -> Interval | None:
@@ -142,8 +143,11 @@ class FleetForecast:
         for level in LEVELS:
             total = sum(each.at(level) for each in used_j)
             for pool, watts in zip(self.pools, idle_w, strict=True):
-                busy_s = sum(own.at(level) for on, own in zip(self.on, runs_s, strict=True)
-                             if on.gpu == pool.gpu)  # fmt: skip
+                busy_s = sum(
+                    own.at(level)
+                    for on, own in zip(self.on, runs_s, strict=True)
+                    if on.gpu == pool.gpu
+                )
                 total += (pool.gpus * last_s.at(level) - busy_s) * watts
             totals.append(total)
         return Interval(*totals)
@@ -246,23 +250,33 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     problem = Problem(kinds, objective, pools)
     questions = [
         Question(
-            gpu=pool.gpu, predictor=pool.predictor, level=terms.level, conditions=terms.conditions,
+            gpu=pool.gpu,
+            predictor=pool.predictor,
+            level=terms.level,
+            conditions=terms.conditions,
             objective=objective.within_group or objective.name,
         )
         for pool in pools
-    ]  # fmt: skip
+    ]
     groups = [GroupPool(at, problem, each) for at, each in enumerate(questions)]
     _check_each_runs_somewhere(kinds, problem, groups, terms)
     search = FleetSearch(problem, groups, terms.effort)
     search.run(questions)
     best_placements = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
-    plans = _different([
-        FleetForecast(
-            way=way, cost=problem.cost(placement), pools=tuple(pools),
-            on=_gpu_plans(placement, problem), ranked_by=objective.name, level=terms.level,
-        )
-        for way, placement in best_placements
-    ], kinds)  # fmt: skip
+    plans = _different(
+        [
+            FleetForecast(
+                way=way,
+                cost=problem.cost(placement),
+                pools=tuple(pools),
+                on=_gpu_plans(placement, problem),
+                ranked_by=objective.name,
+                level=terms.level,
+            )
+            for way, placement in best_placements
+        ],
+        kinds,
+    )
     if terms.conditions.power_caps and plans[0].energy_j is not None:
         plans = [_with_caps(each, questions) for each in plans]
         plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
@@ -271,11 +285,20 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
     exact = best_placements[0][0] == "exact"
     return FleetPlan(
-        way=best.way, cost=best.cost, pools=best.pools, on=best.on, ranked_by=best.ranked_by,
-        level=best.level, terms=terms, note=note, exact=exact, others=tuple(others),
-        groups_compared=compared, groups_predicted=predicted,
+        way=best.way,
+        cost=best.cost,
+        pools=best.pools,
+        on=best.on,
+        ranked_by=best.ranked_by,
+        level=best.level,
+        terms=terms,
+        note=note,
+        exact=exact,
+        others=tuple(others),
+        groups_compared=compared,
+        groups_predicted=predicted,
         cut_short=search.cut_short and not exact,
-    )  # fmt: skip
+    )
 
 
 def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForecast]:
@@ -284,10 +307,12 @@ def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForeca
 
     def runs(on: GpuPlan) -> str:
         groups = [
-            (repr(each.sharing if isinstance(each, Group) else each.places),
-             [kind_of[on.jobs[number - 1]] for number in each.jobs])
+            (
+                repr(each.sharing if isinstance(each, Group) else each.places),
+                [kind_of[on.jobs[number - 1]] for number in each.jobs],
+            )
             for each in groups_of(on.sharing, len(on.jobs))
-        ]  # fmt: skip
+        ]
         return f"{on.gpu.key} {groups}"
 
     same: dict[tuple[str, ...], FleetForecast] = {}
@@ -338,10 +363,15 @@ def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForec
         for cap_w in cap_choices(question.gpu):
             capped = forecast_allowed(mixes, question, runs[2], cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
-            plans.append(replace(best, on=tuple(
-                replace(on, power_cap_w=cap_w, forecast=capped) if on.number in same else on
-                for on in best.on
-            )))  # fmt: skip
+            plans.append(
+                replace(
+                    best,
+                    on=tuple(
+                        replace(on, power_cap_w=cap_w, forecast=capped) if on.number in same else on
+                        for on in best.on
+                    ),
+                )
+            )
         best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
     return best
 
@@ -367,9 +397,15 @@ def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[GpuPlan, 
             waits_s |= dict.fromkeys(numbers, placed.start_s - free_s)
             free_s, before = free_s + group.runs_s, group
         members, sharing = tuple(pool.jobs[number - 1] for number in own), in_turn(renamed)
-        plans.append(GpuPlan(
-            number=gpu, gpu=pool.gpu, jobs=tuple(own), members=members, sharing=sharing,
-            forecast=forecast(Mixes(members, pool.predictor), sharing),
-            waits_s=tuple(waits_s[number] for number in own),
-        ))  # fmt: skip
+        plans.append(
+            GpuPlan(
+                number=gpu,
+                gpu=pool.gpu,
+                jobs=tuple(own),
+                members=members,
+                sharing=sharing,
+                forecast=forecast(Mixes(members, pool.predictor), sharing),
+                waits_s=tuple(waits_s[number] for number in own),
+            )
+        )
     return tuple(plans)

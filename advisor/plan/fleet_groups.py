@@ -392,18 +392,25 @@ class GroupPool:
     ) -> FleetGroup:
         gpus = max(self._problem.widths[kind] for kind in members)
         return FleetGroup(
-            members=members, pool=self.number, sharing=sharing, ends_s=ends_s, gpus=gpus,
+            members=members,
+            pool=self.number,
+            sharing=sharing,
+            ends_s=ends_s,
+            gpus=gpus,
             energy_j=None if energy_j is None else gpus * energy_j,
-        )  # fmt: skip
+        )
 
 
 class _Estimator:
     """Estimates queues with the surrogate model: medians, for screening."""
 
     def __init__(
-        self, jobs: Sequence[Job], surrogate: SurrogatePredictor, question: Question,
+        self,
+        jobs: Sequence[Job],
+        surrogate: SurrogatePredictor,
+        question: Question,
         problem: Problem,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._surrogate, self._summaries = surrogate, surrogate.jobs
         self._margin = question.conditions.memory_margin
         self._saves_energy = problem.objective.saves_energy
@@ -454,8 +461,10 @@ class _Estimator:
             left[at] = np.where(runs, np.where(done, 0.0, rest), left[at])
             started[rows] = np.minimum(started[rows] + done.sum(axis=1), lengths[rows])
         joules = [float(each) if self._saves_energy else None for each in energy_j]
-        return [(tuple(ends_s[row, : len(queue.order)].tolist()), joules[row])
-                for row, queue in enumerate(queues)]  # fmt: skip
+        return [
+            (tuple(ends_s[row, : len(queue.order)].tolist()), joules[row])
+            for row, queue in enumerate(queues)
+        ]
 
     def _power_w(self, sets: Indices, mode: Mode) -> Floats:
         """Power of the GPU while the jobs of each set run, shape (sets,); -1: no job."""

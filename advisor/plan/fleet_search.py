@@ -153,8 +153,13 @@ class FleetSearch:
         """
         at_once = line.at_once
         pool_of = self._problem.pool_of
-        work_s = [[(job.alone_s or 0.0) * max(job.profile.busy_share or 1.0, 1 / at_once)
-                   for job in pool.jobs] for pool in self._pools]  # fmt: skip
+        work_s = [
+            [
+                (job.alone_s or 0.0) * max(job.profile.busy_share or 1.0, 1 / at_once)
+                for job in pool.jobs
+            ]
+            for pool in self._pools
+        ]
         queues, loads_s = [GpuQueue((), at_once)] * len(pool_of), [0.0] * len(pool_of)
         for kind in line.order:
             after_s = [load + work_s[at][kind] for load, at in zip(loads_s, pool_of, strict=True)]
@@ -197,10 +202,13 @@ class FleetSearch:
             return self._on_gpus(deal(queues[0]), predict=predict)
         singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
         wanted = list(dict.fromkeys([*queues, *singles]))
-        of_pools = [pool.predicted(wanted) if predict else pool.estimated(wanted)
-                    for pool in self._pools]  # fmt: skip
-        ways = {queue: [group for group in groups if group]
-                for queue, *groups in zip(wanted, *of_pools, strict=True)}  # fmt: skip
+        of_pools = [
+            pool.predicted(wanted) if predict else pool.estimated(wanted) for pool in self._pools
+        ]
+        ways = {
+            queue: [group for group in groups if group]
+            for queue, *groups in zip(wanted, *of_pools, strict=True)
+        }
         items = []
         for queue in queues:
             alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
@@ -235,8 +243,7 @@ class FleetSearch:
     def _improve(self, starts: Sequence[list[GpuQueue]]) -> None:
         """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
         rank = self._problem.rank
-        possible = [(rank(plan), queues) for queues in starts
-                    if (plan := self._on_gpus(queues))]  # fmt: skip
+        possible = [(rank(plan), queues) for queues in starts if (plan := self._on_gpus(queues))]
         few = len(self._problem.jobs) <= _FEW
         for _, start in sorted(possible, key=lambda pair: pair[0])[: 2 if few else 1]:
             best, plan = start, self._on_gpus(start, predict=True)
@@ -393,8 +400,9 @@ def _divided(
     """
     if len(problem.jobs) > EXACT_JOBS:
         return
-    spaces = [Space(pool.jobs, question)
-              for pool, question in zip(problem.pools, questions, strict=True)]  # fmt: skip
+    spaces = [
+        Space(pool.jobs, question) for pool, question in zip(problem.pools, questions, strict=True)
+    ]
     sets = spaces[0].sets
     if any(space.sets.positions != sets.positions for space in spaces):
         return  # jobs that differ on one model are equal on another: sets have other numbers there
@@ -416,10 +424,14 @@ def _divided(
                     if chosen in left:
                         kept = reached.setdefault(done + chosen, [])
                         for division in divisions:
-                            _keep(kept, _Division(
-                                max(division.most, most), division.total + total,
-                                (*division.on, (gpu, chosen, label)),
-                            ))  # fmt: skip
+                            _keep(
+                                kept,
+                                _Division(
+                                    max(division.most, most),
+                                    division.total + total,
+                                    (*division.on, (gpu, chosen, label)),
+                                ),
+                            )
     whole = sorted(reached.get(sets.everything, []), key=lambda each: each.cost(problem))
     for division in whole[:_PREDICTED]:
         plan = []

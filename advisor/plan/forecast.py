@@ -89,8 +89,9 @@ class Mixes:
     def copies(self) -> list[list[int]]:
         """Group the positions of the jobs into those with equal profile and length."""
         kinds = [(kind, job.work_steps) for kind, job in zip(self._kind, self.jobs, strict=True)]
-        return [[at for at, other in enumerate(kinds) if other == kind]
-                for kind in dict.fromkeys(kinds)]  # fmt: skip
+        return [
+            [at for at, other in enumerate(kinds) if other == kind] for kind in dict.fromkeys(kinds)
+        ]
 
     def surrogate(self) -> SurrogatePredictor | None:
         """Return the surrogate model for all jobs together; None if the predictor has none."""
@@ -109,10 +110,11 @@ class Mixes:
         in_order = groups(sharing, len(self.jobs))
         running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]
         answers = [
-            self._queued(sharing, jobs, group.at_once) if 1 < group.at_once < len(jobs)
+            self._queued(sharing, jobs, group.at_once)
+            if 1 < group.at_once < len(jobs)
             else self.part(sharing, jobs)
             for group, jobs in zip(in_order, running, strict=True)
-        ]  # fmt: skip
+        ]
         if len(answers) == 1:
             return replace(answers[0], sharing=sharing)
         return self._over_time(in_phases(sharing, running, answers))
@@ -172,18 +174,29 @@ class Mixes:
     def _queued(self, sharing: Sharing, queue: tuple[int, ...], at_once: int) -> MixPrediction:
         """Predict a queue of the jobs at positions `queue`; memory is for any that may meet."""
         histories = self._simulated(sharing)
-        stretches = [[each for each in history.stretches if each.seats[0].job in queue]
-                     for history in histories]  # fmt: skip
-        mixes = {each.seats: self.seated(sharing, each.seats)
-                 for history in stretches for each in history}  # fmt: skip
+        stretches = [
+            [each for each in history.stretches if each.seats[0].job in queue]
+            for history in histories
+        ]
+        mixes = {
+            each.seats: self.seated(sharing, each.seats)
+            for history in stretches
+            for each in history
+        }
         jobs = [
             over_run(
-                [[(mixes[each.seats].jobs[place], each.seconds) for each in history
-                  for place, seat in enumerate(each.seats) if seat.job == job]
-                 for history in stretches]
+                [
+                    [
+                        (mixes[each.seats].jobs[place], each.seconds)
+                        for each in history
+                        for place, seat in enumerate(each.seats)
+                        if seat.job == job
+                    ]
+                    for history in stretches
+                ]
             )
             for job in queue
-        ]  # fmt: skip
+        ]
         largest = nlargest(at_once, range(len(queue)), key=lambda at: jobs[at].memory_mib)
         fullest = self.part(sharing, tuple(queue[at] for at in sorted(largest)))
         for at, answer in zip(sorted(largest), fullest.jobs, strict=True):
@@ -191,9 +204,12 @@ class Mixes:
             jobs[at] = replace(jobs[at], oom_probability=risk)
         medians = stretches[LEVELS.index("p50")]
         return time_mean(
-            sharing, tuple(jobs), [*(mixes[each.seats] for each in medians), fullest],
-            [*(each.seconds for each in medians), 0.0], fullest.oom_probability,
-        )  # fmt: skip
+            sharing,
+            tuple(jobs),
+            [*(mixes[each.seats] for each in medians), fullest],
+            [*(each.seconds for each in medians), 0.0],
+            fullest.oom_probability,
+        )
 
 
 class MixCache:
@@ -246,10 +262,13 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
     joules = energy_j(histories, lambda seats, _: mixes.seated(sharing, seats).power_w, [idle_w])
     return replace(
-        result, makespan_interval_s=makespan_s, energy_j=joules,
-        speedup_vs_serial=alone_s.p50 / makespan_s.p50, serial_interval_s=alone_s,
+        result,
+        makespan_interval_s=makespan_s,
+        energy_j=joules,
+        speedup_vs_serial=alone_s.p50 / makespan_s.p50,
+        serial_interval_s=alone_s,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
-    )  # fmt: skip
+    )
 
 
 def serial_interval_s(mixes: Mixes) -> Interval:
@@ -261,11 +280,15 @@ def serial_interval_s(mixes: Mixes) -> Interval:
         start_s = max(task.start_steps * step_s, task.start_cores_s)
         return start_s + (task.work_steps - task.start_steps) * step_s
 
-    return Interval(*(
-        sum(job_s(job, answer.paced_s.at(level), level)
-            for job, answer in zip(mixes.jobs, serial.jobs, strict=True))
-        for level in LEVELS
-    ))  # fmt: skip
+    return Interval(
+        *(
+            sum(
+                job_s(job, answer.paced_s.at(level), level)
+                for job, answer in zip(mixes.jobs, serial.jobs, strict=True)
+            )
+            for level in LEVELS
+        )
+    )
 
 
 def forecast_allowed(
@@ -372,19 +395,23 @@ class Machine:
         checked, present = host.check if host else None, self.present
         return Standing(
             calibrated=str(self.file) if self.file else None,
-            stale=() if present is None else stale_profiles(
-                measured, present, host_known=checked is not None
-            ),
-            host_check=checked, host_factor=median(factors) if factors else None,
+            stale=()
+            if present is None
+            else stale_profiles(measured, present, host_known=checked is not None),
+            host_check=checked,
+            host_factor=median(factors) if factors else None,
             host_solo=tuple({each.name: 0 for each in profiles if host and host.solo_run(each)}),
-            host_from=", ".join(sorted({each.host_gpu for each in profiles
-                                        if each.host_gpu != each.gpu})) or None,
-            unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
-            nominal=tuple({
-                each.name: 0 for each in profiles if each.workload.source == "duration"
-            }),
+            host_from=", ".join(
+                sorted({each.host_gpu for each in profiles if each.host_gpu != each.gpu})
+            )
+            or None,
+            unsteady=unsteady_profiles(profiles),
+            estimated=estimated_profiles(profiles),
+            nominal=tuple(
+                {each.name: 0 for each in profiles if each.workload.source == "duration"}
+            ),
             preallocated=preallocating_profiles(profiles),
-        )  # fmt: skip
+        )
 
     def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
         """Correct `profiles` for this machine's host, if known."""
@@ -424,10 +451,14 @@ class OverTime:
 
 
 def over_time(
-    arrivals: Sequence[Arrival], sharing: Sharing, predictors: Callable[[int], Predicts],
-    fleet: Fleet, at_once: int | None = None, conditions: Conditions = UNCONDITIONAL,
+    arrivals: Sequence[Arrival],
+    sharing: Sharing,
+    predictors: Callable[[int], Predicts],
+    fleet: Fleet,
+    at_once: int | None = None,
+    conditions: Conditions = UNCONDITIONAL,
     elsewhere: Mapping[str, tuple[Sequence[Job], Callable[[int], Predicts]]] = MappingProxyType({}),
-) -> OverTime:  # fmt: skip
+) -> OverTime:
     """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`.
 
     `predictors` returns the predictor while so many GPUs of a host run jobs. `elsewhere` has the
@@ -469,9 +500,12 @@ def over_time(
         if chooses_layouts(sharing):
             layouts = [(Mig(each), most) for each in largest_layouts(gpu, most)]
         return SharedGpus(
-            count=count, predict=lambda busy: own(busy).predict, jobs=jobs,
-            layouts=layouts, problem=problem,
-        )  # fmt: skip
+            count=count,
+            predict=lambda busy: own(busy).predict,
+            jobs=jobs,
+            layouts=layouts,
+            problem=problem,
+        )
 
     paces = Paces([pool(count) for count in fleet.counts])
     return OverTime(simulated(arrivals, sharing, paces, fleet))

@@ -190,8 +190,10 @@ def estimated_answers(
     options: Sequence[Option], sets: Sets, surrogate: SurrogatePredictor, margin: float
 ) -> list[Answers]:
     """Ask the surrogate model about each set, all options at once: medians only, and fast."""
-    tenancies = [Tenancy(partition_of(surrogate.gpu, *each.partition), each.sharing, each.limit)
-                 for each in options]  # fmt: skip
+    tenancies = [
+        Tenancy(partition_of(surrogate.gpu, *each.partition), each.sharing, each.limit)
+        for each in options
+    ]
     fits = [surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, margin) for each in tenancies]
     for fit in fits:
         fit[0] = True  # the empty set

@@ -53,8 +53,9 @@ def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
     equal = {round(100 / degree), *equal_limits(degree)}
     vectors = [(float(each),) * degree for each in sorted(equal)]
     # The mean share of the SMs that each job uses alone; its busy share without that counter.
-    demands = [(each.counters and each.counters.sm_active) or each.busy_share or 1.0
-               for each in profiles]  # fmt: skip
+    demands = [
+        (each.counters and each.counters.sm_active) or each.busy_share or 1.0 for each in profiles
+    ]
     for total in _PROPORTIONAL_SUMS:
         shares = [round(total * demand / sum(demands)) for demand in demands]
         vectors.append(tuple(float(min(_LARGEST, max(_SMALLEST, share))) for share in shares))
@@ -86,9 +87,10 @@ def best_limits(
         equal.sort(key=lambda each: mixes.whole(each).jobs[0].step_s.at(level))
         return equal[:2], len(equal)
     if (
-        surrogate is None or not surrogate.knows("mps-limits")
+        surrogate is None
+        or not surrogate.knows("mps-limits")
         or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
-    ):  # fmt: skip
+    ):
         return usual, len(usual)
     search = _LimitSearch(mixes, surrogate, objective)
     vectors, compared = search.estimated(usual)

@@ -286,10 +286,13 @@ def costs_of_ways(
 ) -> Floats:
     """Compute a cost of each way to run all `jobs` to order them by, from values (ways, jobs)."""
     outcomes = Outcomes(
-        counts=np.ones(ends_s.shape, dtype=np.intp), deadlines_s=deadlines_s(jobs),
-        allowed=np.ones(len(ends_s), dtype=bool), slowdowns=slowdowns, ends_s=ends_s,
+        counts=np.ones(ends_s.shape, dtype=np.intp),
+        deadlines_s=deadlines_s(jobs),
+        allowed=np.ones(len(ends_s), dtype=bool),
+        slowdowns=slowdowns,
+        ends_s=ends_s,
         added_j=np.zeros(len(ends_s)),
-    )  # fmt: skip
+    )
     return objective.price(*objective.scores(outcomes), awake_w=1.0)[0]
 
 

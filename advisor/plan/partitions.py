@@ -45,8 +45,11 @@ class Cut:
     @property
     def partitions(self) -> tuple[PartitionKind, ...]:
         """The kind of each partition, those of one instance next to each other."""
-        return tuple(part for each in self.places
-                     for part in ([each] if isinstance(each, PartitionKind) else each))  # fmt: skip
+        return tuple(
+            part
+            for each in self.places
+            for part in ([each] if isinstance(each, PartitionKind) else each)
+        )
 
     @cached_property
     def instance_at(self) -> tuple[int, ...]:
@@ -64,8 +67,10 @@ def cuts(gpu: Gpu) -> tuple[Cut, ...]:
 
     distinct: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
     for layout in layouts(gpu):
-        divisions = ([(), *(own for own in compute_sets(gpu, each.profile) if len(own) > 1)]
-                     for each in layout)  # fmt: skip
+        divisions = (
+            [(), *(own for own in compute_sets(gpu, each.profile) if len(own) > 1)]
+            for each in layout
+        )
         for chosen in product(*divisions):
             pairs = sorted(zip(layout, chosen, strict=True), key=place)
             cut = Cut(tuple(each for each, _ in pairs), tuple(own for _, own in pairs))
@@ -232,11 +237,11 @@ class AssignmentSearch:
     def _best(self) -> dict[PartitionKind, SetScores]:
         """Least of each score over the options of each kind of partition, each (sets,)."""
         return {
-            partition: SetScores(*(
-                np.minimum.reduce([own[at] for _, own in ways]) for at in (0, 1)
-            ))
+            partition: SetScores(
+                *(np.minimum.reduce([own[at] for _, own in ways]) for at in (0, 1))
+            )
             for partition, ways in self.scores.items()
-        }  # fmt: skip
+        }
 
     def _extended(self, parent: Assignment) -> Iterator[_Bounded]:
         """`parent` with each set in its next place, in a partition by each option, the best first.
@@ -280,6 +285,9 @@ def _with(parent: Assignment, chosen: int, option: Option | None, own: SetScores
         assert not isinstance(place, PartitionKind), "partitions have options"
         return replace(parent, left=(_Left(chosen, place, chosen), *left))
     return Assignment(
-        parent.cut, tuple(left), max(parent.most, float(own.most[chosen])),
-        parent.total + float(own.total[chosen]), (*parent.placed, Choice(option, chosen)),
-    )  # fmt: skip
+        parent.cut,
+        tuple(left),
+        max(parent.most, float(own.most[chosen])),
+        parent.total + float(own.total[chosen]),
+        (*parent.placed, Choice(option, chosen)),
+    )

@@ -60,8 +60,10 @@ def by_precedence(plans: Sequence[Forecast], question: Question) -> Ordered:
     def place(each: Forecast) -> tuple[int, float, float]:
         """Late jobs, for objectives in joules; the cost; and what decides between equal costs."""
         late = len(each.late(level)) if objective.saves_energy else 0
-        own, then = (known_cost(each, name).at(level)
-                     for name in (objective.name, objective.then or objective.name))  # fmt: skip
+        own, then = (
+            known_cost(each, name).at(level)
+            for name in (objective.name, objective.then or objective.name)
+        )
         return late, own, then
 
     first, rule = first_plan(plans, objective.name, level)
@@ -138,19 +140,23 @@ def _candidates(
             left_out.append(LeftOut("power caps", problem))
         else:
             forecasts += _under_caps([Serial(), *sharings, *more], mixes, question)
-    sparing = [each for each in forecasts
-               if not slows_protected(jobs, each.prediction, question.level)]  # fmt: skip
+    sparing = [
+        each for each in forecasts if not slows_protected(jobs, each.prediction, question.level)
+    ]
     if too_slow := len(forecasts) - len(sparing):
         left_out.append(LeftOut(counted(too_slow, "way") + " to share", TOO_SLOW))
     searched = []
     if exact is not None:
         searched.append(
-            "every set of jobs was predicted, at once, in phases and on MIG instances" if exact
+            "every set of jobs was predicted, at once, in phases and on MIG instances"
+            if exact
             else "estimates chose the few phases and MIG layouts that were predicted"
-        )  # fmt: skip
+        )
     if compared:
-        searched.append(f"{compared:,} limits were compared by the surrogate model, and the best "
-                     "of them predicted")  # fmt: skip
+        searched.append(
+            f"{compared:,} limits were compared by the surrogate model, and the best "
+            "of them predicted"
+        )
     considered = 1 + len(forecasts) + len(left_out) + compared
     return sparing, left_out, considered, "; ".join(searched) or None
 
@@ -177,8 +183,10 @@ def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -
     """Forecast `sharings` under their best cap that makes no further job late, if one helps."""
     capped, level = [], question.level
     for sharing in sharings:
-        answers = (forecast_allowed(mixes, question, sharing, cap_w)
-                   for cap_w in (None, *cap_choices(question.gpu)))  # fmt: skip
+        answers = (
+            forecast_allowed(mixes, question, sharing, cap_w)
+            for cap_w in (None, *cap_choices(question.gpu))
+        )
         plans = [each for each in answers if isinstance(each, Forecast)]
         plans = [each for each in plans if cost(each, question.objective) is not None]
         in_time = [each for each in plans if each.late(level) <= plans[0].late(level)]
@@ -189,18 +197,25 @@ def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -
 
 
 def ranked(
-    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, objective: ObjectiveName,
-    conditions: Conditions = UNCONDITIONAL, level: Level = "p50",
-) -> Recommendation:  # fmt: skip
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    predictor: Predicts,
+    objective: ObjectiveName,
+    conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
+) -> Recommendation:
     """Rank the plans for `jobs` on `gpu` that the jobs and `conditions` allow.
 
     Raises:
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
-        gpu=gpu, predictor=CachingPredictor(predictor), objective=objective, level=level,
+        gpu=gpu,
+        predictor=CachingPredictor(predictor),
+        objective=objective,
+        level=level,
         conditions=conditions,
-    )  # fmt: skip
+    )
     mixes = Mixes(jobs, question.predictor)
     serial = forecast(mixes, Serial())
     check_each_fits(serial.prediction, gpu, conditions)
@@ -220,21 +235,32 @@ def ranked(
         forecasts, left_out, considered, searched = _candidates(mixes, question)
     cap_w = serial.prediction.power_cap_w
     others = (  # without serial in other orders, which are no better
-        each for each in forecasts
+        each
+        for each in forecasts
         if (not one_by_one(each.sharing) and _sorted_groups(each) != _sorted_groups(serial))
         or each.prediction.power_cap_w != cap_w
-    )  # fmt: skip
+    )
     plans = _plans(jobs, plans_to_show([serial, *others], question), question, left_out)
     if len(jobs) > 2:
-        left_out.append(LeftOut(
-            "unequal limits in phases and limits on MIG instances",
-            "limits are equal within a phase, and there are none on instances",
-        ))  # fmt: skip
+        left_out.append(
+            LeftOut(
+                "unequal limits in phases and limits on MIG instances",
+                "limits are equal within a phase, and there are none on instances",
+            )
+        )
     return Recommendation(
-        gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
-        serial=next(plan for plan in plans if plan.prediction is serial.prediction), plans=plans,
-        left_out=tuple(left_out), considered=considered, searched=searched,
-    )  # fmt: skip
+        gpu=gpu,
+        jobs=tuple(jobs),
+        objective=objective,
+        ranked_by=ranked_by,
+        note=note,
+        level=level,
+        serial=next(plan for plan in plans if plan.prediction is serial.prediction),
+        plans=plans,
+        left_out=tuple(left_out),
+        considered=considered,
+        searched=searched,
+    )
 
 
 def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
@@ -272,10 +298,16 @@ def _plans(
             more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
             parts.append(f"ruled out: {few}{more}")
         own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
-        plans.append(Plan(
-            **own, rank=rank, ties_best=tied(plan, best, objective, level), why="; ".join(parts),
-            late_jobs=tuple(at + 1 for at in late), precedes_by=rule,
-        ))  # fmt: skip
+        plans.append(
+            Plan(
+                **own,
+                rank=rank,
+                ties_best=tied(plan, best, objective, level),
+                why="; ".join(parts),
+                late_jobs=tuple(at + 1 for at in late),
+                precedes_by=rule,
+            )
+        )
     return tuple(plans)
 
 
@@ -309,9 +341,12 @@ def verdict(advised: Recommendation) -> Verdict:
         answers.append("dont-share" if one_by_one(advised.best.sharing) else "share")
     if any(plan.ties_best for plan in advised.plans[1:]):
         answers.append("equal")
-    first, *others = (known_cost(plan, advised.ranked_by).at(advised.level)
-                      for plan in advised.plans[:2])  # fmt: skip
+    first, *others = (
+        known_cost(plan, advised.ranked_by).at(advised.level) for plan in advised.plans[:2]
+    )
     return Verdict(
-        answers=tuple(answers), binding=bound, host_bound=slow,
+        answers=tuple(answers),
+        binding=bound,
+        host_bound=slow,
         next_behind=others[0] / first - 1 if others else None,
-    )  # fmt: skip
+    )

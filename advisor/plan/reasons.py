@@ -35,8 +35,11 @@ Limit = Resource | Literal["host path", "own instances", "MPS limits"]
 # The share from which a resource counts as full. For SMs it is what training reached under MPS on
 # an H200 (`advisor.prediction.capacity`); the others are choices.
 FULL: dict[Resource, float] = {
-    "GPU time": 0.9, "SMs": MPS_CAPACITY, "DRAM bandwidth": 0.8, "power": 0.95
-}  # fmt: skip
+    "GPU time": 0.9,
+    "SMs": MPS_CAPACITY,
+    "DRAM bandwidth": 0.8,
+    "power": 0.95,
+}
 # Share of its step in the host path from which the host sets a job's pace: a choice.
 HOST_BOUND = 0.9
 
@@ -115,9 +118,11 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     return Binding(
         host_shares=of_steps([each.host_s and each.host_s * mix.host_stretch for each in profiles]),
         gpu_shares=of_steps([each.gpu_s for each in profiles]),
-        alone=frozenset(run[0] for run in runs if len(run) == 1), uses=_uses(jobs, gpu, mix),
-        memory=mix.memory_total_mib / mix.memory_capacity_mib, cut=cut,
-    )  # fmt: skip
+        alone=frozenset(run[0] for run in runs if len(run) == 1),
+        uses=_uses(jobs, gpu, mix),
+        memory=mix.memory_total_mib / mix.memory_capacity_mib,
+        cut=cut,
+    )
 
 
 def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> dict[Resource, float]:
@@ -259,14 +264,17 @@ def compare(
     in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
     compared_by, note = rankable_by(plans, objective)
     return Comparison(
-        gpu=gpu, objective=compared_by, note=note, plans=tuple(plans),
+        gpu=gpu,
+        objective=compared_by,
+        note=note,
+        plans=tuple(plans),
         bindings=tuple(binding(jobs, gpu, each.prediction) for each in plans),
         forbidden=tuple(
             broken_rule(jobs, each.sharing, gpu) or memory_problem(each.prediction, gpu)
             for each in plans
         ),
         serial=None if in_turn else serial,
-    )  # fmt: skip
+    )
 
 
 _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
@@ -301,13 +309,18 @@ def host_bound(
         if host_share is None or gpu_share is None or gpu_share >= _FAR or profile.name in held:
             continue
         work, least_s = _work(profile.workload), _FASTER * profile.step_s
-        faster = [each for each in variants if each.step_s < least_s
-                  and _work(each.workload) == work]  # fmt: skip
+        faster = [
+            each for each in variants if each.step_s < least_s and _work(each.workload) == work
+        ]
         best = min(faster, key=lambda each: each.step_s, default=None)
         held[profile.name] = HostBound(
-            job=profile.name, host_share=host_share, gpu_share=gpu_share, step_s=profile.step_s,
-            variant=best.name if best else None, variant_step_s=best.step_s if best else None,
-        )  # fmt: skip
+            job=profile.name,
+            host_share=host_share,
+            gpu_share=gpu_share,
+            step_s=profile.step_s,
+            variant=best.name if best else None,
+            variant_step_s=best.step_s if best else None,
+        )
     return tuple(held.values())
 
 
@@ -335,6 +348,11 @@ def _work(workload: Workload) -> Workload:
     loads = int(bool(workload.loader_workers))
     own = _WAYS.sub("", workload.name) if workload.source == "script" else None
     return replace(
-        workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None,
-        model=own or workload.model, family=own or workload.family,
-    )  # fmt: skip
+        workload,
+        name="work",
+        execution="eager",
+        loader_workers=loads,
+        examples_per_epoch=None,
+        model=own or workload.model,
+        family=own or workload.family,
+    )

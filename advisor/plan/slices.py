@@ -70,10 +70,13 @@ def slices_for_job(
     slices = tuple(_on_slice(profiles, measured, gpu, predictor, kind) for kind in kinds)
     name = batch_name(profiles[0].name)
     return SlicesForJob(
-        gpu=gpu, job=name.work if name else profiles[0].name, measured=measured, slices=slices,
+        gpu=gpu,
+        job=name.work if name else profiles[0].name,
+        measured=measured,
+        slices=slices,
         confirmed_on_hardware=not any(each.is_estimate for each in profiles)
         and all(each.name == WHOLE and each.largest in (*measured, None) for each in slices),
-    )  # fmt: skip
+    )
 
 
 def mig_kinds(gpu: Gpu, names: Sequence[str] = ()) -> list[MigProfile]:
@@ -87,9 +90,12 @@ def mig_kinds(gpu: Gpu, names: Sequence[str] = ()) -> list[MigProfile]:
 
 
 def _on_slice(
-    profiles: Sequence[Profile], measured: Sequence[int], gpu: Gpu, predictor: Predicts,
+    profiles: Sequence[Profile],
+    measured: Sequence[int],
+    gpu: Gpu,
+    predictor: Predicts,
     kind: MigProfile | None,
-) -> SliceBatch:  # fmt: skip
+) -> SliceBatch:
     sharing = Serial() if kind is None else Mig((Instance(kind.name),))
 
     def mix(batch: int) -> MixPrediction:
@@ -111,9 +117,11 @@ def _on_slice(
     return SliceBatch(
         name=WHOLE if kind is None else kind.name,
         instances=1 if kind is None else kind.max_instances,
-        capacity_mib=mix(measured[0]).memory_capacity_mib, largest=largest, open_ended=open_ended,
+        capacity_mib=mix(measured[0]).memory_capacity_mib,
+        largest=largest,
+        open_ended=open_ended,
         memory_mib=None if largest is None else mix(largest).jobs[0].memory_interval_mib,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)

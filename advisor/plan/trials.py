@@ -116,16 +116,21 @@ def starts_s(row: CopiesRow, start_s: float, cpu_s: float) -> Interval:
     They share the cores that there are for `row`, of which each needs `cpu_s`.
     """
     cores = row.prediction.host_cores or inf
-    return Interval(*(
-        max(start_s * START_ERROR ** at, row.copies * start_cpu_s(start_s, level, cpu_s) / cores)
-        for at, level in zip((-1, 0, 1), LEVELS, strict=True)
-    ))  # fmt: skip
+    return Interval(
+        *(
+            max(start_s * START_ERROR**at, row.copies * start_cpu_s(start_s, level, cpu_s) / cores)
+            for at, level in zip((-1, 0, 1), LEVELS, strict=True)
+        )
+    )
 
 
 def worthwhile_trials(
-    table: CopiesTable, steps: float | None = None, count: int | None = None, start_s: float = 0.0,
+    table: CopiesTable,
+    steps: float | None = None,
+    count: int | None = None,
+    start_s: float = 0.0,
     cpu_s: float = START_CPU_S,
-) -> Trials:  # fmt: skip
+) -> Trials:
     """Choose the fewest trials at once that end within `MIN_GAIN` of the most trials an hour.
 
     `steps` are those of a trial, else of the job; `count` is the number of trials, None: unknown. A
@@ -140,8 +145,12 @@ def worthwhile_trials(
     steps = _checked_steps(table.job, steps, count, start_s, cpu_s)
     fit, limited_by = table.most()
     # Of the numbers at once that take as many rounds, the fewest.
-    numbers = sorted({at if count is None else ceil(count / ceil(count / at))
-                      for at in range(1, min(fit, MAX_JOBS, count or MAX_JOBS) + 1)})  # fmt: skip
+    numbers = sorted(
+        {
+            at if count is None else ceil(count / ceil(count / at))
+            for at in range(1, min(fit, MAX_JOBS, count or MAX_JOBS) + 1)
+        }
+    )
 
     def round_s(row: CopiesRow) -> Interval:
         trained_s = row.prediction.jobs[0].paced_s.scaled(steps)
@@ -182,10 +191,16 @@ def worthwhile_trials(
     later = bisect_left(between, True, key=lambda at: enough(table.restricted(rows[fewest], at)))
     at_best = [*between, fewest][later]
     copies = table.copies([row for _, row in sorted(rows.items())], at_best, fit, limited_by)
-    study = None if count is None else Study(
-        trials=count, rounds=ceil(count / at_best), wall_s=spent_s(rows[at_best]),
-        one_by_one_s=spent_s(rows[1]),
-    )  # fmt: skip
+    study = (
+        None
+        if count is None
+        else Study(
+            trials=count,
+            rounds=ceil(count / at_best),
+            wall_s=spent_s(rows[at_best]),
+            one_by_one_s=spent_s(rows[1]),
+        )
+    )
     return Trials(copies=copies, steps=steps, start_s=start_s, start_cpu_s=cpu_s, study=study)
 
 
@@ -312,13 +327,15 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     totals, all_s = _spread(count, gpus, wall_s, terms.level)
     one_by_one_s = _spread(count, gpus, lambda at, n: wall_s(at, 1).scaled(n), terms.level)[1]
     return Search(
-        on=tuple(on(at, total) for at, total in enumerate(totals) if total), wall_s=all_s,
+        on=tuple(on(at, total) for at, total in enumerate(totals) if total),
+        wall_s=all_s,
         idle=tuple(
             (pool.gpu.key, pool.gpus - total)
-            for pool, total in zip(pools, totals, strict=True) if total < pool.gpus
+            for pool, total in zip(pools, totals, strict=True)
+            if total < pool.gpus
         ),
         one_by_one_s=one_by_one_s,
-    )  # fmt: skip
+    )
 
 
 def _spread(

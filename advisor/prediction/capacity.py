@@ -45,10 +45,12 @@ COLUMNS = (
     "most_sm_active",
     "work",  # log odds of the share of the step that fewer SMs slow, from steps under limits
     "others_work",
-    *(f"{whose}{name}" for name in
-      ("busy", "power", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
-      for whose in ("", "others_")),  # the others' are sums
-)  # fmt: skip
+    *(
+        f"{whose}{name}"
+        for name in ("busy", "power", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+        for whose in ("", "others_")
+    ),  # the others' are sums
+)
 
 # Power alone over the limit, by the share of time in which a job keeps the GPU busy: nine in ten of
 # 162 profiles of an H200 and an H100 are within 0.17 of it. An average over all jobs would take one
@@ -91,8 +93,12 @@ class Numbers(NamedTuple):
     def of(self, mixes: Places) -> "Numbers":
         """Return the jobs of `mixes`, shape (mixes, places); in an empty place a job of nothing."""
         nothing = (1.0, *[0.0] * (len(self) - 1))
-        return Numbers(*(np.where(mixes >= 0, values[mixes], none)
-                         for values, none in zip(self, nothing, strict=True)))  # fmt: skip
+        return Numbers(
+            *(
+                np.where(mixes >= 0, values[mixes], none)
+                for values, none in zip(self, nothing, strict=True)
+            )
+        )
 
 
 def numbers(profiles: Sequence[Profile], gpu: Gpu) -> Numbers:
@@ -107,9 +113,15 @@ def _numbers(profile: Profile, gpu: Gpu) -> tuple[float | None, ...]:
     if counters is None:
         return profile.step_s, busy, power_share(profile, gpu), *[None] * 4, work
     return (
-        profile.step_s, busy, power_share(profile, gpu), counters.sm_active,
-        counters.sm_occupancy, counters.tensor_active, counters.dram_active, work,
-    )  # fmt: skip
+        profile.step_s,
+        busy,
+        power_share(profile, gpu),
+        counters.sm_active,
+        counters.sm_occupancy,
+        counters.tensor_active,
+        counters.dram_active,
+        work,
+    )
 
 
 def what_is_known(jobs: Numbers) -> Known:
@@ -209,8 +221,9 @@ def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -
     log_step_ms, log_limit = np.log(1e3 * jobs.step_s), np.log(shares)
     count = np.maximum(others.sum(axis=1), 1)
     by_name = {
-        "log_capacity_slowdown": np.log(first_steps(jobs, shares, under_mps=under_mps)
-                                        / jobs.step_s[:, 0]),
+        "log_capacity_slowdown": np.log(
+            first_steps(jobs, shares, under_mps=under_mps) / jobs.step_s[:, 0]
+        ),
         "log_degree": np.log(1 + count),
         "log_limit": log_limit[:, 0],
         "others_log_limit": total(log_limit) / count,
@@ -223,7 +236,7 @@ def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -
         "most_sm_active": most(jobs.sm_active),
         "work": jobs.work[:, 0],
         "others_work": total(jobs.work) / count,
-    }  # fmt: skip
+    }
     for name in COLUMNS:
         if name not in by_name:
             summed = name.startswith("others_")
@@ -303,9 +316,13 @@ _AT_ONCE = 2000
 
 
 def steps_of_sets(
-    profiles: Sequence[Profile], sets: Places, sharing: Concurrent, gpu: Gpu,
-    model: CapacityModel | None, limits: Floats | float = 100.0,
-) -> Floats:  # fmt: skip
+    profiles: Sequence[Profile],
+    sets: Places,
+    sharing: Concurrent,
+    gpu: Gpu,
+    model: CapacityModel | None,
+    limits: Floats | float = 100.0,
+) -> Floats:
     """Predict medians of seconds of a step in many mixes at once, shape (mixes, places).
 
     `sets` has the index of the profile in each place, -1 for none, whose step is NaN; `limits` are
@@ -318,9 +335,12 @@ def steps_of_sets(
     tried = np.unique(limits).tolist()
     shares = np.array(limit_shares(tried, gpu.sms))[np.searchsorted(tried, limits)]
     steps_s = np.median(
-        [_medians(numbers(each, gpu), sets, shares, model, under_mps=sharing.under_mps)
-         for each in shown], axis=0
-    )  # fmt: skip
+        [
+            _medians(numbers(each, gpu), sets, shares, model, under_mps=sharing.under_mps)
+            for each in shown
+        ],
+        axis=0,
+    )
     for limit in tried:
         if limit < 100:
             part = whole_gpu(gpu).limited(limit)
@@ -340,10 +360,15 @@ def _medians(
     mixes, shares = np.hsplit(different, 2)
     parts = range(0, len(mixes), _AT_ONCE)
     steps_s = [
-        _limited(jobs, mixes[at : at + _AT_ONCE].astype(np.intp), shares[at : at + _AT_ONCE],
-                 model, under_mps=under_mps)
+        _limited(
+            jobs,
+            mixes[at : at + _AT_ONCE].astype(np.intp),
+            shares[at : at + _AT_ONCE],
+            model,
+            under_mps=under_mps,
+        )
         for at in parts
-    ]  # fmt: skip
+    ]
     answers = np.full(sets.shape, np.nan)
     answers[sets >= 0] = np.concatenate(steps_s)[which.ravel()]
     return answers

@@ -177,9 +177,21 @@ def _wake(now, ready, queue, active, asleep, sleeping):
 
 
 def _side_by_side(
-    starts, kernels, paces, ceded, horizon_s, max_events, pivot, log, at, state, queues, current,
-    done, bounds,
-):  # fmt: skip
+    starts,
+    kernels,
+    paces,
+    ceded,
+    horizon_s,
+    max_events,
+    pivot,
+    log,
+    at,
+    state,
+    queues,
+    current,
+    done,
+    bounds,
+):
     """Replay kernels side by side; return the seconds between the two rows of `done`.
 
     `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand, the
@@ -286,30 +298,81 @@ def _in_turn(
 
 
 def _replay(
-    policy, max_events, pivot, horizon_s, starts, at, queues, constants, bounds, kernels, paces,
-    log, state, current, done,
-):  # fmt: skip
+    policy,
+    max_events,
+    pivot,
+    horizon_s,
+    starts,
+    at,
+    queues,
+    constants,
+    bounds,
+    kernels,
+    paces,
+    log,
+    state,
+    current,
+    done,
+):
     if policy == TIME_SLICES:
         return _in_turn(
-            starts, kernels, paces, constants, horizon_s, max_events, pivot, log, at, state, done,
+            starts,
+            kernels,
+            paces,
+            constants,
+            horizon_s,
+            max_events,
+            pivot,
+            log,
+            at,
+            state,
+            done,
             bounds,
-        )  # fmt: skip
+        )
     return _side_by_side(
-        starts, kernels, paces, constants[0], horizon_s, max_events, pivot, log, at, state, queues,
-        current, done, bounds,
-    )  # fmt: skip
+        starts,
+        kernels,
+        paces,
+        constants[0],
+        horizon_s,
+        max_events,
+        pivot,
+        log,
+        at,
+        state,
+        queues,
+        current,
+        done,
+        bounds,
+    )
 
 
 _LOOPS = (
-    begin, advance, count, mark, goes_on, counted_s, note, _share_out, _wake, _side_by_side,
-    _next_owner, _past_copies, _in_turn, _replay,
-)  # fmt: skip
+    begin,
+    advance,
+    count,
+    mark,
+    goes_on,
+    counted_s,
+    note,
+    _share_out,
+    _wake,
+    _side_by_side,
+    _next_owner,
+    _past_copies,
+    _in_turn,
+    _replay,
+)
 # Arguments of `_replay`: numbers, then arrays by type and dimensions.
 _NUMBERS = (c_int64, c_int64, c_int64, c_double)
 _INTEGERS, _INDICES, _FLOATS = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
 _ARRAYS = (
-    (_INTEGERS, 1), (_INTEGERS, 1), (_INDICES, 2), *[(_FLOATS, 1)] * 2, *[(_FLOATS, 2)] * 6,
-)  # fmt: skip
+    (_INTEGERS, 1),
+    (_INTEGERS, 1),
+    (_INDICES, 2),
+    *[(_FLOATS, 1)] * 2,
+    *[(_FLOATS, 2)] * 6,
+)
 _LEAST_STEPS = 1e-12
 
 _LOADING = Lock()
@@ -317,9 +380,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def replay(
-    policy: int, columns: tuple[Any, Floats, Floats], constants: tuple[float, ...],
-    horizon_s: float, max_events: int, pivot: int, log: Floats,
-) -> Floats:  # fmt: skip
+    policy: int,
+    columns: tuple[Any, Floats, Floats],
+    constants: tuple[float, ...],
+    horizon_s: float,
+    max_events: int,
+    pivot: int,
+    log: Floats,
+) -> Floats:
     """Return the seconds in which each tenant repeats its kernels once, shape (tenants,).
 
     Args:
@@ -338,11 +406,18 @@ def replay(
     tenants = len(starts) - 1
     done = np.zeros((2, tenants))
     arrays = (
-        starts, np.zeros(tenants, _INTEGERS), np.zeros((2, tenants), _INDICES),
-        np.array(constants, _FLOATS), np.array([-1.0, -1.0, 0.0]), kernels, paces, log,
+        starts,
+        np.zeros(tenants, _INTEGERS),
+        np.zeros((2, tenants), _INDICES),
+        np.array(constants, _FLOATS),
+        np.array([-1.0, -1.0, 0.0]),
+        kernels,
+        paces,
+        log,
         np.zeros((4, tenants)),
-        np.zeros((5, tenants)), done,
-    )  # fmt: skip
+        np.zeros((5, tenants)),
+        done,
+    )
     arguments = [policy, max_events, pivot, horizon_s]
     for (dtype, dimensions), array in zip(_ARRAYS, arrays, strict=True):
         kind = array.dtype, array.ndim, array.flags.c_contiguous
@@ -429,9 +504,13 @@ def _machine_code():
     own = module.get_function(entry.overloads[arguments].fndesc.llvm_func_name)
     own.linkage, own.name = "external", "replay"
     target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(),
-        opt=3, reloc="pic", codemodel="small", jit=True,
-    )  # fmt: skip
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
+        jit=True,
+    )
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
     return target.emit_object(module)

@@ -160,9 +160,12 @@ def _alone(profile: Profile) -> tuple[float, float, float, float]:
 
 
 def features(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics,
+    profiles: Sequence[Profile],
+    sharing: Concurrent,
+    gpu: Gpu,
+    physics: Physics,
     replayed_s: Floats,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Compute a row for each job with the `COLUMNS` of the mode, shape (jobs, columns)."""
     step_s, busy, log_kernel_us, log_under_mps = np.array([_alone(each) for each in profiles]).T
     speed, degree = step_s / replayed_s, len(profiles)
@@ -185,10 +188,12 @@ def features(
     if sharing.limits:
         curves = [_limit_curve(each, gpu, physics) for each in profiles]
         shares = np.array(limit_shares(sharing.limits, gpu.sms))
-        limited = np.array([
-            max(0.0, np.interp(np.log(share), np.log(at), logs))
-            for share, (at, logs) in zip(shares, curves, strict=True)
-        ])  # fmt: skip
+        limited = np.array(
+            [
+                max(0.0, np.interp(np.log(share), np.log(at), logs))
+                for share, (at, logs) in zip(shares, curves, strict=True)
+            ]
+        )
         columns |= {
             "log_alone_under_mps": log_under_mps,
             "log_limit": np.log(shares),

@@ -249,8 +249,11 @@ def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
     """Return the GPUs called `keys` that are most similar to `gpu`, nearest first."""
     gpus = known_gpus()
     apart = {key: unlikeness(gpus[key], gpu) for key in sorted(keys)}
-    return tuple(key for key in sorted(apart, key=apart.__getitem__)
-                 if apart[key] <= min(apart.values()) + _ALIKE)  # fmt: skip
+    return tuple(
+        key
+        for key in sorted(apart, key=apart.__getitem__)
+        if apart[key] <= min(apart.values()) + _ALIKE
+    )
 
 
 def _calibrations(gpu: Gpu, profile: Profile, chosen: Path | None) -> tuple[Calibration, ...]:

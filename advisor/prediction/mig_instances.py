@@ -51,9 +51,13 @@ RangeAlone = Callable[[Profile], Interval]
 
 
 def on_instances(
-    profiles: Sequence[Profile], hybrid: Hybrid, gpu: Gpu, physics: Physics, steps: StepsOnGpu,
+    profiles: Sequence[Profile],
+    hybrid: Hybrid,
+    gpu: Gpu,
+    physics: Physics,
+    steps: StepsOnGpu,
     alone: RangeAlone,
-) -> list[Interval]:  # fmt: skip
+) -> list[Interval]:
     """Predict seconds of a step of each job, in the jobs' order; `steps` answers for whole GPUs."""
     by_job: dict[int, Interval] = {}
     for held in hybrid.places:
@@ -62,9 +66,13 @@ def on_instances(
 
 
 def _on_place(
-    profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics, steps: StepsOnGpu,
+    profiles: Sequence[Profile],
+    place: Place,
+    gpu: Gpu,
+    physics: Physics,
+    steps: StepsOnGpu,
     alone: RangeAlone,
-) -> dict[int, Interval]:  # fmt: skip
+) -> dict[int, Interval]:
     """Predict seconds of a step of each job on one GPU instance, by number.
 
     Jobs on different parts slow each other, and move no more together than their GPU instance can.
@@ -131,10 +139,12 @@ def slowed_by_traffic(others: float, busy: float | None) -> Interval:
     These `others` run on other SMs; `busy` is its share of time on the GPU, None: all of it.
     """
     longer = _OTHERS * sqrt(others)
-    return Interval(*(
-        max(1.0, (1.0 if busy is None else min(1.0, busy)) * exp(each))
-        for each in (0.0, longer, 2 * longer)
-    ))  # fmt: skip
+    return Interval(
+        *(
+            max(1.0, (1.0 if busy is None else min(1.0, busy)) * exp(each))
+            for each in (0.0, longer, 2 * longer)
+        )
+    )
 
 
 def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:

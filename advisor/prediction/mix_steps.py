@@ -46,9 +46,12 @@ _WITHOUT_PROBE = 1.3
 
 
 def steps_together(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model,
+    profiles: Sequence[Profile],
+    sharing: Concurrent,
+    gpu: Gpu,
+    model: Model,
     replay: ReplayFunction = replay_mix,
-) -> Floats | None:  # fmt: skip
+) -> Floats | None:
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
     None without traces, or where the model did not learn the mode. Replay and correction see each

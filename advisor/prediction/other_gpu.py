@@ -48,10 +48,20 @@ START_US = 2.0
 # Share of a kernel's time that DRAM bounds where its data exceed L2 by far: how 30,000 kernels of
 # 71 workloads differ between an H200 and an H100, which differ in DRAM alone.
 _DRAM_SHARE = {
-    "elementwise": 0.8, "softmax": 1.0, "optimizer": 1.0, "copy": 0.8, "memset": 0.8, "sort": 0.7,
-    "layout": 0.7, "reduce": 0.4, "norm": 0.3, "other": 0.3, "embedding": 0.15,
-    "pooling": 0.1, "loss": 0.1,
-}  # fmt: skip
+    "elementwise": 0.8,
+    "softmax": 1.0,
+    "optimizer": 1.0,
+    "copy": 0.8,
+    "memset": 0.8,
+    "sort": 0.7,
+    "layout": 0.7,
+    "reduce": 0.4,
+    "norm": 0.3,
+    "other": 0.3,
+    "embedding": 0.15,
+    "pooling": 0.1,
+    "loss": 0.1,
+}
 _PRODUCTS = ("gemm", "conv", "attention", "recurrent")
 
 _LEAST_US = 1e-9  # where nothing takes longer than a start

@@ -121,10 +121,12 @@ _ANY_BUSY = (0.05, 0.5, 1.0)
 def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
     """Return `profiles` once for each share of `_ANY_BUSY`, which stands in where they lack one."""
     return [
-        [each if each.gpu_s is not None else replace(each, gpu_s=busy * each.step_s)
-         for each in profiles]
+        [
+            each if each.gpu_s is not None else replace(each, gpu_s=busy * each.step_s)
+            for each in profiles
+        ]
         for busy in _ANY_BUSY
-    ]  # fmt: skip
+    ]
 
 
 AS_ALONE = Interval(1.0, 1.0, 1.0)

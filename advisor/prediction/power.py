@@ -197,8 +197,10 @@ def power_and_energy(
     """Predict them for jobs with steps as long as `steps`; jobs in turn run for the same time."""
     unknown = PowerAndEnergy(None, (None,) * len(profiles))
     if mode == "serial" and len(profiles) > 1:
-        alone = [power_and_energy([profile], [step], gpu, power, mode)
-                 for profile, step in zip(profiles, steps, strict=True)]  # fmt: skip
+        alone = [
+            power_and_energy([profile], [step], gpu, power, mode)
+            for profile, step in zip(profiles, steps, strict=True)
+        ]
         mean = mean_interval([each.power_w for each in alone], [1.0] * len(alone))
         energies = tuple(each.energy_step_j[0] for each in alone)
         return unknown if mean is None else PowerAndEnergy(mean, energies)
@@ -222,8 +224,10 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
         return mix
     shares = [1.0] * len(mix.jobs)
     if mix.sharing.mode != "serial":
-        drawn_w = [0.0 if each.energy_step_j is None else each.energy_step_j.p50 / each.paced_s.p50
-                   for each in mix.jobs]  # fmt: skip
+        drawn_w = [
+            0.0 if each.energy_step_j is None else each.energy_step_j.p50 / each.paced_s.p50
+            for each in mix.jobs
+        ]
         shares = [each / max(sum(drawn_w), 1e-9) for each in drawn_w]
     most = Interval(most_w, most_w, most_w)
     jobs = tuple(_held(job, share * most_w) for job, share in zip(mix.jobs, shares, strict=True))
@@ -238,9 +242,12 @@ def _held(job: JobPrediction, most_w: float) -> JobPrediction:
 
 
 def activity_on_instances(
-    profiles: Sequence[Profile], hybrid: Hybrid, steps: Sequence[Interval], gpu: Gpu,
+    profiles: Sequence[Profile],
+    hybrid: Hybrid,
+    steps: Sequence[Interval],
+    gpu: Gpu,
     physics: Physics,
-) -> tuple[float | None, float | None]:  # fmt: skip
+) -> tuple[float | None, float | None]:
     """Return GRACT and SMACT of `gpu` cut up into instances, 0..1; None without their counters.
 
     An instance's engine is active while any kernel runs on it, and counts for its part of the GPU's
@@ -261,8 +268,10 @@ def activity_on_instances(
         active = gract(moved, speeds, part.sharing.mode)
         slices = part.slices or profile_of(gpu, part.instance.profile).compute_slices
         gracts.append(active and active * slices / whole)
-        speeds = [job.step_s / s * sm_time(job, partition, physics)
-                  for job, s in zip(jobs, steps_s, strict=True)]  # fmt: skip
+        speeds = [
+            job.step_s / s * sm_time(job, partition, physics)
+            for job, s in zip(jobs, steps_s, strict=True)
+        ]
         working = smact(jobs, speeds, part.sharing)
         smacts.append(working and min(partition.sm_share, working))
     engine, sms = all_known(gracts), all_known(smacts)

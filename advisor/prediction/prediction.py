@@ -300,9 +300,12 @@ def over_run(stretches: Sequence[Sequence[tuple[JobPrediction, float]]]) -> JobP
     slowdown = mean(JobPrediction.slowdown_at)
     means: dict[str, Any] = {name: mean_of(name) for name in (*_TIMES, *_ENERGIES)}
     return replace(
-        every[0], **means, slowdown=slowdown.p50, slowdown_error=slowdown.scaled(1 / slowdown.p50),
+        every[0],
+        **means,
+        slowdown=slowdown.p50,
+        slowdown_error=slowdown.scaled(1 / slowdown.p50),
         oom_probability=max(job.oom_probability for job in every),
-    )  # fmt: skip
+    )
 
 
 def in_phases(
@@ -321,9 +324,12 @@ def in_phases(
 
 
 def time_mean(
-    sharing: Sharing, jobs: tuple[JobPrediction, ...], answers: Sequence[MixPrediction],
-    seconds: Sequence[float], oom_probability: float,
-) -> MixPrediction:  # fmt: skip
+    sharing: Sharing,
+    jobs: tuple[JobPrediction, ...],
+    answers: Sequence[MixPrediction],
+    seconds: Sequence[float],
+    oom_probability: float,
+) -> MixPrediction:
     """Combine the predictions of mixes that run for so many `seconds` into one of all `jobs`.
 
     Power, activity and the weighted speedup are means over time; memory is that of the mix that

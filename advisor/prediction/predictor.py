@@ -192,9 +192,12 @@ _LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
 
 
 def step_intervals(
-    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model,
+    profiles: Sequence[Profile],
+    sharing: Arrangement,
+    gpu: Gpu,
+    model: Model,
     replay: ReplayFunction = replay_mix,
-) -> list[Interval]:  # fmt: skip
+) -> list[Interval]:
     """Predict seconds of a step of each job, in the jobs' order; `replay` replays.
 
     Raises:
@@ -209,8 +212,10 @@ def step_intervals(
         steps = [_range_alone(each, model).scaled(each.step_s) for each in profiles]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, replay)
-    steps = [step.times(_estimate_range(profile)) if profile.is_estimate else step
-             for step, profile in zip(steps, profiles, strict=True)]  # fmt: skip
+    steps = [
+        step.times(_estimate_range(profile)) if profile.is_estimate else step
+        for step, profile in zip(steps, profiles, strict=True)
+    ]
     if min(each.p05 for each in steps) < _LEAST_S or max(each.p95 for each in steps) > _MOST_S:
         raise InvalidInput(
             f"by the model, a step on {gpu.key} takes no time or years. Fit it again: `advisor "
@@ -374,15 +379,20 @@ class Predictor:
             gract = power.gract(profiles, speeds, sharing.mode)
             smact = power.smact(profiles, speeds, sharing)
         return MixPrediction(
-            gpu=self.gpu.key, sharing=placed_as, jobs=jobs,
+            gpu=self.gpu.key,
+            sharing=placed_as,
+            jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
-            weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
-            gract=gract, smact=smact,
-            confirmed_on_hardware=confirmed, mps_server_mib=own.mps_server_mib,
+            weighted_speedup=1.0 if in_turn else sum(speeds),
+            power_w=drawn.power_w,
+            gract=gract,
+            smact=smact,
+            confirmed_on_hardware=confirmed,
+            mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
-        )  # fmt: skip
+        )
 
     def _by_runs_elsewhere(
         self, profiles: Sequence[Profile], sharing: Arrangement, mix: MixPrediction

@@ -96,11 +96,17 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)
-    return np.stack([
-        script.launch_s, duration_s, np.minimum(script.demand, limit),
-        limit * np.minimum(1, waves), drain_s, script.waits_s,
-        script.in_turns,
-    ])  # fmt: skip
+    return np.stack(
+        [
+            script.launch_s,
+            duration_s,
+            np.minimum(script.demand, limit),
+            limit * np.minimum(1, waves),
+            drain_s,
+            script.waits_s,
+            script.in_turns,
+        ]
+    )
 
 
 def _horizon_s(scripts: Sequence[ReplayTrace], steps: float) -> float:
@@ -114,9 +120,14 @@ _EVENTS_OF_ROUNDS = 2_000_000
 
 
 def _steps_s(
-    policy: int, scripts: Sequence[ReplayTrace], columns: tuple[Any, Floats, Floats],
-    constants: tuple[float, ...], horizon_s: float, events: int, log: Floats,
-) -> Floats:  # fmt: skip
+    policy: int,
+    scripts: Sequence[ReplayTrace],
+    columns: tuple[Any, Floats, Floats],
+    constants: tuple[float, ...],
+    horizon_s: float,
+    events: int,
+    log: Floats,
+) -> Floats:
     """Replay seconds of a step of each tenant; whole rounds, if some take several steps."""
     rounds_s = np.array([each.host_s if each.steps != 1 else 0.0 for each in scripts])
     pivot = int(np.argmax(rounds_s)) if rounds_s.any() else -1
@@ -136,9 +147,14 @@ UNLOGGED = np.zeros((0, 4))
 
 
 def replay_mps(
-    scripts: Sequence[ReplayTrace], limits: Sequence[float], exponents: Sequence[float],
-    ceded: float, effort: Effort, *, log: Floats = UNLOGGED,
-) -> Floats:  # fmt: skip
+    scripts: Sequence[ReplayTrace],
+    limits: Sequence[float],
+    exponents: Sequence[float],
+    ceded: float,
+    effort: Effort,
+    *,
+    log: Floats = UNLOGGED,
+) -> Floats:
     """Replay seconds of a step of each tenant under MPS, shape (tenants,).
 
     `limits` are shares of the SMs, (0, 1], `exponents` those of `limit_exponent`. `log` is filled,
@@ -199,9 +215,14 @@ PHYSICS = Physics(
 
 
 def replay_mix(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics,
-    effort: Effort = Effort(), *, log: Floats = UNLOGGED,
-) -> Floats | None:  # fmt: skip
+    profiles: Sequence[Profile],
+    sharing: Concurrent,
+    gpu: Gpu,
+    physics: Physics,
+    effort: Effort = Effort(),
+    *,
+    log: Floats = UNLOGGED,
+) -> Floats | None:
     """Replay seconds of a step of each job, shape (jobs,); None if a profile has no kernel trace.
 
     The jobs are sorted first, so that their order makes no difference: of two that are ready at

@@ -124,16 +124,18 @@ def _fixed(profile: Profile, played: ReplayTrace, gpu: Gpu) -> Floats:
     busy, occupancy = profile.busy_share or 1.0, getattr(profile.counters, "sm_occupancy", None)
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
     kernel_us = 1e6 * float((seconds * seconds).sum()) / busy_s
-    return np.array([
-        dram_active(profile, gpu),
-        _USUAL_OCCUPANCY if occupancy is None else occupancy / busy,
-        played.host_s / (profile.step_s * played.steps),
-        float(seconds[played.demand >= _WIDE].sum()) / busy_s,
-        np.log(kernel_us + 1),
-        np.log(len(seconds) / played.steps),
-        np.log(1e3 * profile.step_s),
-        np.log(under_mps),
-    ])  # fmt: skip
+    return np.array(
+        [
+            dram_active(profile, gpu),
+            _USUAL_OCCUPANCY if occupancy is None else occupancy / busy,
+            played.host_s / (profile.step_s * played.steps),
+            float(seconds[played.demand >= _WIDE].sum()) / busy_s,
+            np.log(kernel_us + 1),
+            np.log(len(seconds) / played.steps),
+            np.log(1e3 * profile.step_s),
+            np.log(under_mps),
+        ]
+    )
 
 
 # Length scales that fitting chose: of each column by mode.
@@ -169,8 +171,9 @@ LENGTHS = {column: dict(zip(SHARED_MODES, row, strict=True)) for column, row in 
 
 def _columns_of_others(fixed: Floats, limited: Floats, present: NDArray[np.bool_]) -> Floats:
     """Compute `OTHERS` of each job, shape (mixes, places, columns)."""
-    of = dict(zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0),
-                  strict=True))  # fmt: skip
+    of = dict(
+        zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0), strict=True)
+    )
     busy, long = np.where(present, of["busy"], 0.0), np.where(present, of["log_kernel_us"], 0.0)
     count, others_busy = np.maximum(of_others(present.astype(np.float64)), 1), of_others(busy)
     # Log of one and the time that a job's kernels wait in a step, over the step.
@@ -178,19 +181,24 @@ def _columns_of_others(fixed: Floats, limited: Floats, present: NDArray[np.bool_
     turn_us = busy * busy * step_us / kernels
     wide = of["sms"] / np.maximum(of["busy"], 1e-9)
     waits = turn_us, turn_us * wide, busy * np.exp(of["log_kernel_us"])
-    return np.stack([
-        np.broadcast_to(np.log(np.maximum(1, present.sum(axis=1, keepdims=True))), present.shape),
-        others_busy,
-        of_others(np.where(present, of["sms"], 0.0)),
-        of_others(busy * of["dram"]),
-        of_others(busy * of["occupancy"]),
-        of_others(busy * of["wide"]),
-        of_others(busy * long) / np.maximum(others_busy, 1e-9),
-        of_others(np.where(present, of["log_step_ms"], 0.0)) / count,
-        _most_of_others(busy),
-        _most_of_others(long),
-        *(np.log1p(of_others(each) * kernels / step_us) for each in waits),
-    ], axis=2)  # fmt: skip
+    return np.stack(
+        [
+            np.broadcast_to(
+                np.log(np.maximum(1, present.sum(axis=1, keepdims=True))), present.shape
+            ),
+            others_busy,
+            of_others(np.where(present, of["sms"], 0.0)),
+            of_others(busy * of["dram"]),
+            of_others(busy * of["occupancy"]),
+            of_others(busy * of["wide"]),
+            of_others(busy * long) / np.maximum(others_busy, 1e-9),
+            of_others(np.where(present, of["log_step_ms"], 0.0)) / count,
+            _most_of_others(busy),
+            _most_of_others(long),
+            *(np.log1p(of_others(each) * kernels / step_us) for each in waits),
+        ],
+        axis=2,
+    )
 
 
 def _most_of_others(values: Floats) -> Floats:

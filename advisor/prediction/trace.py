@@ -35,9 +35,12 @@ class WaitingStep(NamedTuple):
         waits_s = self.waits_s.copy()
         waits_s[np.isfinite(waits_s)] *= host
         return WaitingStep(
-            self.launch_s * host, self.duration_s * gpu, waits_s, self.host_s * host,
+            self.launch_s * host,
+            self.duration_s * gpu,
+            waits_s,
+            self.host_s * host,
             self.gap_s * gap,
-        )  # fmt: skip
+        )
 
     def taking(self, step_s: float) -> "WaitingStep":
         """Return the step at a pace such that it takes `step_s`, by the least of these changes.
@@ -257,10 +260,18 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
         gap_s = max(0.0, (round_s - busy_s) / kernels)
         gap_s = min(QUEUED_GAP_S, gap_s) if host_bound else gap_s
     return ReplayTrace(
-        launch_s=launch_s, duration_s=duration_s, demand=demanded, waves=waved, host_s=host_s,
-        gap_s=gap_s, lead_s=host_s * lead, waits_s=waits_s, in_turns=in_turns,
-        place=places.astype(np.intp), steps=steps,
-    )  # fmt: skip
+        launch_s=launch_s,
+        duration_s=duration_s,
+        demand=demanded,
+        waves=waved,
+        host_s=host_s,
+        gap_s=gap_s,
+        lead_s=host_s * lead,
+        waits_s=waits_s,
+        in_turns=in_turns,
+        place=places.astype(np.intp),
+        steps=steps,
+    )
 
 
 MOST_KERNELS = 16_000

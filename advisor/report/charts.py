@@ -28,9 +28,11 @@ _FRAME = "#808080"
 _INK = "currentColor"  # that of the text around the chart, in every theme
 _WORDS = alt.AxisConfig(labelColor=_INK, titleColor=_INK)
 _CONFIG = alt.Config(
-    view=alt.ViewConfig(stroke=None), text=alt.MarkConfig(color=_INK), axis=_WORDS,
+    view=alt.ViewConfig(stroke=None),
+    text=alt.MarkConfig(color=_INK),
+    axis=_WORDS,
     legend=alt.LegendConfig(labelColor=_INK, titleColor=_INK),
-)  # fmt: skip
+)
 _SURE, _OTHER, _ESTIMATE, _FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"
 # Style of a mark that crosses bars and the page: one of its colours is visible on each.
 _OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
@@ -39,8 +41,15 @@ _OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidt
 # most. Some are darker than theirs, and violet and brown replace yellow and black: each has a
 # contrast of at least 3:1 on both themes of the page.
 _JOB_COLOURS = (
-    "#C77700", "#0072B2", "#009E73", "#C4568F", "#2E93CC", "#D55E00", "#8F5BE8", "#9A6A3A",
-)  # fmt: skip
+    "#C77700",
+    "#0072B2",
+    "#009E73",
+    "#C4568F",
+    "#2E93CC",
+    "#D55E00",
+    "#8F5BE8",
+    "#9A6A3A",
+)
 _DARK = ("#0072B2",)
 
 
@@ -142,8 +151,14 @@ def _panel(
         ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title, "end_low", "end_high")),
     ]
     if unit is not None:
-        sizes = ({"row": bar.row, "end": max(bar.end, bar.end_high or 0.0),
-                  "size": f"{bar.end - bar.start:.1f} {unit}"} for bar in jobs)  # fmt: skip
+        sizes = (
+            {
+                "row": bar.row,
+                "end": max(bar.end, bar.end_high or 0.0),
+                "size": f"{bar.end - bar.start:.1f} {unit}",
+            }
+            for bar in jobs
+        )
         words = _chart(sizes).mark_text(align="left", dx=6)
         layers.append(words.encode(y=y, x=alt.X("end:Q"), text=alt.Text("size:N")))
     parts = (f"{bar.row} {bar.hint}" for bar in jobs)
@@ -153,12 +168,18 @@ def _panel(
 def trials_chart(trials: Trials) -> Layered:
     """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
-        {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
-         "sharing": str(row.prediction.sharing), "basis": short_basis(row.prediction),
-         "advised": row.copies == trials.at_once}
+        {
+            "copies": row.copies,
+            "low": rate.p05,
+            "middle": rate.p50,
+            "high": rate.p95,
+            "sharing": str(row.prediction.sharing),
+            "basis": short_basis(row.prediction),
+            "advised": row.copies == trials.at_once,
+        }
         for row in trials.copies.rows
         for rate in [trials.trained_per_hour(row)]
-    ]  # fmt: skip
+    ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"
     colour = _by_basis(row.prediction for row in trials.copies.rows)
@@ -192,9 +213,10 @@ def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) 
         y=_rows(dict.fromkeys(each.row for each in cut)), tooltip=_hints("label", "kind")
     )
     boxes = base.mark_bar(stroke=_FRAME, height={"band": 0.9}).encode(
-        x=_axis("start:Q", title, memory_slices, memory_slices), x2=alt.X2("end:Q"),
+        x=_axis("start:Q", title, memory_slices, memory_slices),
+        x2=alt.X2("end:Q"),
         color=alt.Color("fill:N", scale=None),
-    )  # fmt: skip
+    )
     names = base.mark_text().encode(
         x=alt.X("middle:Q"), text=alt.Text("label:N"), color=alt.Color("ink:N", scale=None)
     )
@@ -211,9 +233,11 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
 
     def spans(kind: str) -> alt.Chart:
         return _chart(each for each in line.spans if each.kind == kind).encode(
-            y=_rows(line.rows), x=_axis("start:Q", title, line.end), x2=alt.X2("end:Q"),
+            y=_rows(line.rows),
+            x=_axis("start:Q", title, line.end),
+            x2=alt.X2("end:Q"),
             tooltip=_hints("row", "hint"),
-        )  # fmt: skip
+        )
 
     ends = spans("runs").mark_bar(height=3, **_OVER_BARS)
     layers = [
@@ -229,13 +253,22 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
     """Draw a curve over the time of `line`, a step for each set of jobs that run."""
     rows = [dict(zip(("start", "end", "value"), each, strict=True)) for each in curve.readings]
     y = alt.Y(
-        "value:Q", title=curve.name, scale=alt.Scale(domain=[0, curve.most]),
+        "value:Q",
+        title=curve.name,
+        scale=alt.Scale(domain=[0, curve.most]),
         axis=alt.Axis(minExtent=_CURVE_LABELS_PX),
-    )  # fmt: skip
-    drawn = _chart(rows).mark_rect(color=_FRAME, opacity=0.6).encode(
-        x=_axis("start:Q", f"time, {line.unit}", line.end), x2=alt.X2("end:Q"), y=y,
-        y2=alt.datum(0), tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
-    )  # fmt: skip
+    )
+    drawn = (
+        _chart(rows)
+        .mark_rect(color=_FRAME, opacity=0.6)
+        .encode(
+            x=_axis("start:Q", f"time, {line.unit}", line.end),
+            x2=alt.X2("end:Q"),
+            y=y,
+            y2=alt.datum(0),
+            tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
+        )
+    )
     parts = (
         f"{value:,.1f} from {start:.1f} to {end:.1f} {line.unit}"
         for start, end, value in curve.readings
@@ -263,17 +296,23 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", scale=scale, axis=None)
 
-    y = alt.Y("way:N", sort=[row["way"] for row in rows], title=None, axis=alt.Axis(
-        labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
-    ))  # fmt: skip
+    y = alt.Y(
+        "way:N",
+        sort=[row["way"] for row in rows],
+        title=None,
+        axis=alt.Axis(
+            labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
+        ),
+    )
     base = _chart(rows).encode(y=y, tooltip=_hints("way", "plan", "cost", "basis"))
     bands = base.mark_bar(height={"band": 1}).encode(
         x=x("zero"), x2=alt.X2("end:Q"), color=alt.Color("band:N", scale=None)
     )
     bars = base.mark_bar(height={"band": 0.5}, strokeWidth=2).encode(
-        x=x("middle"), color=alt.Color("fill:N", scale=None),
+        x=x("middle"),
+        color=alt.Color("fill:N", scale=None),
         stroke=alt.Stroke("stroke:N", scale=None),
-    )  # fmt: skip
+    )
     ends = base.mark_bar(height=3, **_OVER_BARS).encode(x=x("low"), x2=alt.X2("high:Q"))
     words = base.mark_text(align="right", fontSize=_WAY_FONT).encode(
         x=x("end"), text=alt.Text("text:N")
@@ -293,13 +332,20 @@ def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]
         cost, colour = costs[way], _SURE if plan is chosen else _OTHER
         sure = plan.prediction.confirmed_on_hardware
         yield {
-            "way": way, "plan": str(plan.sharing), "cost": shown(cost), "low": cost.p05,
-            "middle": cost.p50, "high": cost.p95, "zero": 0, "end": end,
+            "way": way,
+            "plan": str(plan.sharing),
+            "cost": shown(cost),
+            "low": cost.p05,
+            "middle": cost.p50,
+            "high": cost.p95,
+            "zero": 0,
+            "end": end,
             "text": units.middle(cost, shown),
-            "basis": short_basis(plan.prediction), "stroke": colour,
+            "basis": short_basis(plan.prediction),
+            "stroke": colour,
             "fill": colour if sure else "transparent",
             "band": _TIED if plan.ties_best else "transparent",
-        }  # fmt: skip
+        }
 
 
 def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
@@ -311,11 +357,16 @@ def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
     first, title = 1, "times as long as alone"
     for (job, slow), equal in groupby((each.job, slowdown(each)) for each in mix.jobs):
         copies = len(list(equal))
-        rows.append({
-            "row": row_name(first, job, copies), "job": job,
-            "low": slow.p05, "middle": slow.p50, "high": slow.p95,
-            "hint": f"{units.times(slow)} as long as alone",
-        })  # fmt: skip
+        rows.append(
+            {
+                "row": row_name(first, job, copies),
+                "job": job,
+                "low": slow.p05,
+                "middle": slow.p50,
+                "high": slow.p95,
+                "hint": f"{units.times(slow)} as long as alone",
+            }
+        )
         first += copies
     y, tooltip = _rows(row["row"] for row in rows), _hints("row", "hint")
     base = _chart(rows).encode(y=y, tooltip=tooltip)
@@ -350,9 +401,11 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
     noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
     bands = _chart({"mode": mode, "from": -most, "to": most} for mode, most in noise.items())
     base = _chart(rows).encode(
-        y=y, yOffset=alt.YOffset("job:N", sort=named), color=_by_job(jobs, named=True),
+        y=y,
+        yOffset=alt.YOffset("job:N", sort=named),
+        color=_by_job(jobs, named=True),
         tooltip=_hints("job", "run", "hint", "whose"),
-    )  # fmt: skip
+    )
     shape = alt.Shape("whose:N", scale=_SHAPES, legend=None)
     points = base.mark_point(filled=True, size=50, opacity=0.8)
     layers = [
@@ -380,20 +433,27 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
     places = ["whole GPU" if each.where == WHOLE else each.where for each in speeds]
     jobs = list(dict.fromkeys(each.job for each in speeds))
     rows = [
-        {"job": each.job, "where": where, "low": each.speed.p05, "middle": each.speed.p50,
-         "high": each.speed.p95, "text": units.times(each.speed)}
+        {
+            "job": each.job,
+            "where": where,
+            "low": each.speed.p05,
+            "middle": each.speed.p50,
+            "high": each.speed.p95,
+            "text": units.times(each.speed),
+        }
         for where, each in zip(places, speeds, strict=True)
         if each.speed is not None  # it fits
-    ]  # fmt: skip
+    ]
     shares = {where: each.compute_share for where, each in zip(places, speeds, strict=True)}
     ticks = _chart({"where": where, "share": share} for where, share in shares.items())
     title = "speed, whole GPU = 1"
     x = alt.X("where:N", sort=list(shares), title=None)
     base = _chart(rows).encode(
-        x=x, xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
+        x=x,
+        xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
         color=_by_job(jobs, named=True),
         tooltip=[*_hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
-    )  # fmt: skip
+    )
     layers = [
         ticks.mark_tick(thickness=2, color=_FRAME, width={"band": 0.9}).encode(
             x=x, y=alt.Y("share:Q", title=title)

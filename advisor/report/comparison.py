@@ -81,12 +81,16 @@ def _rows_of_jobs(
         job = plan.prediction.jobs[at]
         unsure = plan is not first and holds_one(comparison.step_over_first(plan, at))
         ends_s = [plan.ends_s[copy].p50 for copy in copies] if ends and plan.ends_s else []
-        rows.append({
-            "": name, "step": units.seconds(job.step_s) + (_TIE if unsure else ""),
-            "slowdown": f"{units.number(job.slowdown)}x",
-            "ends after": units.durations(ends_s) if ends_s else "-",
-            "memory": units.gib_of(job.memory_mib), "why": _limit(bound, at),
-        })  # fmt: skip
+        rows.append(
+            {
+                "": name,
+                "step": units.seconds(job.step_s) + (_TIE if unsure else ""),
+                "slowdown": f"{units.number(job.slowdown)}x",
+                "ends after": units.durations(ends_s) if ends_s else "-",
+                "memory": units.gib_of(job.memory_mib),
+                "why": _limit(bound, at),
+            }
+        )
     return rows
 
 
@@ -132,9 +136,10 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 _LIMITED_BY: dict[Limit, str] = {
-    "host path": "CPU-bound", "SMs": "limited by the SMs",
+    "host path": "CPU-bound",
+    "SMs": "limited by the SMs",
     "own instances": "limited by its MIG instance",
-}  # fmt: skip
+}
 
 
 def _limit(bound: Binding, job: int) -> str:
@@ -160,19 +165,28 @@ def comparison_document(comparison: Comparison) -> ComparisonDocument:
     by, best, serial = comparison.objective, comparison.best, comparison.serial
     names = plan_names(comparison)
     return {
-        "schema": forecast.SCHEMA, "gpu": comparison.gpu.key, "compared_by": by,
-        "note": comparison.note, **forecast.standing_document(comparison.plans[0].standing),
-        "text": comparison_text(comparison), "best": names[comparison.plans.index(best)],
-        "serial": None if serial is None else {
-            "sharing": str(serial.sharing), "cost": asdict(known_cost(serial, by)),
+        "schema": forecast.SCHEMA,
+        "gpu": comparison.gpu.key,
+        "compared_by": by,
+        "note": comparison.note,
+        **forecast.standing_document(comparison.plans[0].standing),
+        "text": comparison_text(comparison),
+        "best": names[comparison.plans.index(best)],
+        "serial": None
+        if serial is None
+        else {
+            "sharing": str(serial.sharing),
+            "cost": asdict(known_cost(serial, by)),
         },
         "plans": [
             {
-                "plan": name, **forecast.mix_fields(plan),
+                "plan": name,
+                **forecast.mix_fields(plan),
                 "cost": asdict(known_cost(plan, by)),
                 "gain_over_first": asdict(comparison.gain_over_first(plan)),
                 "ties_first": holds_one(comparison.gain_over_first(plan)),
-                "ties_best": tied(plan, best, by), "forbidden": forbidden,
+                "ties_best": tied(plan, best, by),
+                "forbidden": forbidden,
                 "binding": forecast.binding_document(bound),
                 "jobs": [
                     {
@@ -187,14 +201,15 @@ def comparison_document(comparison: Comparison) -> ComparisonDocument:
                 names, comparison.plans, comparison.forbidden, comparison.bindings, strict=True
             )
         ],
-    }  # fmt: skip
+    }
 
 
 def comparison_csv(comparison: Comparison) -> str:
     """Return a row of CSV for each plan, with the slowdown of each job."""
     return csv_text(
         {
-            "plan": name, "sharing": str(plan.sharing),
+            "plan": name,
+            "sharing": str(plan.sharing),
             "power_cap_w": plan.prediction.power_cap_w,
             **range_columns("total_time", "s", plan.makespan_interval_s),
             **range_columns("gain_over_first", "", comparison.gain_over_first(plan)),
@@ -205,4 +220,4 @@ def comparison_csv(comparison: Comparison) -> str:
             },
         }
         for name, plan in zip(plan_names(comparison), comparison.plans, strict=True)
-    )  # fmt: skip
+    )

@@ -61,11 +61,12 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
         gain = copies.gain(row)
         more = "" if gain is None else f" ({gain:+.1%})"
         return {
-            "copies": str(row.copies), "best under": _notation(row.prediction.sharing),
+            "copies": str(row.copies),
+            "best under": _notation(row.prediction.sharing),
             "work of one alone": f"{row.throughput:.2f}{more}",
             "step of each": units.seconds(row.prediction.jobs[0].step_s),
             "memory": units.held(row.prediction),
-        }  # fmt: skip
+        }
 
     notes = [*_notes_on_numbers(copies, "copies", "work"), *forecast.basis_notes(copies.standing)]
     answer = forecast.with_estimates_named(copies.standing, advice)
@@ -73,9 +74,13 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
 
 
 def _report(
-    copies: Copies, answer: str, cells: Callable[[CopiesRow], dict[str, str]],
-    notes: Sequence[str], *, details: bool,
-) -> RenderableType:  # fmt: skip
+    copies: Copies,
+    answer: str,
+    cells: Callable[[CopiesRow], dict[str, str]],
+    notes: Sequence[str],
+    *,
+    details: bool,
+) -> RenderableType:
     """The answer, a row of `cells` for as many numbers of copies as a screen holds, and `notes`.
 
     Rows next to the worthwhile number are dropped last, and the row of one copy never, because all
@@ -124,9 +129,10 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
         )
     elif gained is not None:
         yield (
-            f"All {copies.fit} that fit are worthwhile." if copies.worthwhile == copies.fit
+            f"All {copies.fit} that fit are worthwhile."
+            if copies.worthwhile == copies.fit
             else f"{copies.worthwhile} are worthwhile, perhaps more."
-        )  # fmt: skip
+        )
     if copies.mps_clients < copies.fit:
         yield (
             f"MPS serves {copies.mps_clients} processes at most; more {unit} would be time-sliced."
@@ -138,25 +144,33 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
 def copies_document(copies: Copies) -> CopiesDocument:
     """Return what ``advisor recommend JOB:auto --json`` prints."""
     return {
-        "schema": forecast.SCHEMA, "gpu": copies.gpu.key, "job": copies.job.name,
-        **forecast.standing_document(copies.standing), **_fit_document(copies),
+        "schema": forecast.SCHEMA,
+        "gpu": copies.gpu.key,
+        "job": copies.job.name,
+        **forecast.standing_document(copies.standing),
+        **_fit_document(copies),
         "rows": [_row_document(copies, row) for row in copies.rows],
-    }  # fmt: skip
+    }
 
 
 def _fit_document(copies: Copies) -> FitFields:
     return {
-        "fit": copies.fit, "limited_by": copies.limited_by, "worthwhile": copies.worthwhile,
+        "fit": copies.fit,
+        "limited_by": copies.limited_by,
+        "worthwhile": copies.worthwhile,
         "mps_clients": copies.mps_clients,
-    }  # fmt: skip
+    }
 
 
 def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
     return {
-        "copies": row.copies, "sharing": str(row.prediction.sharing), "throughput": row.throughput,
-        "gain": copies.gain(row), "step_s": asdict(row.prediction.jobs[0].step_s),
+        "copies": row.copies,
+        "sharing": str(row.prediction.sharing),
+        "throughput": row.throughput,
+        "gain": copies.gain(row),
+        "step_s": asdict(row.prediction.jobs[0].step_s),
         **forecast.memory_document(row.prediction),
-    }  # fmt: skip
+    }
 
 
 def trials_report(search: Search, *, details: bool = False) -> RenderableType:
@@ -181,10 +195,14 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
         if len(models) == 1:
             note += ";" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
             note += f" training alone is {_rate(trials.trained_per_hour(trials.row))} an hour"
-        notes += [f"{note}.", *(
-            f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
-            for gpu, on in models.items() for note in _notes_on_starts(on.trials)
-        )]  # fmt: skip
+        notes += [
+            f"{note}.",
+            *(
+                f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
+                for gpu, on in models.items()
+                for note in _notes_on_starts(on.trials)
+            ),
+        ]
     else:
         notes.append("Only training steps are counted, not the start of processes and models.")
     notes += forecast.basis_notes(search.standing)
@@ -192,28 +210,35 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     if len(models) == 1:
         cells = partial(_cells_of_trials, trials)
         return _report(trials.copies, answer, cells, notes, details=details)
-    table = table_of([
-        {
-            "GPUs": f"{on.busy_gpus} {gpu}", "trials": "" if on.count is None else str(on.count),
-            "at once": str(on.trials.at_once), "under": _notation(row.prediction.sharing),
-            "an hour on each": _rate(on.trials.per_hour(row)),
-            "training of one": units.seconds(on.trials.trial_s(row)),
-            "all done": "" if study is None else units.seconds(study.wall_s),
-            "memory": units.held(row.prediction),
-        }
-        for gpu, on in models.items()
-        for row, study in [(on.trials.row, on.trials.study)]
-    ])  # fmt: skip
+    table = table_of(
+        [
+            {
+                "GPUs": f"{on.busy_gpus} {gpu}",
+                "trials": "" if on.count is None else str(on.count),
+                "at once": str(on.trials.at_once),
+                "under": _notation(row.prediction.sharing),
+                "an hour on each": _rate(on.trials.per_hour(row)),
+                "training of one": units.seconds(on.trials.trial_s(row)),
+                "all done": "" if study is None else units.seconds(study.wall_s),
+                "memory": units.held(row.prediction),
+            }
+            for gpu, on in models.items()
+            for row, study in [(on.trials.row, on.trials.study)]
+        ]
+    )
     if not details:
         return answer_above_table(answer, table, [*notes, "All numbers at once: --details."])
-    return Group(answer_above_table(answer, table, notes), *(
-        part
-        for gpu, on in models.items()
-        for part in (
-            Text(f"\nOne {gpu}:", style="bold"),
-            table_of([_cells_of_trials(on.trials, row) for row in on.trials.copies.rows]),
-        )
-    ))  # fmt: skip
+    return Group(
+        answer_above_table(answer, table, notes),
+        *(
+            part
+            for gpu, on in models.items()
+            for part in (
+                Text(f"\nOne {gpu}:", style="bold"),
+                table_of([_cells_of_trials(on.trials, row) for row in on.trials.copies.rows]),
+            )
+        ),
+    )
 
 
 def _notes_on_starts(trials: Trials) -> Iterator[str]:
@@ -232,11 +257,12 @@ def _notes_on_starts(trials: Trials) -> Iterator[str]:
 
 def _cells_of_trials(trials: Trials, row: CopiesRow) -> dict[str, str]:
     return {
-        "at once": str(row.copies), "best under": _notation(row.prediction.sharing),
+        "at once": str(row.copies),
+        "best under": _notation(row.prediction.sharing),
         "trials an hour": _rate(trials.per_hour(row)),
         "training of one": units.seconds(trials.trial_s(row)),
         "memory": units.held(row.prediction),
-    }  # fmt: skip
+    }
 
 
 def trials_advice(search: Search) -> str:
@@ -249,9 +275,10 @@ def trials_advice(search: Search) -> str:
     if len(search.on) > 1:
         ways = [
             f"{on.trials.at_once} at once under {_marked(on.trials.row)}, on each of {_gpus(on)}"
-            if on.trials.at_once > 1 else f"one after another on each of {_gpus(on)}"
+            if on.trials.at_once > 1
+            else f"one after another on each of {_gpus(on)}"
             for on in search.on
-        ]  # fmt: skip
+        ]
         lines = [f"Run trials of {name}, a process each, {'; '.join(ways)}."]
     elif most == 1:
         lines = [f"Run trials of {name} one after another on {_gpus(first, 'each of ')}."]
@@ -286,17 +313,24 @@ def trials_document(search: Search) -> TrialsDocument:
     study: StudyFields | None = None
     if search.count is not None and search.wall_s is not None:
         study = {
-            "trials": search.count, "wall_s": asdict(search.wall_s),
+            "trials": search.count,
+            "wall_s": asdict(search.wall_s),
             "one_by_one_s": asdict(search.one_by_one_s or search.wall_s),
-        }  # fmt: skip
+        }
     return {
-        "schema": forecast.SCHEMA, "gpu": first.copies.gpu.key, "job": first.copies.job.name,
-        **forecast.standing_document(search.standing), "steps": first.steps,
-        "start_s": first.start_s, "start_cpu_s": first.start_cpu_s,
+        "schema": forecast.SCHEMA,
+        "gpu": first.copies.gpu.key,
+        "job": first.copies.job.name,
+        **forecast.standing_document(search.standing),
+        "steps": first.steps,
+        "start_s": first.start_s,
+        "start_cpu_s": first.start_cpu_s,
         "at_once": sum(on.busy_gpus * on.trials.at_once for on in search.on),
-        "trials_per_hour": asdict(search.per_hour), "study": study,
-        "idle": dict(search.idle), "hosts": [*map(_trials_on_hosts, search.on)],
-    }  # fmt: skip
+        "trials_per_hour": asdict(search.per_hour),
+        "study": study,
+        "idle": dict(search.idle),
+        "hosts": [*map(_trials_on_hosts, search.on)],
+    }
 
 
 def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
@@ -310,16 +344,18 @@ def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
         }
 
     return {
-        "gpu": trials.copies.gpu.key, "hosts": on.hosts, "host_gpus": on.host_gpus,
-        "trials": on.count, "at_once": trials.at_once, "sharing": str(sharing),
+        "gpu": trials.copies.gpu.key,
+        "hosts": on.hosts,
+        "host_gpus": on.host_gpus,
+        "trials": on.count,
+        "at_once": trials.at_once,
+        "sharing": str(sharing),
         "environment": client_variables(next(iter(sharing.limits), None), None),
         **rates(trials.row),
         "study": None if trials.study is None else asdict(trials.study),
         **_fit_document(trials.copies),
-        "rows": [
-            {**_row_document(trials.copies, row), **rates(row)} for row in trials.copies.rows
-        ],
-    }  # fmt: skip
+        "rows": [{**_row_document(trials.copies, row), **rates(row)} for row in trials.copies.rows],
+    }
 
 
 def additions_report(additions: Additions, top: int) -> RenderableType:
@@ -333,9 +369,14 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
         late = f"late: {', '.join(added.late)}" if added.late else "all kept"
         late = "not known: no length" if added.late is None else late
         table.add_row(
-            str(rank), _names(added.jobs), str(mix.sharing), f"{added.added:.2f}", slows,
-            units.held(mix), *([late] if due else []),
-        )  # fmt: skip
+            str(rank),
+            _names(added.jobs),
+            str(mix.sharing),
+            f"{added.added:.2f}",
+            slows,
+            units.held(mix),
+            *([late] if due else []),
+        )
     advice = forecast.with_estimates_named(additions.standing, additions_advice(additions))
     more = [f"{len(sets) - top} more: --top {len(sets)}."] if len(sets) > top else []
     return answer_above_table(advice, table, [*more, *notes_on_additions(additions)])
@@ -385,18 +426,23 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
 def additions_document(additions: Additions, top: int) -> AdditionsDocument:
     """Return what ``advisor recommend --running ... --json`` prints."""
     return {
-        "schema": forecast.SCHEMA, "gpu": additions.gpu.key,
+        "schema": forecast.SCHEMA,
+        "gpu": additions.gpu.key,
         **forecast.standing_document(additions.standing),
         "running": {
             "jobs": [asdict(job) for job in additions.before.jobs],
-            "sharing": str(additions.before.sharing), "free_mib": additions.running.free_mib,
+            "sharing": str(additions.before.sharing),
+            "free_mib": additions.running.free_mib,
         },
         "max_slowdown": additions.max_slowdown,
         "plans": [
             {
-                "rank": rank, "added": [job.name for job in added.jobs],
-                "sharing": str(added.prediction.sharing), "work_added": added.added,
-                "slowed_by": added.slowed_by, "slowed_job": added.slowed_job,
+                "rank": rank,
+                "added": [job.name for job in added.jobs],
+                "sharing": str(added.prediction.sharing),
+                "work_added": added.added,
+                "slowed_by": added.slowed_by,
+                "slowed_job": added.slowed_job,
                 "late": None if added.late is None else list(added.late),
                 "jobs": [asdict(job) for job in added.prediction.jobs],
                 **forecast.memory_document(added.prediction),
@@ -404,7 +450,7 @@ def additions_document(additions: Additions, top: int) -> AdditionsDocument:
             for rank, added in enumerate(additions.sets[:top], start=1)
         ],
         "left_out": [asdict(each) for each in additions.left_out],
-    }  # fmt: skip
+    }
 
 
 def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
@@ -458,17 +504,21 @@ def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
 def slice_batches_document(batches: SlicesForJob) -> BatchesDocument:
     """Return what ``advisor batch --json`` prints."""
     return {
-        "schema": forecast.SCHEMA, "gpu": batches.gpu.key, "job": batches.job,
+        "schema": forecast.SCHEMA,
+        "gpu": batches.gpu.key,
+        "job": batches.job,
         "measured_batches": list(batches.measured),
         "confirmed_on_hardware": batches.confirmed_on_hardware,
         **forecast.standing_document(batches.standing),
         "slices": [
             {
-                "slice": None if each.name == WHOLE else each.name, "instances": each.instances,
-                "memory_capacity_mib": each.capacity_mib, "largest_batch": each.largest,
+                "slice": None if each.name == WHOLE else each.name,
+                "instances": each.instances,
+                "memory_capacity_mib": each.capacity_mib,
+                "largest_batch": each.largest,
                 "larger_may_fit": each.open_ended,
                 "memory_mib": None if each.memory_mib is None else asdict(each.memory_mib),
             }
             for each in batches.slices
         ],
-    }  # fmt: skip
+    }

@@ -61,9 +61,10 @@ def _spots(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
 
 
 _ALL_SMS = {
-    "serial": "all SMs, one job after another", "naive": "all SMs, time-sliced",
+    "serial": "all SMs, one job after another",
+    "naive": "all SMs, time-sliced",
     "mps": "all SMs that the others leave free",
-}  # fmt: skip
+}
 
 
 def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) -> list[Spot]:

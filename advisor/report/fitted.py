@@ -23,7 +23,9 @@ def fit_document(
         return {"runs": len(on.runs), "used": every, "own": len(on.own), "own_used": own}
 
     return {
-        "schema": SCHEMA, "gpu": measured.gpu.key, "file": str(file),
+        "schema": SCHEMA,
+        "gpu": measured.gpu.key,
+        "file": str(file),
         "fitted_to": {
             key: {"runs": sum(data.runs.values()), "profiles": data.profiles}
             for key, data in model.data.items()
@@ -31,7 +33,7 @@ def fit_document(
         "used": {each.gpu.key: used(each) for each in (measured, *others)},
         "runs_differ": odd_ones([run.provenance for run in measured.runs]),
         "own_paces_of": sorted(model.own_paces.get(measured.gpu.key, ())),
-    }  # fmt: skip
+    }
 
 
 def fit_report(document: FitDocument) -> Text:

@@ -35,9 +35,12 @@ _WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent al
 _WIDEST_JOBS = 62  # characters that name the jobs of a GPU
 _RISKY = 0.01  # a smaller risk of running out of memory is not worth a sentence
 _WAYS: Mapping[Way, str] = {
-    "serial": "one at a time", "batches": "equal batches", "first-fit": "batches by load",
-    "queue": "queues", "exact": "chosen groups",
-}  # fmt: skip
+    "serial": "one at a time",
+    "batches": "equal batches",
+    "first-fit": "batches by load",
+    "queue": "queues",
+    "exact": "chosen groups",
+}
 
 
 def fleet_report(
@@ -56,11 +59,13 @@ def fleet_report(
         rest = "More" if gpus else "The jobs of each GPU, and more"
         more = [_caveat(plan), *_effort(plan), f"{rest}: --details."]
         return Group(
-            Text(first, style="bold"), *map(Text, then),
+            Text(first, style="bold"),
+            *map(Text, then),
             Text(" ".join([outcome(plan), *gpu_notes(plan)])),
-            table_of(plan_rows(plan, top)), *gpus,
+            table_of(plan_rows(plan, top)),
+            *gpus,
             *map(Text, filter(None, [command, "" if details else " ".join(more)])),
-        )  # fmt: skip
+        )
 
     if not details:
         few = fits(answer(_few_gpus(plan)), _LINES, _COLUMNS)
@@ -236,11 +241,14 @@ def fleet_gpu_rows(plan: FleetForecast) -> list[dict[str, str]]:
     for on in plan.on:
         groups = [_shortened(str(each)) for each in _groups(on)]
         groups += [] if on.power_cap_w is None else [f"at most {on.power_cap_w:g} W"]
-        rows.append({
-            "GPU": str(on.number) if len(plan.pools) == 1 else f"{on.number} {on.gpu.key}",
-            "jobs by number, group after group": "\n".join(groups), "all done": _done(on),
-            "memory": units.held(on.forecast.prediction),
-        })  # fmt: skip
+        rows.append(
+            {
+                "GPU": str(on.number) if len(plan.pools) == 1 else f"{on.number} {on.gpu.key}",
+                "jobs by number, group after group": "\n".join(groups),
+                "all done": _done(on),
+                "memory": units.held(on.forecast.prediction),
+            }
+        )
     return rows
 
 
@@ -346,7 +354,9 @@ def fleet_csv(plan: FleetPlan) -> str:
     """Return a table of the plans of all ways as CSV, best first, as `plans_csv` does."""
     return csv_text(
         {
-            "rank": rank, "way": _WAYS[each.way], "sharing": _sharing(each),
+            "rank": rank,
+            "way": _WAYS[each.way],
+            "sharing": _sharing(each),
             **range_columns("total_time", "s", each.makespan_s),
             **range_columns("gain", "", plan.gain(each)),
             "memory_mib": each.fullest.memory_total_mib,
@@ -354,10 +364,11 @@ def fleet_csv(plan: FleetPlan) -> str:
             "worst_slowdown": max(
                 job.slowdown for on in each.on for job in on.forecast.prediction.jobs
             ),
-            "oom_probability": each.oom_probability, "estimated": not each.confirmed_on_hardware,
+            "oom_probability": each.oom_probability,
+            "estimated": not each.confirmed_on_hardware,
         }
         for rank, each in enumerate(plan.plans, start=1)
-    )  # fmt: skip
+    )
 
 
 def _sharing(plan: FleetForecast) -> str:
@@ -379,19 +390,24 @@ def fleet_document(
     serial_s = plan.serial.makespan_s
     profiles, requests = forecast.requests_document(plan.jobs)
     return {
-        "schema": forecast.SCHEMA, "gpu": plan.pools[0].gpu.key, "gpus": plan.gpus,
+        "schema": forecast.SCHEMA,
+        "gpu": plan.pools[0].gpu.key,
+        "gpus": plan.gpus,
         "hosts": [
             {"gpu": pool.gpu.key, "hosts": pool.hosts, "host_gpus": pool.host_gpus}
             for pool in plan.pools
         ],
-        "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
+        "objective": plan.terms.objective,
+        "ranked_by": plan.ranked_by,
+        "note": plan.note,
         **forecast.standing_document(plan.standing),
         "text": forecast.with_estimates_named(
             plan.standing,
             " ".join([*_deadlines_missed(plan), f"{instruction(plan)}.", outcome(plan)]),
         ),
         "notes": list(gpu_notes(plan)),
-        "workloads": forecast.workloads_document(plan.jobs), "profiles": profiles,
+        "workloads": forecast.workloads_document(plan.jobs),
+        "profiles": profiles,
         "epochs": [job.epochs for job in plan.jobs],
         "serial": {"sharing": "serial", "makespan_s": _median(serial_s)},
         "plans": [
@@ -399,47 +415,57 @@ def fleet_document(
             for rank, each in enumerate(plan.plans[:top], start=1)
         ],
         "left_out": [],
-    }  # fmt: skip
+    }
 
 
 def _plan_document(
-    plan: FleetPlan, each: FleetForecast, rank: int, device: str | None,
+    plan: FleetPlan,
+    each: FleetForecast,
+    rank: int,
+    device: str | None,
     requests: Sequence[RequestFields],
-) -> FleetPlanFields:  # fmt: skip
+) -> FleetPlanFields:
     launches = fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
     return {
-        "rank": rank, "ties_best": holds_one(ratio), "sharing": _sharing(each),
+        "rank": rank,
+        "ties_best": holds_one(ratio),
+        "sharing": _sharing(each),
         "commands": [] if why_not_started(launches) else _commands(launches, device),
         "why": _search_line(plan),
-        "jobs": _job_documents(each, requests), "makespan_s": _median(makespan_s),
+        "jobs": _job_documents(each, requests),
+        "makespan_s": _median(makespan_s),
         "makespan_interval_s": forecast.interval_document(makespan_s),
         "mean_completion_s": _median(mean_s),
-        "speedup_vs_serial": (
-            serial_s.p50 / makespan_s.p50 if serial_s and makespan_s else None
-        ),
+        "speedup_vs_serial": (serial_s.p50 / makespan_s.p50 if serial_s and makespan_s else None),
         "gain": forecast.interval_document(plan.gain(each)),
         "memory_total_mib": each.fullest.memory_total_mib,
         "memory_capacity_mib": each.fullest.memory_capacity_mib,
         "oom_probability": each.oom_probability,
         "energy_j": forecast.interval_document(each.energy_j),
-        "power_cap_w": each.on[0].forecast.prediction.power_cap_w, "late": list(each.late),
+        "power_cap_w": each.on[0].forecast.prediction.power_cap_w,
+        "late": list(each.late),
         "confirmed_on_hardware": each.confirmed_on_hardware,
         "gpus": [
             {
-                "number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s),
+                "number": on.number,
+                "job_numbers": list(on.jobs),
+                "waits_s": list(on.waits_s),
                 "commands": [] if launches[at].wide else _commands(launches[at : at + 1], device),
                 **forecast.forecast_document(on.forecast),
             }
             for at, on in enumerate(each.on)
         ],
         "search": {
-            "cost": each.cost, "way": each.way, "exact": plan.exact,
-            "compared": plan.groups_compared, "predicted": plan.groups_predicted,
+            "cost": each.cost,
+            "way": each.way,
+            "exact": plan.exact,
+            "compared": plan.groups_compared,
+            "predicted": plan.groups_predicted,
             "cut_short": plan.cut_short,
         },
-    }  # fmt: skip
+    }
 
 
 def _median(value: Interval | None) -> float | None:
@@ -452,11 +478,13 @@ def _job_documents(plan: FleetForecast, requests: Sequence[RequestFields]) -> li
         for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
             gpus = [*(jobs[number]["on_gpus"] if number in jobs else ()), on.number]
             jobs[number] = {
-                **forecast.job_document(job), **requests[number - 1],
+                **forecast.job_document(job),
+                **requests[number - 1],
                 "slowdown_error": forecast.interval_document(job.slowdown_error),
-                "on_gpu": gpus[0], "on_gpus": gpus,
+                "on_gpu": gpus[0],
+                "on_gpus": gpus,
                 "end_s": forecast.interval_document(ends_s[number - 1]),
-            }  # fmt: skip
+            }
     return [jobs[number] for number in sorted(jobs)]
 
 

@@ -217,9 +217,11 @@ def slowdown(job: JobPrediction) -> Interval:
 
 
 def deadlines_missed(
-    jobs: Sequence[Job], plans: Iterable[Sequence[Interval] | None], level: Level,
+    jobs: Sequence[Job],
+    plans: Iterable[Sequence[Interval] | None],
+    level: Level,
     ranked_by: ObjectiveName,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Yield the deadlines that even the best of `plans` misses, and by how much, as a sentence.
 
     A plan is the ends of `jobs`; the best is that whose tightest job ends after the least part of
@@ -236,7 +238,7 @@ def deadlines_missed(
         f"deadline of {units.duration(job.deadline_s)}"
         for part, job in sorted(zip(tightest, jobs, strict=True), key=lambda pair: pair[0])
         if job.deadline_s and part > 1
-    }  # fmt: skip
+    }
     if late:
         worst = list(late.values())[::-1]
         more = len(worst) - _MOST_NAMED
@@ -301,9 +303,10 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
         capped = units.gib_of(job.memory_min_mib)
         yield f"    memory  {units.gib(job.memory_interval_mib)}; {capped} if capped"
         energies = {
-            "a step": job.energy_step_j, "an example": job.energy_example_j,
+            "a step": job.energy_step_j,
+            "an example": job.energy_example_j,
             "an epoch": job.energy_epoch_j,
-        }  # fmt: skip
+        }
         amounts = [f"{units.joules(j)} {of}" for of, j in energies.items() if j is not None]
         if amounts:  # no meter separates jobs
             amounts.append("its part: base power split equally, the rest by what each job adds")
@@ -350,10 +353,15 @@ def memory_held(forecast: Forecast) -> str:
     mix = forecast.prediction
     held = [job.memory_interval_mib for job in mix.jobs]
     sets = sets_in_turn(mix.sharing, len(held))
-    total = Interval(*(
-        max(sum(nlargest(at_once, (held[job].at(level) for job in run))) for run, at_once in sets)
-        for level in LEVELS
-    ))  # fmt: skip
+    total = Interval(
+        *(
+            max(
+                sum(nlargest(at_once, (held[job].at(level) for job in run)))
+                for run, at_once in sets
+            )
+            for level in LEVELS
+        )
+    )
     return f"{units.gib(total)} of {units.gib_of(mix.memory_capacity_mib)}"
 
 
@@ -386,28 +394,35 @@ def time_cell(plan: Forecast, ranked_by: ObjectiveName) -> dict[str, str]:
 def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:
     """Return the columns that tables of plans as CSV share."""
     return {
-        "memory_mib": mix.memory_total_mib, "energy_j": energy_j and energy_j.p50,
+        "memory_mib": mix.memory_total_mib,
+        "energy_j": energy_j and energy_j.p50,
         "power_w": mix.power_w and mix.power_w.p50,
         "worst_slowdown": max(job.slowdown for job in mix.jobs),
-        "oom_probability": mix.oom_probability, "estimated": not mix.confirmed_on_hardware,
-    }  # fmt: skip
+        "oom_probability": mix.oom_probability,
+        "estimated": not mix.confirmed_on_hardware,
+    }
 
 
 def plan_rows(advised: Recommendation) -> list[dict[str, Any]]:
     """Return a row for each plan, best first, with numbers; the keys are the columns' names."""
     return [
         {
-            "rank": plan.rank, "plan": units.shortened(plan_name(advised, plan)),
+            "rank": plan.rank,
+            "plan": units.shortened(plan_name(advised, plan)),
             "way": units.way_of(plan.sharing, len(advised.jobs)),
             "total time, min": plan.makespan_s and plan.makespan_s / 60,
-            "gain": better.p50, "from": better.p05, "to": better.p95, "tie": plan.ties_best,
+            "gain": better.p50,
+            "from": better.p05,
+            "to": better.p95,
+            "tie": plan.ties_best,
             "memory, GiB": plan.prediction.memory_total_mib / units.MIB_PER_GIB,
             "energy, Wh": plan.energy_j and plan.energy_j.p50 / units.J_PER_WH,
-            "estimated": not plan.prediction.confirmed_on_hardware, "why": plan.why,
+            "estimated": not plan.prediction.confirmed_on_hardware,
+            "why": plan.why,
         }
         for plan in advised.plans
         for better in [gain(advised, plan)]
-    ]  # fmt: skip
+    ]
 
 
 def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
@@ -415,7 +430,9 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
     ends_s = plan.ends_s or [None] * len(advised.jobs)
     return [
         {
-            "job": job.job, "slowdown": job.slowdown, "step, ms": 1e3 * job.step_s.p50,
+            "job": job.job,
+            "slowdown": job.slowdown,
+            "step, ms": 1e3 * job.step_s.p50,
             "ends after, min": None if end_s is None else end_s.p50 / 60,
             "memory, GiB": job.memory_mib / units.MIB_PER_GIB,
             "out-of-memory risk, %": 100 * job.oom_probability,
@@ -423,32 +440,43 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
             "profile": "estimated" if request.profile.is_estimate else "measured",
         }
         for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def forecast_document(forecast: Forecast) -> PredictionDocument:
     """Return what ``advisor predict --json`` prints."""
     return {
-        "schema": SCHEMA, **standing_document(forecast.standing), **mix_fields(forecast),
+        "schema": SCHEMA,
+        **standing_document(forecast.standing),
+        **mix_fields(forecast),
         "jobs": [job_document(job) for job in forecast.prediction.jobs],
-    }  # fmt: skip
+    }
 
 
 def mix_fields(forecast: Forecast) -> MixFields:
     """Return the fields that documents of forecasts and of plans share."""
     mix = forecast.prediction
     return {
-        "gpu": mix.gpu, "sharing": str(mix.sharing), "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib, "oom_probability": mix.oom_probability,
-        "weighted_speedup": mix.weighted_speedup, "makespan_s": forecast.makespan_s,
+        "gpu": mix.gpu,
+        "sharing": str(mix.sharing),
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "weighted_speedup": mix.weighted_speedup,
+        "makespan_s": forecast.makespan_s,
         "makespan_interval_s": interval_document(forecast.makespan_interval_s),
-        "speedup_vs_serial": forecast.speedup_vs_serial, "power_w": interval_document(mix.power_w),
-        "energy_j": interval_document(forecast.energy_j), "power_cap_w": mix.power_cap_w,
-        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE, "gract": mix.gract,
-        "smact": mix.smact, "estimated_from": mix.estimated_from,
-        "confirmed_on_hardware": mix.confirmed_on_hardware, "wide_because": mix.wide_because,
+        "speedup_vs_serial": forecast.speedup_vs_serial,
+        "power_w": interval_document(mix.power_w),
+        "energy_j": interval_document(forecast.energy_j),
+        "power_cap_w": mix.power_cap_w,
+        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
+        "gract": mix.gract,
+        "smact": mix.smact,
+        "estimated_from": mix.estimated_from,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+        "wide_because": mix.wide_because,
         "host_stretch": mix.host_stretch,
-    }  # fmt: skip
+    }
 
 
 def job_document(job: JobPrediction) -> JobFields:
@@ -460,9 +488,11 @@ def job_document(job: JobPrediction) -> JobFields:
 def memory_document(mix: MixPrediction) -> MemoryFields:
     """Return the memory that the jobs of a mix hold, and whether it fits."""
     return {
-        "memory_total_mib": mix.memory_total_mib, "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability, "confirmed_on_hardware": mix.confirmed_on_hardware,
-    }  # fmt: skip
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }
 
 
 def interval_document(value: Interval | None) -> IntervalFields | None:
@@ -503,11 +533,13 @@ def standing_document(standing: Standing) -> StandingFields:
     """Return the basis of an answer besides profiles and model."""
     return {
         "calibrated": {"file": standing.calibrated} if standing.calibrated else None,
-        "host": host_note(standing), "host_factor": standing.host_factor,
+        "host": host_note(standing),
+        "host_factor": standing.host_factor,
         "host_from": standing.host_from,
         "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
-        "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),
+        "stale": [asdict(each) for each in standing.stale],
+        "unsteady": list(standing.unsteady),
         "preallocated": list(standing.preallocated),
         "estimated_from": standing.estimated_from,
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
@@ -516,4 +548,4 @@ def standing_document(standing: Standing) -> StandingFields:
             for each in standing.estimated
             if each.other_batches is not None
         },
-    }  # fmt: skip
+    }

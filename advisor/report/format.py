@@ -27,12 +27,18 @@ MIB_PER_GIB, J_PER_WH = 1024.0, 3600.0
 _Units = tuple[tuple[float, str, float], ...]
 """Value up to which a unit is used, the unit, and its seconds or joules."""
 _TIMES: _Units = (
-    (0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0),
+    (0.1, "ms", 1e-3),
+    (120.0, "s", 1.0),
+    (7200.0, "min", 60.0),
+    (172_800.0, "h", 3600.0),
     (inf, "d", 86_400.0),
-)  # fmt: skip
+)
 _ENERGIES: _Units = (
-    (0.1, "mJ", 1e-3), (360.0, "J", 1.0), (3.6e6, "Wh", J_PER_WH), (inf, "kWh", 3.6e6)
-)  # fmt: skip
+    (0.1, "mJ", 1e-3),
+    (360.0, "J", 1.0),
+    (3.6e6, "Wh", J_PER_WH),
+    (inf, "kWh", 3.6e6),
+)
 
 
 def _best_unit(value: float, sizes: _Units) -> tuple[str, float]:
@@ -188,9 +194,9 @@ class ReportConsole(Console):
         text = Text(renderable) if isinstance(renderable, str) else renderable
         if isinstance(text, Text) and not text.no_wrap and _HAS_COMMAND.search(text.plain):
             width = (options or self.options).max_width
-            renderable = Group(*(
-                part for line in text.split(allow_blank=True) for part in _broken(line, width)
-            ))  # fmt: skip
+            renderable = Group(
+                *(part for line in text.split(allow_blank=True) for part in _broken(line, width))
+            )
         return super().render(renderable, options)
 
 
@@ -325,25 +331,38 @@ class ModeWords(NamedTuple):
 
 
 # The type checker finds a mode without words.
-_ByMode = TypedDict("_ByMode", {
-    "serial": ModeWords, "naive": ModeWords, "mps": ModeWords, "mps-limits": ModeWords,
-    "queue": ModeWords, "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
-})  # fmt: skip
+_ByMode = TypedDict(
+    "_ByMode",
+    {
+        "serial": ModeWords,
+        "naive": ModeWords,
+        "mps": ModeWords,
+        "mps-limits": ModeWords,
+        "queue": ModeWords,
+        "mig": ModeWords,
+        "hybrid": ModeWords,
+        "phases": ModeWords,
+    },
+)
 _WORDS: _ByMode = {
     "serial": ModeWords(
-        "serial", "One job at a time: each has all memory and all SMs to itself.",
+        "serial",
+        "One job at a time: each has all memory and all SMs to itself.",
         "one after another",
     ),
     "naive": ModeWords(
-        "naive", "Memory adds up; the jobs take turns on all SMs.",
+        "naive",
+        "Memory adds up; the jobs take turns on all SMs.",
         "time-slicing: the driver gives the GPU to each job in turn",
     ),
     "mps": ModeWords(
-        "mps", "Memory adds up; the jobs run at the same time on all SMs that are free.",
+        "mps",
+        "Memory adds up; the jobs run at the same time on all SMs that are free.",
         "kernels of all jobs run at the same time",
     ),
     "queue": ModeWords(
-        "queue", "The next job starts when one ends: jobs in one place follow each other.",
+        "queue",
+        "The next job starts when one ends: jobs in one place follow each other.",
         notation="mps/2[3,1,2]: job numbers in the order of their starts, at most 2 at once",
     ),
     "mps-limits": ModeWords(
@@ -366,7 +385,7 @@ _WORDS: _ByMode = {
         "One group of jobs at a time: each group has all memory and all SMs to itself.",
         notation=_TURNS,
     ),
-}  # fmt: skip
+}
 
 
 def words_of(sharing: Sharing) -> ModeWords:
@@ -391,10 +410,11 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
         return ", ".join([f"of the SMs at most {first}", *rest])
     if without_phases(sharing) is None:
         return ", then ".join(
-            _named([at + 1 for at in run], jobs) if at_once == len(run)
+            _named([at + 1 for at in run], jobs)
+            if at_once == len(run)
             else f"{in_order([jobs[at] for at in run])}, at most {at_once} at a time"
             for run, at_once in sets_in_turn(sharing, len(jobs))
-        )  # fmt: skip
+        )
     if sharing.instances:
         places = []
         for part in partitions(sharing, len(jobs)):

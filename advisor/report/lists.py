@@ -32,9 +32,11 @@ from advisor.workload.spec import Workload
 
 _UNKNOWN = "unknown"
 _COUNTERS = {
-    None: "none", "gpm": "GPM", "dcgm": "DCGM, where it counts on this GPU",
+    None: "none",
+    "gpm": "GPM",
+    "dcgm": "DCGM, where it counts on this GPU",
     "nvml": "NVML utilisation only",
-}  # fmt: skip
+}
 
 
 def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> Table:
@@ -42,11 +44,14 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> Table:
     table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
-            gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""), f"{gpu.sms}",
-            f"{gpu.memory_mib:,} MiB", _known(gpu.bandwidth_gb_s, "GB/s"),
-            _known(gpu.power_limit_w, "W"), counted(len(gpu.mig), "kind") if gpu.mig else "no",
+            gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""),
+            f"{gpu.sms}",
+            f"{gpu.memory_mib:,} MiB",
+            _known(gpu.bandwidth_gb_s, "GB/s"),
+            _known(gpu.power_limit_w, "W"),
+            counted(len(gpu.mig), "kind") if gpu.mig else "no",
             "measured" if gpu.key in profiled else "estimated",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -64,14 +69,19 @@ def live_lines(gpus: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
 
 
 def gpus_document(
-    models: Iterable[Gpu], profiled: Sequence[str], live: Sequence[LiveGpu | BrokenGpu],
+    models: Iterable[Gpu],
+    profiled: Sequence[str],
+    live: Sequence[LiveGpu | BrokenGpu],
     problem: str | None,
-) -> GpusDocument:  # fmt: skip
+) -> GpusDocument:
     """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
     return {
-        "schema": SCHEMA, "catalogue": [asdict(gpu) for gpu in models], "profiled": list(profiled),
-        "in_machine": [asdict(gpu) for gpu in live], "problem": problem,
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "catalogue": [asdict(gpu) for gpu in models],
+        "profiled": list(profiled),
+        "in_machine": [asdict(gpu) for gpu in live],
+        "problem": problem,
+    }
 
 
 def workloads_table(workloads: Iterable[Workload]) -> Table:
@@ -101,18 +111,23 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
             origin = f"estimated from {profile.estimated_from}"
         more = (f"{number(1000 * profile.fastest_step_s)} ms", origin) if details else ()
         table.add_row(
-            clean(name), step, varied, share(profile.busy_share),
-            _known(profile.memory.device_mib, "MiB"), *more,
-        )  # fmt: skip
+            clean(name),
+            step,
+            varied,
+            share(profile.busy_share),
+            _known(profile.memory.device_mib, "MiB"),
+            *more,
+        )
     return table
 
 
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> ProfilesDocument:
     """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
-        "schema": SCHEMA, "gpu": gpu,
+        "schema": SCHEMA,
+        "gpu": gpu,
         "profiles": [{"name": name, **_profile(each)} for name, each in profiles.items()],
-    }  # fmt: skip
+    }
 
 
 def written_profiles_document(profiles: Mapping[str, Profile]) -> MeasuredDocument:
@@ -131,13 +146,15 @@ def _profile(profile: Profile) -> ProfileFields:
     return {
         "step_s": None if nominal else profile.step_s,
         "fastest_step_s": None if nominal else profile.fastest_step_s,
-        "unsteady": profile.unsteady, "epoch_s": profile.epoch_s, "gpu_busy": profile.busy_share,
+        "unsteady": profile.unsteady,
+        "epoch_s": profile.epoch_s,
+        "gpu_busy": profile.busy_share,
         "steps_of_round": None if profile.trace is None else profile.trace.steps,
         "epoch_end": None if profile.epoch_end is None else asdict(profile.epoch_end),
         "memory": asdict(profile.memory),
         "provenance": None if profile.provenance is None else asdict(profile.provenance),
         "estimated_from": profile.estimated_from,
-    }  # fmt: skip
+    }
 
 
 def workloads_document(workloads: Iterable[Workload]) -> WorkloadsDocument:
@@ -174,10 +191,13 @@ def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
     held_mib, clients, rows = held_alone_mib(job.profile for job in jobs), tenants(gpu), []
     for process in gpu.processes:
         similar = ", ".join(similar_in_memory(process, held_mib)) or "none of the jobs"
-        rows.append({
-            "process": str(process.pid), "holds": _known(process.memory_mib, "MiB"),
-            "as much as": similar if process in clients else "the MPS server",
-        })  # fmt: skip
+        rows.append(
+            {
+                "process": str(process.pid),
+                "holds": _known(process.memory_mib, "MiB"),
+                "as much as": similar if process in clients else "the MPS server",
+            }
+        )
     return rows
 
 
@@ -198,23 +218,32 @@ def layouts_document(
 ) -> LayoutsDocument:
     """Return what ``advisor layouts --json`` prints; starts and sizes in memory slices."""
     return {
-        "schema": SCHEMA, "gpu": gpu.key, "profiles": [profile.name for profile in profiles],
+        "schema": SCHEMA,
+        "gpu": gpu.key,
+        "profiles": [profile.name for profile in profiles],
         "valid_placement_sets": sets.valid,
         "maximal": [
             [
-                {"profile": each.profile, "start": each.start,
-                 "size": profile_of(gpu, each.profile).memory_slices}
+                {
+                    "profile": each.profile,
+                    "start": each.start,
+                    "size": profile_of(gpu, each.profile).memory_slices,
+                }
                 for each in layout
             ]
             for layout in reversed(sets.maximal)
         ],
-    }  # fmt: skip
+    }
 
 
 def layouts_report(
-    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets, in_use: Sequence[Instance], *,
+    gpu: Gpu,
+    profiles: Sequence[MigProfile],
+    sets: PlacementSets,
+    in_use: Sequence[Instance],
+    *,
     every: bool = False,
-) -> Group:  # fmt: skip
+) -> Group:
     """Return MIG profiles, their compute instances, and full layouts.
 
     Similar layouts have the same instances, wherever these lie and whichever has media engines: the
@@ -228,19 +257,26 @@ def layouts_report(
     table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
     for profile in profiles:
         table.add_row(
-            profile.name, f"{profile.profile_id}", f"{profile.memory_mib:,} MiB",
-            _count(profile.sms), f"{profile.max_instances}", ", ".join(map(str, profile.starts)),
-        )  # fmt: skip
+            profile.name,
+            f"{profile.profile_id}",
+            f"{profile.memory_mib:,} MiB",
+            _count(profile.sms),
+            f"{profile.max_instances}",
+            ", ".join(map(str, profile.starts)),
+        )
     parts: list[RenderableType] = [Text(heading), "", table, ""]
     shared = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
     if shared:
         table = plain_table("one of", "compute instances that share its memory: all of it, or")
         for profile in shared:
             ways = [Counter(way) for way in compute_sets(gpu, profile.name) if len(way) > 1]
-            table.add_row(profile.name, ", ".join(
-                "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in way.items())
-                for way in ways
-            ))  # fmt: skip
+            table.add_row(
+                profile.name,
+                ", ".join(
+                    "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in way.items())
+                    for way in ways
+                ),
+            )
         parts += [table, ""]
     full = dict(enumerate(reversed(sets.maximal), start=1))
     similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)

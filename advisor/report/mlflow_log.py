@@ -22,9 +22,11 @@ EXPERIMENT = "advisor"
 
 Kind = Literal["profile", "plans", "validation", "run"]
 _BASIS: dict[Kind, str] = {
-    "profile": "measured", "plans": "predicted", "validation": "predicted and measured",
+    "profile": "measured",
+    "plans": "predicted",
+    "validation": "predicted and measured",
     "run": "measured",
-}  # fmt: skip
+}
 
 # Keys of a job's environment and of commands.
 _SECRET = ("environment", "commands")
@@ -90,8 +92,9 @@ class MlflowLog:
         tags = {"advisor.kind": kind, "advisor.basis": _BASIS[kind]}
         params = [
             Param(_plain(key), str(value)[:_LONGEST])
-            for key, value in request.items() if value is not None
-        ]  # fmt: skip
+            for key, value in request.items()
+            if value is not None
+        ]
         with self._failures_explained():
             run = self._client.create_run(self._experiment, run_name=name, tags=tags)
             run_id, now_ms = run.info.run_id, run.info.start_time

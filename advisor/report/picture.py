@@ -22,8 +22,11 @@ def ways_picture(advised: Recommendation, form: PictureForm) -> bytes:
     title = alt.TitleParams(
         f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})",
         subtitle=f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best",
-        anchor="start", frame="group", offset=12, limit=_WIDTH_PX,
-    )  # fmt: skip
+        anchor="start",
+        frame="group",
+        offset=12,
+        limit=_WIDTH_PX,
+    )
     chart = ways_chart(advised).properties(width=_WIDTH_PX, title=title)
     chart = chart.configure(background="white")
     if form == "svg":

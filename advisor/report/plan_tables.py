@@ -56,11 +56,15 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
         mix = plan.prediction
         mark = ">" if plan is advised.best else " "
         estimated = ", estimated" if measured and not mix.confirmed_on_hardware else ""
-        rows.append({
-            first: f"{mark} {name}{estimated}", measure: shown(known_cost(plan, by)),
-            **forecast.time_cell(plan, by), "gain": units.times(forecast.gain(advised, plan)),
-            **forecast.plan_cells(plan, by),
-        })  # fmt: skip
+        rows.append(
+            {
+                first: f"{mark} {name}{estimated}",
+                measure: shown(known_cost(plan, by)),
+                **forecast.time_cell(plan, by),
+                "gain": units.times(forecast.gain(advised, plan)),
+                **forecast.plan_cells(plan, by),
+            }
+        )
     return table_of(rows)
 
 
@@ -68,15 +72,17 @@ def plans_csv(advised: Recommendation) -> str:
     """Return a table of all plans as CSV, best first."""
     return csv_text(
         {
-            "rank": plan.rank, "way": units.way_of(plan.sharing, len(advised.jobs)),
+            "rank": plan.rank,
+            "way": units.way_of(plan.sharing, len(advised.jobs)),
             "sharing": str(plan.sharing),
             "power_cap_w": plan.prediction.power_cap_w,
             **range_columns("total_time", "s", plan.makespan_interval_s),
             **range_columns("gain", "", forecast.gain(advised, plan)),
-            **forecast.plan_columns(plan.prediction, plan.energy_j), "ties_best": plan.ties_best,
+            **forecast.plan_columns(plan.prediction, plan.energy_j),
+            "ties_best": plan.ties_best,
         }
         for plan in advised.plans
-    )  # fmt: skip
+    )
 
 
 def _in_full(

@@ -132,8 +132,11 @@ def _way(sharing: Sharing, names: Sequence[str], in_short: bool = False) -> str:
         return way if in_short else f"{way} in this order: {in_order(names)}"
     if len(limits := sorted({*sharing.limits}, reverse=True)) > 1:
         pairs = list(zip(names, sharing.limits, strict=True))
-        capped = [f"{_listed([name for name, own in pairs if own == each])} capped at {each:g} %"
-                  for each in limits if each < 100]  # fmt: skip
+        capped = [
+            f"{_listed([name for name, own in pairs if own == each])} capped at {each:g} %"
+            for each in limits
+            if each < 100
+        ]
         return f"under MPS, {', '.join(capped)} of the SMs"
     match sharing.mode:
         case "serial":
@@ -378,15 +381,23 @@ def recommendation_document(
     profiles, requests = forecast.requests_document(advised.jobs)
     runner_up = advised.plans[1] if len(advised.plans) > 1 else None
     return {
-        "schema": forecast.SCHEMA, "gpu": advised.gpu.key, "objective": advised.objective,
-        "ranked_by": advised.ranked_by, "note": advised.note,
+        "schema": forecast.SCHEMA,
+        "gpu": advised.gpu.key,
+        "objective": advised.objective,
+        "ranked_by": advised.ranked_by,
+        "note": advised.note,
         **forecast.standing_document(advised.standing),
         "verdict": {
-            "answers": list(summary.answers), "text": answer(advised),
+            "answers": list(summary.answers),
+            "text": answer(advised),
             "binding": forecast.binding_document(summary.binding),
-            "runner_up": None if runner_up is None else {
-                "rank": runner_up.rank, "sharing": str(runner_up.sharing),
-                "behind": summary.next_behind, "within_error": runner_up.ties_best,
+            "runner_up": None
+            if runner_up is None
+            else {
+                "rank": runner_up.rank,
+                "sharing": str(runner_up.sharing),
+                "behind": summary.next_behind,
+                "within_error": runner_up.ties_best,
             },
             "host_bound": [asdict(each) for each in summary.host_bound],
         },
@@ -395,18 +406,23 @@ def recommendation_document(
         "epochs": [job.epochs for job in advised.jobs],
         "serial": _plan_document(advised.serial, requests),
         "plans": [_plan_document(plan, requests) for plan in advised.plans[:top]],
-        "left_out": [asdict(each) for each in advised.left_out], "searched": advised.searched,
+        "left_out": [asdict(each) for each in advised.left_out],
+        "searched": advised.searched,
         "another_layout": None if layout is None else _plan_document(layout, requests),
-    }  # fmt: skip
+    }
 
 
 def _plan_document(plan: Plan, requests: Sequence[RequestFields]) -> PlanFields:
     return {
-        "rank": plan.rank, "ties_best": plan.ties_best, "late": list(plan.late_jobs),
-        "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
+        "rank": plan.rank,
+        "ties_best": plan.ties_best,
+        "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by,
+        "commands": list(plan.commands),
+        "why": plan.why,
         **forecast.mix_fields(plan),
         "jobs": [
             {**forecast.job_document(job), **request}
             for job, request in zip(plan.prediction.jobs, requests, strict=True)
         ],
-    }  # fmt: skip
+    }

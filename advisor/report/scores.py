@@ -17,29 +17,57 @@ from advisor.workload.records import AsDict
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
-    MODEL: "this model", AT_RANDOM: "a random choice", "alone": "as if alone",
-    "fair-share": "fair share", "summed-utilisation": "summed utilisation",
-    "miso": "our reading of MISO's rule", "kace": "our reading of KACE's regression",
-    "capacity": "capacity", "replay": "replay alone", "always-serial": "always one after another",
-    "always-naive": "always naive", "always-mps": "always MPS", "equal-limits": "equal limits",
-}  # fmt: skip
+    MODEL: "this model",
+    AT_RANDOM: "a random choice",
+    "alone": "as if alone",
+    "fair-share": "fair share",
+    "summed-utilisation": "summed utilisation",
+    "miso": "our reading of MISO's rule",
+    "kace": "our reading of KACE's regression",
+    "capacity": "capacity",
+    "replay": "replay alone",
+    "always-serial": "always one after another",
+    "always-naive": "always naive",
+    "always-mps": "always MPS",
+    "equal-limits": "equal limits",
+}
 BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
 
 REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
-CHOICE_HEADINGS = (
-    *REGRET_HEADINGS, "worst beyond the noise", "this model, same sets"
-)  # fmt: skip
+CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "this model, same sets")
 
 HEADINGS = (
-    "sharing", "jobs", "n", "MAPE", "median", "P90", "in 90 % interval", "width of it", "noise",
-    "MAPE there", "throughput MAPE", "replay alone", "fair share", "as if alone",
-)  # fmt: skip
+    "sharing",
+    "jobs",
+    "n",
+    "MAPE",
+    "median",
+    "P90",
+    "in 90 % interval",
+    "width of it",
+    "noise",
+    "MAPE there",
+    "throughput MAPE",
+    "replay alone",
+    "fair share",
+    "as if alone",
+)
 # The same for a terminal of 80 columns, without units; mode and jobs share a column.
 _NARROW = HEADINGS[2:-1]
 _NARROW_WORDS = (
-    "", "n", "MAPE", "med-\nian", "P90", "in\n90 %", "wide", "noise", "MAPE\nthere", "thr.",
-    "only\nreplay", "fair\nshare",
-)  # fmt: skip
+    "",
+    "n",
+    "MAPE",
+    "med-\nian",
+    "P90",
+    "in\n90 %",
+    "wide",
+    "noise",
+    "MAPE\nthere",
+    "thr.",
+    "only\nreplay",
+    "fair\nshare",
+)
 _LEGEND = (
     "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Wide: mean width of the "
     "interval. Noise: mean difference of two runs of the same jobs; there: of these jobs. Thr.: "
@@ -69,11 +97,16 @@ def score_cells(rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS) -> li
     for row in rows:
         cells = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
         shares = {
-            "MAPE": row.mape, "median": row.median, "P90": row.p90,
-            "in 90 % interval": row.coverage90, "width of it": row.width90, "noise": row.noise,
-            "MAPE there": row.noise_mape, "throughput MAPE": row.throughput_mape,
+            "MAPE": row.mape,
+            "median": row.median,
+            "P90": row.p90,
+            "in 90 % interval": row.coverage90,
+            "width of it": row.width90,
+            "noise": row.noise,
+            "MAPE there": row.noise_mape,
+            "throughput MAPE": row.throughput_mape,
             **{RULE_WORDS[name]: mape for name, mape in row.baselines.items()},
-        }  # fmt: skip
+        }
         cells |= {heading: percent(share) for heading, share in shares.items()}
         table.append([cells.get(heading, "-") for heading in shown])
     return table
@@ -152,13 +185,16 @@ def evaluation_document(evaluation: Evaluation) -> EvaluationDocument:
     scores = scores_of(evaluation)
     rows = [row for row in scores.rows if row.part == "drawn"]
     return {
-        "schema": 1, "gpu": scores.gpu, "split": SPLIT, "families": list(scores.families),
+        "schema": 1,
+        "gpu": scores.gpu,
+        "split": SPLIT,
+        "families": list(scores.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
         "regret": regret_document(scores.chosen),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "panels": [asdict(row) for row in scores.rows if row.part == "panels" and row.jobs == ALL],
         "unusable_runs": list(evaluation.chosen.unusable),
-    }  # fmt: skip
+    }
 
 
 def regret_document(chosen: Choices) -> RegretFields:
@@ -212,10 +248,15 @@ def regret_rows(
 ) -> list[tuple[str, ...]]:
     """Return a line under `REGRET_HEADINGS` for each rule of choice, best first."""
     return [
-        (words.get(name, name), str(each.n), percent(each.mean), percent(each.worst),
-         f"{each.best} of {each.n}")
+        (
+            words.get(name, name),
+            str(each.n),
+            percent(each.mean),
+            percent(each.worst),
+            f"{each.best} of {each.n}",
+        )
         for name, each in _ranked(rules)
-    ]  # fmt: skip
+    ]
 
 
 def choice_rows(choices: Choices) -> list[tuple[str, ...]]:

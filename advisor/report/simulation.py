@@ -210,11 +210,16 @@ def in_rows(jobs: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval) -> T
     unit, size_s = units.time_unit(makespan_s.p50)
     bars = [
         Bar(
-            row, run.job.name, "waits", run.arrival_s / size_s, run.start_s / size_s,
+            row,
+            run.job.name,
+            "waits",
+            run.arrival_s / size_s,
+            run.start_s / size_s,
             f"waits {units.duration(run.wait_s)}",
         )
-        for row, run in jobs if run.wait_s > 0
-    ]  # fmt: skip
+        for row, run in jobs
+        if run.wait_s > 0
+    ]
     for row, run in jobs:
         low, end, high = (run.end_s.at(level) / size_s for level in LEVELS)
         hint = f"ends after {units.seconds(run.end_s)}"
@@ -253,26 +258,34 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
     """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
     simulation = over_time.simulation
     return {
-        "schema": forecast.SCHEMA, **forecast.standing_document(over_time.standing),
-        "gpu": simulation.models[0], "gpus": simulation.gpus,
+        "schema": forecast.SCHEMA,
+        **forecast.standing_document(over_time.standing),
+        "gpu": simulation.models[0],
+        "gpus": simulation.gpus,
         "hosts": [
             {"gpu": str(count.gpu), "hosts": count.hosts, "host_gpus": count.host_gpus}
             for count in simulation.counts
         ],
-        "sharing": str(simulation.sharing), "policy": simulation.policy,
+        "sharing": str(simulation.sharing),
+        "policy": simulation.policy,
         "at_once": simulation.at_once,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
-        "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
+        "estimated_from": simulation.estimated_from,
+        "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": asdict(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
         "mean_completion_s": simulation.mean_completion_s,
         "p95_completion_s": simulation.completion_within_s(0.95),
         "p99_completion_s": simulation.completion_within_s(0.99),
-        "mean_wait_s": simulation.mean_wait_s, "mean_unfairness": simulation.mean_unfairness,
-        "worst_unfairness": simulation.worst_unfairness, "utilisation": simulation.utilisation,
-        "preemptions": simulation.preemptions, "layout_changes": simulation.layout_changes,
+        "mean_wait_s": simulation.mean_wait_s,
+        "mean_unfairness": simulation.mean_unfairness,
+        "worst_unfairness": simulation.worst_unfairness,
+        "utilisation": simulation.utilisation,
+        "preemptions": simulation.preemptions,
+        "layout_changes": simulation.layout_changes,
         "late": list(simulation.late),
-        "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
+        "gract": simulation.mean_gract,
+        "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,
         "gpu_hours": asdict(simulation.gpu_hours),
@@ -282,24 +295,35 @@ def simulation_document(over_time: OverTime) -> SimulationDocument:
         "unshared": _unshared_document(over_time.unshared),
         "jobs": [
             {
-                "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu,
-                "gpus": list(run.gpus), "place": run.place, "arrival_s": run.arrival_s,
-                "start_s": run.start_s, "end_s": run.end_s.p50, "unfairness": run.unfairness,
+                "job": run.job.name,
+                "epochs": run.job.epochs,
+                "gpu": run.gpu,
+                "gpus": list(run.gpus),
+                "place": run.place,
+                "arrival_s": run.arrival_s,
+                "start_s": run.start_s,
+                "end_s": run.end_s.p50,
+                "unfairness": run.unfairness,
                 "end_interval_s": asdict(run.end_s),
             }
             for run in simulation.jobs
         ],
         "over_time": [asdict(each) for each in simulation.usage],
-    }  # fmt: skip
+    }
 
 
 def _unshared_document(unshared: Simulation | None) -> UnsharedFields | None:
-    return None if unshared is None else {
-        "makespan_s": unshared.makespan_s.p50,
-        "makespan_interval_s": asdict(unshared.makespan_s),
-        "mean_completion_s": unshared.mean_completion_s, "mean_wait_s": unshared.mean_wait_s,
-        "energy_j": forecast.interval_document(unshared.energy_j),
-    }  # fmt: skip
+    return (
+        None
+        if unshared is None
+        else {
+            "makespan_s": unshared.makespan_s.p50,
+            "makespan_interval_s": asdict(unshared.makespan_s),
+            "mean_completion_s": unshared.mean_completion_s,
+            "mean_wait_s": unshared.mean_wait_s,
+            "energy_j": forecast.interval_document(unshared.energy_j),
+        }
+    )
 
 
 _MOST_EPOCHS = 20_000  # with more in all, a trace shows jobs without their epochs
@@ -350,9 +374,14 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
         if run.wait_s > 0:  # a track for each waiting job, because many wait at once
             for phase, at_s in (("b", run.arrival_s), ("e", run.start_s)):
                 yield {
-                    "name": run.job.name, "cat": "waiting", "ph": phase, "id": number,
-                    "ts": 1e6 * at_s, "pid": _WAITING, "tid": 0,
-                }  # fmt: skip
+                    "name": run.job.name,
+                    "cat": "waiting",
+                    "ph": phase,
+                    "id": number,
+                    "ts": 1e6 * at_s,
+                    "pid": _WAITING,
+                    "tid": 0,
+                }
         if not in_detail or len(spans) > len(run.gpus):
             continue  # a stopped job does a part of its work again
         own = [use for use in of_job[number] if use.gpu == run.gpu]
@@ -380,9 +409,14 @@ def _spans(number: int, usage: Sequence[Usage]) -> list[tuple[int, int, float, f
 def _slice(gpu: int, place: int, name: str, category: str, start_s: float, end_s: float) -> _Event:
     length_us = 1e6 * (end_s - start_s)
     return {
-        "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
-        "pid": gpu + 1, "tid": place + 1,
-    }  # fmt: skip
+        "name": name,
+        "cat": category,
+        "ph": "X",
+        "ts": 1e6 * start_s,
+        "dur": length_us,
+        "pid": gpu + 1,
+        "tid": place + 1,
+    }
 
 
 def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Iterator[_Event]:
@@ -394,9 +428,14 @@ def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Itera
         yield _named("thread_name", process, thread, simulation.jobs[number].job.name)
     for ran in kernels:
         yield {
-            "name": ran.kind, "cat": "kernel", "ph": "X", "pid": process, "tid": ran.job,
-            "ts": 1e6 * (first.start_s + ran.start_s), "dur": 1e6 * (ran.end_s - ran.start_s),
-        }  # fmt: skip
+            "name": ran.kind,
+            "cat": "kernel",
+            "ph": "X",
+            "pid": process,
+            "tid": ran.job,
+            "ts": 1e6 * (first.start_s + ran.start_s),
+            "dur": 1e6 * (ran.end_s - ran.start_s),
+        }
 
 
 def _counters(simulation: Simulation) -> Iterator[_Event]:

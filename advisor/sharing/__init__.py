@@ -38,7 +38,24 @@ from advisor.sharing.modes import (
 from advisor.sharing.notation import parse_sharing
 
 __all__ = [
-    "SHARED_MODES", "Arrangement", "Concurrent", "Group", "Hybrid", "Instance", "Mig", "Mode",
-    "Mps", "Naive", "Part", "PartitionSharing", "Phases", "Place", "Queue", "Serial",
-    "SharedPartition", "Sharing", "one_job_each", "parse_sharing",
-]  # fmt: skip
+    "SHARED_MODES",
+    "Arrangement",
+    "Concurrent",
+    "Group",
+    "Hybrid",
+    "Instance",
+    "Mig",
+    "Mode",
+    "Mps",
+    "Naive",
+    "Part",
+    "PartitionSharing",
+    "Phases",
+    "Place",
+    "Queue",
+    "Serial",
+    "SharedPartition",
+    "Sharing",
+    "one_job_each",
+    "parse_sharing",
+]

@@ -140,8 +140,11 @@ def sets_in_turn(sharing: Sharing, jobs: int) -> list[tuple[list[int], int]]:
 
     Fewer are at once only of a queue, which starts them in this order.
     """
-    return [([number - 1 for number in run], group.at_once) for group in groups(sharing, jobs)
-            for run in group.running_together]  # fmt: skip
+    return [
+        ([number - 1 for number in run], group.at_once)
+        for group in groups(sharing, jobs)
+        for run in group.running_together
+    ]
 
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
@@ -152,8 +155,9 @@ def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
 def one_by_one(sharing: Sharing) -> bool:
     """Return whether each job has the whole GPU to itself, one after another in any order."""
     if isinstance(sharing, Phases):
-        return all(isinstance(group, Group) and group.sharing.mode == "serial"
-                   for group in sharing.groups)  # fmt: skip
+        return all(
+            isinstance(group, Group) and group.sharing.mode == "serial" for group in sharing.groups
+        )
     return sharing.mode == "serial"
 
 
@@ -253,10 +257,11 @@ def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid
     """The groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))
     return tuple(
-        _renamed(group, names) if isinstance(group, Hybrid)
+        _renamed(group, names)
+        if isinstance(group, Hybrid)
         else replace(group, jobs=tuple(names[job] for job in group.jobs))
         for group in groups(sharing, len(numbers))
-    )  # fmt: skip
+    )
 
 
 def of_one_group(group: Group | Hybrid) -> Arrangement:
@@ -277,8 +282,12 @@ def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
             return _relocated_set(sharing, iter(instances))
         case Phases(groups):
             left = iter(instances)
-            return Phases(tuple(_relocated_set(each, left) if isinstance(each, Hybrid) else each
-                                for each in groups))  # fmt: skip
+            return Phases(
+                tuple(
+                    _relocated_set(each, left) if isinstance(each, Hybrid) else each
+                    for each in groups
+                )
+            )
         case _:
             return sharing
 

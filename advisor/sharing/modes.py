@@ -257,8 +257,10 @@ class Place:
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
         """Its partitions: each part."""
-        return tuple(SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
-                     for part in self.parts)  # fmt: skip
+        return tuple(
+            SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
+            for part in self.parts
+        )
 
     def __str__(self) -> str:
         cut = "" if self.parts[0].slices is None else "/ci="

@@ -221,9 +221,13 @@ class Loop:
     """The state of a simulation between two events."""
 
     def __init__(
-        self, tasks: Sequence[Task], paces: Callable[[int], Pace], hosts: Sequence[int],
-        record: Record, change_s: Callable[[int, int], float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        tasks: Sequence[Task],
+        paces: Callable[[int], Pace],
+        hosts: Sequence[int],
+        record: Record,
+        change_s: Callable[[int, int], float] | None = None,
+    ) -> None:
         self.tasks, self.paces, self.record, self.change_s = tasks, paces, record, change_s
         self.hosts = [_Host() for _ in hosts]
         counts = zip(self.hosts, hosts, strict=True)
@@ -374,10 +378,14 @@ class Loop:
 
 
 def run(
-    tasks: Sequence[Task], pace: Pace, queue: JobQueue, hosts: Sequence[int] = (1,),
-    on_shared_host: Callable[[int], Pace] | None = None, record: Record | None = None,
+    tasks: Sequence[Task],
+    pace: Pace,
+    queue: JobQueue,
+    hosts: Sequence[int] = (1,),
+    on_shared_host: Callable[[int], Pace] | None = None,
+    record: Record | None = None,
     change_s: Callable[[int, int], float] | None = None,
-) -> History:  # fmt: skip
+) -> History:
     """Simulate `tasks` from second 0 until the last has ended.
 
     `hosts` are the numbers of GPUs of all hosts. `queue` is empty at first. `pace` is called when

@@ -64,10 +64,16 @@ class Paces:
     def __init__(self, pools: Sequence[SharedGpus]) -> None:
         self.pools = tuple(pools)
         constraints: list[tuple[object, ...]] = [
-            (id(each.profile), each.user, each.isolated, each.data_parallel, each.protect,
-             each.gpus)
+            (
+                id(each.profile),
+                each.user,
+                each.isolated,
+                each.data_parallel,
+                each.protect,
+                each.gpus,
+            )
             for each in pools[0].jobs
-        ]  # fmt: skip
+        ]
         first: dict[tuple[object, ...], int] = {}
         self.kinds = tuple(first.setdefault(each, len(first)) for each in constraints)
         numbers = [constraints.index(each) for each in first]
@@ -100,9 +106,14 @@ class Paces:
         widths = tuple(job.gpus for job in self.pools[0].jobs)
         ends = list(accumulate(self.hosts, initial=0))
         return GpuCapacity(
-            tuple(self._places), self.fits, self._worth, self._mix, self._offers,
-            widths if max(widths) > 1 else (), [range(*pair) for pair in pairwise(ends)],
-        )  # fmt: skip
+            tuple(self._places),
+            self.fits,
+            self._worth,
+            self._mix,
+            self._offers,
+            widths if max(widths) > 1 else (),
+            [range(*pair) for pair in pairwise(ends)],
+        )
 
     @property
     def first_gpus(self) -> list[int]:

@@ -40,9 +40,15 @@ class InRounds:
     """
 
     def __init__(
-        self, policy: RoundPolicy, room: GpuCapacity, tasks: Sequence[Task],
-        alone_s: Sequence[float], round_s: float, lost_s: float, lost_cores_s: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        policy: RoundPolicy,
+        room: GpuCapacity,
+        tasks: Sequence[Task],
+        alone_s: Sequence[float],
+        round_s: float,
+        lost_s: float,
+        lost_cores_s: float = 0.0,
+    ) -> None:
         self._policy, self._room, self.round_s = policy, room, round_s
         self.lost_cores_s = lost_cores_s
         self._gpus = sum(map(len, room.hosts))
@@ -78,8 +84,12 @@ class InRounds:
 
     def stops(self, loop: Loop) -> Iterable[tuple[int, int]]:
         """Give all places again; a job that runs and still has a claim stays in its place."""
-        running = {seat.job: at for at, seats in enumerate(loop.seats)
-                   if not loop.gpus[at].follows for seat in seats}  # fmt: skip
+        running = {
+            seat.job: at
+            for at, seats in enumerate(loop.seats)
+            if not loop.gpus[at].follows
+            for seat in seats
+        }
         for job, at in running.items():
             self._done[job] = 1 - loop.left_steps(job, at) / self._work[job]
         self._count_shares(running, loop.now_s)
@@ -170,8 +180,12 @@ class InRounds:
                 start = self._room.start(job, before)
                 if start is None:
                     continue
-                for seat in [seat for at in (start.gpu, *start.others) for seat in gpus[at]
-                             if ranks[seat.job] > rank]:  # fmt: skip
+                for seat in [
+                    seat
+                    for at in (start.gpu, *start.others)
+                    for seat in gpus[at]
+                    if ranks[seat.job] > rank
+                ]:
                     if seat.job in planned:
                         other = planned.pop(seat.job)
                         leave(seat.job, other.gpu, other.others)
@@ -187,9 +201,12 @@ class InRounds:
 
 
 def fair_ends_s(
-    arrivals_s: Sequence[float], ends_s: Sequence[float], alone_s: Sequence[float],
-    widths: Sequence[int], gpus: int,
-) -> Floats:  # fmt: skip
+    arrivals_s: Sequence[float],
+    ends_s: Sequence[float],
+    alone_s: Sequence[float],
+    widths: Sequence[int],
+    gpus: int,
+) -> Floats:
     """Return when each job would end with an equal part of `gpus` for each active job.
 
     With n jobs between arrival and end, a job that takes w GPUs runs at min(1, gpus / (n w)) of its

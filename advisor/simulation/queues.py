@@ -248,8 +248,11 @@ class BestFit:
         if not self._waiting:
             return None
         self._chosen.clear()
-        offers = ((gain[:2], -len(seats), -at, gain) for at, seats in enumerate(gpus)
-                  if (gain := self._best_next_to(at, gpus)))  # fmt: skip
+        offers = (
+            (gain[:2], -len(seats), -at, gain)
+            for at, seats in enumerate(gpus)
+            if (gain := self._best_next_to(at, gpus))
+        )
         best = max(offers, default=None)
         wide = max(self._gains_of_several(gpus), key=lambda each: each[0], default=None)
         if wide is not None and (best is None or wide[0] > best[0]):
@@ -258,16 +261,20 @@ class BestFit:
             *_, minus_at, gain = best
             kind, at = gain.kind, -minus_at
             taken = {seat.place for seat in gpus[at]}
-            free = (place for place, each in enumerate(self.room.places)
-                    if each == gain.place_kind and place not in taken)  # fmt: skip
+            free = (
+                place
+                for place, each in enumerate(self.room.places)
+                if each == gain.place_kind and place not in taken
+            )
             start = JobStart(self._waiting[kind][0][1], at, next(free))
         else:
             return None
         self._waiting[kind].popleft()
         if not self._waiting[kind]:
             del self._waiting[kind]
-        self._best = {mix: each for mix, each in self._best.items()
-                      if each is None or each.kind != kind}  # fmt: skip
+        self._best = {
+            mix: each for mix, each in self._best.items() if each is None or each.kind != kind
+        }
         return start
 
     def _gains_of_several(
@@ -313,10 +320,16 @@ class BestFit:
             def work(layout: range) -> float:
                 left, total = counts.copy(), 0.0
                 for place in layout[:part]:
-                    seats = {kind: (PlacedJob(self._waiting[kind][0][1], place),)
-                             for kind, count in left.items() if count}  # fmt: skip
-                    worths = [(self.room.worth(own), -self._waiting[kind][0][0], kind)
-                              for kind, own in seats.items() if self.room.fits(own)]  # fmt: skip
+                    seats = {
+                        kind: (PlacedJob(self._waiting[kind][0][1], place),)
+                        for kind, count in left.items()
+                        if count
+                    }
+                    worths = [
+                        (self.room.worth(own), -self._waiting[kind][0][0], kind)
+                        for kind, own in seats.items()
+                        if self.room.fits(own)
+                    ]
                     if worths:
                         worth, _, kind = max(worths)
                         total += worth

@@ -218,9 +218,10 @@ class Simulation:
         """Numbers of the jobs that end after their deadlines, from 1."""
         due_s = [each.job.deadline_s for each in self.jobs]
         return tuple(
-            number for number, (each, by_s) in enumerate(zip(self.jobs, due_s, strict=True), 1)
+            number
+            for number, (each, by_s) in enumerate(zip(self.jobs, due_s, strict=True), 1)
             if by_s is not None and each.end_s.p50 > by_s
-        )  # fmt: skip
+        )
 
     @property
     def gpu_hours(self) -> Interval:
@@ -321,9 +322,10 @@ def simulated(
     alone_s = [task.work_steps * each.job.alone_step_s for task, each in pairs]
 
     idle_w = [
-        watts for pool in paces.pools
+        watts
+        for pool in paces.pools
         for watts in [idle_power_w([job.profile for job in pool.jobs])] * pool.count.gpus
-    ]  # fmt: skip
+    ]
 
     def power_w(seats: PlacedJobs, busy_gpus: int) -> Interval | None:
         return paces.of(seats, busy_gpus).power_w
@@ -356,16 +358,21 @@ def simulated(
     known_j, places = all_known(joules), paces.most_at_once
     any_number = sharing.mode in ("naive", "mps") or chooses_layouts(sharing)
     return Simulation(
-        counts=fleet.counts, policy=fleet.policy, sharing=sharing,
+        counts=fleet.counts,
+        policy=fleet.policy,
+        sharing=sharing,
         jobs=_jobs(arrivals, alone_s, histories, paces, fleet),
         at_once=places if any_number and places < len(tasks) else None,
-        usage=_Usages(middle.stretches, paces), preemptions=middle.preemptions,
+        usage=_Usages(middle.stretches, paces),
+        preemptions=middle.preemptions,
         layout_changes=middle.layout_changes,
         makespan_s=around([each.makespan_s for each in histories]),
-        energy_j=None if known_j is None else around(known_j), idle_powers_w=tuple(idle_w),
+        energy_j=None if known_j is None else around(known_j),
+        idle_powers_w=tuple(idle_w),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
-        confirmed_on_hardware=paces.confirmed, estimated_from=paces.estimated_from,
-    )  # fmt: skip
+        confirmed_on_hardware=paces.confirmed,
+        estimated_from=paces.estimated_from,
+    )
 
 
 def _queue(
@@ -375,17 +382,25 @@ def _queue(
     match fleet.policy:
         case "max-min" | "finish-time" | "least-attained" as policy:
             return InRounds(
-                policy, paces.room, tasks, alone_s, fleet.round_s, fleet.preemption_s,
+                policy,
+                paces.room,
+                tasks,
+                alone_s,
+                fleet.round_s,
+                fleet.preemption_s,
                 start_cpu_s(fleet.preemption_s, level) / paces.cores,
-            )  # fmt: skip
+            )
         case policy:
             return queue_of(policy, paces.room, alone_s, paces.kinds)
 
 
 def _jobs(
-    arrivals: Sequence[Arrival], alone_s: Sequence[float], histories: Sequence[History],
-    paces: Paces, fleet: Fleet,
-) -> tuple[SimulatedJob, ...]:  # fmt: skip
+    arrivals: Sequence[Arrival],
+    alone_s: Sequence[float],
+    histories: Sequence[History],
+    paces: Paces,
+    fleet: Fleet,
+) -> tuple[SimulatedJob, ...]:
     middle = histories[LEVELS.index("p50")]
     first: list[dict[int, int]] = [{} for _ in arrivals]  # GPUs and places
     for each in middle.stretches:
@@ -397,12 +412,16 @@ def _jobs(
     fair_s = fair_ends_s(arrivals_s, middle.ends_s, alone_s, widths, fleet.total)
     return tuple(
         SimulatedJob(
-            job=arrival.job, arrival_s=arrival.arrival_s, gpus=tuple(first[at]),
-            place=next(iter(first[at].values())), start_s=middle.starts_s[at],
-            end_s=around([each.ends_s[at] for each in histories]), fair_s=float(fair_s[at]),
+            job=arrival.job,
+            arrival_s=arrival.arrival_s,
+            gpus=tuple(first[at]),
+            place=next(iter(first[at].values())),
+            start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]),
+            fair_s=float(fair_s[at]),
         )
         for at, arrival in enumerate(arrivals)
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,13 +445,18 @@ class _Usages(Sequence[Usage]):
         answer = self.paces.of(stretch.seats, stretch.busy_gpus)
         layout = self.paces.layout(stretch.seats[0].place)
         return Usage(
-            gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
-            jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,
+            gpu=stretch.gpu,
+            start_s=stretch.start_s,
+            end_s=stretch.end_s,
+            jobs=tuple(seat.job for seat in stretch.seats),
+            speeds=stretch.speeds,
             places=tuple(self.paces.place(seat.place) for seat in stretch.seats),
             layout=str(layout) if layout.mode == "mig" else None,
-            memory_mib=answer.memory_total_mib, gract=answer.gract, smact=answer.smact,
+            memory_mib=answer.memory_total_mib,
+            gract=answer.gract,
+            smact=answer.smact,
             power_w=None if answer.power_w is None else answer.power_w.p50,
-        )  # fmt: skip
+        )
 
 
 def check_sharing(
@@ -487,8 +511,11 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
                 f"{name} takes {width} GPUs of one host, and a host has {widest}. Leave it out, or "
                 f"name larger hosts, as --gpus 1x{width}."
             )
-        fit = (room.start_on_several(job, [()] * len(room.offers)) if width > 1 else
-               any(next(room.options(job, (), at), None) for at in paces.first_gpus))  # fmt: skip
+        fit = (
+            room.start_on_several(job, [()] * len(room.offers))
+            if width > 1
+            else any(next(room.options(job, (), at), None) for at in paces.first_gpus)
+        )
         if not fit:
             why = paces.problem((PlacedJob(job, 0),))
             raise NothingFits(

@@ -32,9 +32,11 @@ def start_cpu_s(start_s: float, level: Level, cpu_s: float = START_CPU_S) -> flo
 def task_of(job: Job, level: Level = "p50", arrival_s: float = 0.0, cores: float = inf) -> Task:
     """Return the work of `job`, whose length is known, on a host with so many cores."""
     return Task(
-        job.work_steps or 0.0, arrival_s, start_steps=job.start_s / job.alone_step_s,
+        job.work_steps or 0.0,
+        arrival_s,
+        start_steps=job.start_s / job.alone_step_s,
         start_cores_s=job.gpus * start_cpu_s(job.start_s, level) / cores,
-    )  # fmt: skip
+    )
 
 
 def from_the_start(sharing: Sharing, tasks: Sequence[Task], pace: Pace) -> History:

@@ -89,10 +89,12 @@ def names_in_arrivals(path: Path) -> set[str]:
 
 def arrivals_text(rows: Iterable[tuple[float, str, int]]) -> str:
     """Return jobs as a CSV table for `read_arrivals`: their arrival, name or path, and GPUs."""
-    csv.writer(text := StringIO(), lineterminator="\n").writerows([
-        ("arrival_s", "job", "gpus"),
-        *((f"{at_s:.12g}", name, gpus) for at_s, name, gpus in rows),
-    ])  # fmt: skip
+    csv.writer(text := StringIO(), lineterminator="\n").writerows(
+        [
+            ("arrival_s", "job", "gpus"),
+            *((f"{at_s:.12g}", name, gpus) for at_s, name, gpus in rows),
+        ]
+    )
     return text.getvalue()
 
 

@@ -73,9 +73,11 @@ def present_of(measured: Provenance | None) -> Present:
     if measured is None:
         return Present()
     return Present(
-        driver=measured.driver, torch=measured.torch,
-        host_cpu=measured.host_cpu, host_cores=measured.host_cores,
-    )  # fmt: skip
+        driver=measured.driver,
+        torch=measured.torch,
+        host_cpu=measured.host_cpu,
+        host_cores=measured.host_cores,
+    )
 
 
 def _kinds(where: Present) -> dict[What, str | None]:
@@ -103,15 +105,21 @@ def stale_profiles(
         other = {
             name: str(kinds[what])
             for name, kinds in made.items()
-            if here is not None and kinds[what] not in (here, None)
+            if here is not None
+            and kinds[what] not in (here, None)
             and not (what == "host" and host_known and jobs[name].host_check_s)
             and not (what == "torch" and jobs[name].workload.script)  # not that of this environment
-        }  # fmt: skip
+        }
         if other and here is not None:
-            differences.append(Stale(
-                what=what, jobs=tuple(other), jobs_in_all=len(jobs),
-                profiled=tuple(sorted({*other.values()})), present=here,
-            ))  # fmt: skip
+            differences.append(
+                Stale(
+                    what=what,
+                    jobs=tuple(other),
+                    jobs_in_all=len(jobs),
+                    profiled=tuple(sorted({*other.values()})),
+                    present=here,
+                )
+            )
     return tuple(differences)
 
 
@@ -120,8 +128,9 @@ def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
     behind = {profile.name: profile.unsteady for profile in profiles}
     varied = tuple(
         f"{name}'s own steps varied by {share:.0%} when it was profiled: measure it again"
-        for name, share in behind.items() if share is not None
-    )  # fmt: skip
+        for name, share in behind.items()
+        if share is not None
+    )
     odd = dict.fromkeys(line for profile in profiles for line in odd_moments(profile))
     return (*varied, *odd)
 
@@ -143,9 +152,16 @@ def odd_ones(measured: Sequence[Provenance]) -> str | None:
 OperatorPrecision = Literal["fp32", "tf32", "fp16", "bf16"]
 
 _NUMBERS = {
-    "linear": 4, "bmm": 4, "conv": 7, "ln": 2, "softmax": 2, "gelu": 2, "add": 2, "copy": 2,
+    "linear": 4,
+    "bmm": 4,
+    "conv": 7,
+    "ln": 2,
+    "softmax": 2,
+    "gelu": 2,
+    "add": 2,
+    "copy": 2,
     "empty": 1,
-}  # fmt: skip
+}
 
 # Of a day's kernels, none takes as long: a typing error, or another unit.
 _MOST_MS = 1e6
@@ -291,11 +307,16 @@ class GpuSide:
     @property
     def traffic_gb_s(self) -> tuple[tuple[float, float], ...]:
         """MiB that each addition and copy moved, and 1e9 bytes a second, least traffic first."""
-        return tuple(sorted(
-            (each.operator.traffic_mib, each.operator.traffic_mib * 2**20 / each.kernel_ms / 1e6)
-            for each in self.times
-            if each.operator.op in ("add", "copy") and each.kernel_ms > 0
-        ))  # fmt: skip
+        return tuple(
+            sorted(
+                (
+                    each.operator.traffic_mib,
+                    each.operator.traffic_mib * 2**20 / each.kernel_ms / 1e6,
+                )
+                for each in self.times
+                if each.operator.op in ("add", "copy") and each.kernel_ms > 0
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,16 +52,27 @@ _IMAGES = {
 def _vision(model: str, data: str) -> Workload:
     resolution, classes, examples = _IMAGES[data]
     return Workload(
-        name=f"{model}-{data}", source="timm", model=model, family=TIMM[model], batch=1,
-        resolution=resolution, classes=classes, examples_per_epoch=examples,
-    )  # fmt: skip
+        name=f"{model}-{data}",
+        source="timm",
+        model=model,
+        family=TIMM[model],
+        batch=1,
+        resolution=resolution,
+        classes=classes,
+        examples_per_epoch=examples,
+    )
 
 
 def _plain(name: str, model: str, family: str, examples: int, **sizes: Any) -> Workload:
     return Workload(
-        name=name, source="plain", model=model, family=family, batch=1,
-        examples_per_epoch=examples, **sizes,
-    )  # fmt: skip
+        name=name,
+        source="plain",
+        model=model,
+        family=family,
+        batch=1,
+        examples_per_epoch=examples,
+        **sizes,
+    )
 
 
 _TASKS = (
@@ -80,11 +91,19 @@ _TASKS = (
     _plain("lstm-wikitext", "lstm", "recurrent", 59_675, sequence_length=35),
     _plain("gru-speech", "gru", "recurrent", 84_843, sequence_length=100, classes=35),
     # Fine-tuned in `eval()` mode, in which batch norms keep their statistics.
-    _plain("resnet50-finetune", "resnet50-kept-statistics", "resnet", 1_281_167,
-           resolution=224, classes=1000),
+    _plain(
+        "resnet50-finetune",
+        "resnet50-kept-statistics",
+        "resnet",
+        1_281_167,
+        resolution=224,
+        classes=1000,
+    ),
     # Criteo's display advertising challenge has 45,840,617 examples; the table sizes are ours.
-    *(_plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)
-      for gib in (1, 8, 29)),
+    *(
+        _plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)
+        for gib in (1, 8, 29)
+    ),
     # MovieLens 25M has 25,000,095 ratings (Harper and Konstan 2015).
     _plain("mf-movielens", "mf", "mf", 25_000_095),
     _plain("unet-cifar10", "unet", "unet", 50_000, resolution=32),
@@ -98,7 +117,7 @@ _TASKS = (
     _plain("mlp-toy", "mlp", "mlp", 50_000, classes=10),
     _plain("cnn-cifar10", "cnn", "cnn", 50_000, resolution=32, classes=10),
     _plain("transformer-toy", "transformer", "transformer", 8_158, sequence_length=64),
-)  # fmt: skip
+)
 
 TASKS = {each.name: each for each in _TASKS}
 """Tasks by the beginning of a workload's name: network and data, at batch 1, without options."""
@@ -146,15 +165,26 @@ def workload(name: str) -> Workload:
     precision: Precision = match["precision"] or "default"  # type: ignore[assignment]
     execution: Execution = match["execution"] or "eager"  # type: ignore[assignment]
     return replace(
-        TASKS[match["task"]], name=name, batch=int(match["batch"]), precision=precision,
-        execution=execution, loader_workers=int(match["workers"] or 0),
-    )  # fmt: skip
+        TASKS[match["task"]],
+        name=name,
+        batch=int(match["batch"]),
+        precision=precision,
+        execution=execution,
+        loader_workers=int(match["workers"] or 0),
+    )
 
 
 def timm_workload(  # noqa: PLR0913 - each is an option of the user's
-    model: str, *, resolution: int, classes: int, batch: int, precision: Precision = "default",
-    execution: Execution = "eager", loader_workers: int = 0, examples_per_epoch: int | None = None,
-) -> Workload:  # fmt: skip
+    model: str,
+    *,
+    resolution: int,
+    classes: int,
+    batch: int,
+    precision: Precision = "default",
+    execution: Execution = "eager",
+    loader_workers: int = 0,
+    examples_per_epoch: int | None = None,
+) -> Workload:
     """Return a workload of any timm model; the model is looked up only when it is built."""
     name = f"{model}-{resolution}px-{classes}c-bs{batch}"
     name += f"-{precision}" * (precision != "default")
@@ -162,10 +192,18 @@ def timm_workload(  # noqa: PLR0913 - each is an option of the user's
     name += f"-loader{loader_workers}" * (loader_workers > 0)
     family = re.split(r"[\d_.]", model, maxsplit=1)[0] or model
     return Workload(
-        name=name, source="timm", model=model, family=TIMM.get(model, family), batch=batch,
-        precision=precision, execution=execution, loader_workers=loader_workers,
-        resolution=resolution, classes=classes, examples_per_epoch=examples_per_epoch,
-    )  # fmt: skip
+        name=name,
+        source="timm",
+        model=model,
+        family=TIMM.get(model, family),
+        batch=batch,
+        precision=precision,
+        execution=execution,
+        loader_workers=loader_workers,
+        resolution=resolution,
+        classes=classes,
+        examples_per_epoch=examples_per_epoch,
+    )
 
 
 def how_to_measure(names: Sequence[str]) -> str:

@@ -10,10 +10,18 @@ from advisor.errors import InvalidInput
 from advisor.workload.reading import NewerFile
 
 FileKind = Literal[
-    "a profile", "an exported plan", "an answer of `advisor recommend --json`",
-    "an answer of `--json`", "a calibration", "a fitted model", "a list of runs", "a job file",
-    "a campaign", "a CSV table", "numbers of nvidia-smi",
-]  # fmt: skip
+    "a profile",
+    "an exported plan",
+    "an answer of `advisor recommend --json`",
+    "an answer of `--json`",
+    "a calibration",
+    "a fitted model",
+    "a list of runs",
+    "a job file",
+    "a campaign",
+    "a CSV table",
+    "numbers of nvidia-smi",
+]
 
 # The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
 _KEYS: tuple[tuple[FileKind, frozenset[str], frozenset[str]], ...] = (

@@ -153,13 +153,21 @@ class RecordedJob:
             )
         shares = {name: round(share, 4) for name, share in self.profiled.items()}
         return MinimalProfile(
-            schema=1, workload=self.name, gpu=gpu, batch_size=1, step_s=self.step_s,
-            memory_mib=round(self.memory_mib, 1), gpu_utilization=_rounded(self.busy, 4),
-            power_w=_rounded(self.power_w, 1), memory_utilization=_rounded(self.memory_busy, 4),
+            schema=1,
+            workload=self.name,
+            gpu=gpu,
+            batch_size=1,
+            step_s=self.step_s,
+            memory_mib=round(self.memory_mib, 1),
+            gpu_utilization=_rounded(self.busy, 4),
+            power_w=_rounded(self.power_w, 1),
+            memory_utilization=_rounded(self.memory_busy, 4),
             duration_s=_rounded(self.active_s, 1),
-            sm_active=shares.get("sm_active"), sm_occupancy=shares.get("sm_occupancy"),
-            tensor_active=shares.get("tensor_active"), dram_active=shares.get("dram_active"),
-        )  # fmt: skip
+            sm_active=shares.get("sm_active"),
+            sm_occupancy=shares.get("sm_occupancy"),
+            tensor_active=shares.get("tensor_active"),
+            dram_active=shares.get("dram_active"),
+        )
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
@@ -189,9 +197,12 @@ class _Samples:
 
 
 def recorded_jobs(
-    history: Sequence[Series], by: str | None, interval_s: float | None = None, *,
+    history: Sequence[Series],
+    by: str | None,
+    interval_s: float | None = None,
+    *,
     timed: bool = True,
-) -> list[RecordedJob]:  # fmt: skip
+) -> list[RecordedJob]:
     """Return the jobs in `history` by name; `by` is the label that names them, or None.
 
     Samples lie `interval_s` apart; None: as far as their times do, if they are `timed`.
@@ -260,9 +271,13 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
 
 
 def _recorded(
-    names: Mapping[_Job, str], job: _Job, samples: _Samples,
-    owners: Mapping[_Place, set[_Job]], interval_s: float | None, timed: bool,
-) -> RecordedJob:  # fmt: skip
+    names: Mapping[_Job, str],
+    job: _Job,
+    samples: _Samples,
+    owners: Mapping[_Place, set[_Job]],
+    interval_s: float | None,
+    timed: bool,
+) -> RecordedJob:
     """The numbers of `job`, or why there are none."""
     alone = {place: row for place, row in samples.at.items() if owners[place] == {job}}
     doubted = _contradicted(alone)
@@ -278,22 +293,28 @@ def _recorded(
     counted = [row for row in active if row.get("sm_active") != 0]  # 0 of a busy GPU is stuck
     run_s = None if interval_s is None else interval_s * len(times)
     recorded = RecordedJob(
-        name=names[job], model=next(iter(samples.models), None), gpus=max(times.values()),
-        samples=len(active), run_s=run_s,
+        name=names[job],
+        model=next(iter(samples.models), None),
+        gpus=max(times.values()),
+        samples=len(active),
+        run_s=run_s,
         # Of moments that it shared, only the length is known.
         active_s=None if run_s is None or not watched else run_s * len(active) / len(watched),
         busy=_middle(map(_busy, active)),
         memory_busy=_middle(row.get("memory_busy") for row in active),
         profiled={
-            name: share for name in PROFILED
+            name: share
+            for name in PROFILED
             if (share := _middle(row.get(name) for row in counted)) is not None
         },
-        memory_mib=max((row["memory_mib"] for row in alone.values() if "memory_mib" in row),
-                       default=None),
+        memory_mib=max(
+            (row["memory_mib"] for row in alone.values() if "memory_mib" in row), default=None
+        ),
         power_w=fmean(watts) if (watts := _numbers(row.get("power_w") for row in active)) else None,
-        step_s=_middle(samples.steps_s), doubted=len(doubted),
+        step_s=_middle(samples.steps_s),
+        doubted=len(doubted),
         first_s=min(times) if timed else None,
-    )  # fmt: skip
+    )
     others = {names[other] for place in samples.at for other in owners[place]} - {names[job]}
     problem = next(_problems(recorded, samples, list(alone.values()), sorted(others)), None)
     return replace(recorded, problem=problem)
@@ -310,9 +331,10 @@ def _contradicted(rows: Mapping[_Place, Mapping[Quantity, float]]) -> set[_Place
     both = sorted(place for place, row in rows.items() if {"busy", "coarse_busy"} <= row.keys())
     for (_, value), run in groupby(both, value_on_gpu):
         coarse = {
-            place: rows[place]["coarse_busy"] for place in run
+            place: rows[place]["coarse_busy"]
+            for place in run
             if rows[place]["coarse_busy"] or rows[place].get("power_w", 0.0) < _BUSY_W
-        }  # fmt: skip
+        }
         shares = coarse.values()
         if len(coarse) >= _REPEATS:
             changing = max(shares) - min(shares) > _CHANGING
@@ -325,9 +347,11 @@ def _contradicted(rows: Mapping[_Place, Mapping[Quantity, float]]) -> set[_Place
 
 
 def _problems(
-    job: RecordedJob, samples: _Samples, alone: Sequence[Mapping[Quantity, float]],
+    job: RecordedJob,
+    samples: _Samples,
+    alone: Sequence[Mapping[Quantity, float]],
     others: Sequence[str],
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     if samples.slices:
         yield (
             f"it ran on a MIG instance ({', '.join(sorted(samples.slices))}), whose counters are "

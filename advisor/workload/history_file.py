@@ -23,16 +23,26 @@ from advisor.workload.reading import read_bytes
 # Columns of nvidia-smi --query-gpu, of dcgmi dmon and of nvidia-smi dmon, in lower case.
 _COLUMNS: dict[str, tuple[Quantity, float]] = {
     **{name.lower(): field for name, field in DCGM_FIELDS.items()},
-    "utilization.gpu": ("coarse_busy", 0.01), "utilization.memory": ("memory_busy", 0.01),
-    "memory.used": ("memory_mib", 1.0), "power.draw": ("power_w", 1.0),
-    "power.draw.instant": ("power_w", 1.0), "power.draw.average": ("power_w", 1.0),
-    "gputl": ("coarse_busy", 0.01), "gract": ("busy", 1.0), "mcutl": ("memory_busy", 0.01),
-    "smact": ("sm_active", 1.0), "smocc": ("sm_occupancy", 1.0), "tenso": ("tensor_active", 1.0),
+    "utilization.gpu": ("coarse_busy", 0.01),
+    "utilization.memory": ("memory_busy", 0.01),
+    "memory.used": ("memory_mib", 1.0),
+    "power.draw": ("power_w", 1.0),
+    "power.draw.instant": ("power_w", 1.0),
+    "power.draw.average": ("power_w", 1.0),
+    "gputl": ("coarse_busy", 0.01),
+    "gract": ("busy", 1.0),
+    "mcutl": ("memory_busy", 0.01),
+    "smact": ("sm_active", 1.0),
+    "smocc": ("sm_occupancy", 1.0),
+    "tenso": ("tensor_active", 1.0),
     "drama": ("dram_active", 1.0),
-    "fbusd": ("memory_mib", 1.0), "power": ("power_w", 1.0),
-    "sm": ("coarse_busy", 0.01), "mem": ("memory_busy", 0.01), "fb": ("memory_mib", 1.0),
+    "fbusd": ("memory_mib", 1.0),
+    "power": ("power_w", 1.0),
+    "sm": ("coarse_busy", 0.01),
+    "mem": ("memory_busy", 0.01),
+    "fb": ("memory_mib", 1.0),
     "pwr": ("power_w", 1.0),
-}  # fmt: skip
+}
 _LABELS = {"gpu": "gpu", "index": "gpu", "uuid": "UUID", "gpu_uuid": "UUID", "name": "modelName"}
 _OF_GPU = ("gpu", "UUID", "modelName", "GPU_I_ID")
 _ENTITY = ("entity", "entityid")  # by the version of dcgmi

@@ -362,8 +362,9 @@ def handed_jobs(
     return jobs, tuple(
         f"{entry.profile}: its command is left out, since it does not say in which folder, /... , "
         f"it runs"
-        for entry in entries if _runs_nowhere(entry, named(entry.profile))
-    )  # fmt: skip
+        for entry in entries
+        if _runs_nowhere(entry, named(entry.profile))
+    )
 
 
 def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
@@ -412,11 +413,17 @@ def _jobs(
             profile = load(name if folder is None else name_from(folder, name))
             job = Job(
                 _adapted(profile, entry, folder),
-                entry.epochs, entry.validation_s, entry.checkpoint_s,
-                user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-                deadline_s=entry.deadline_s, protect=entry.protect, gpus=entry.gpus,
+                entry.epochs,
+                entry.validation_s,
+                entry.checkpoint_s,
+                user=entry.user,
+                data_parallel=entry.data_parallel,
+                isolated=entry.isolated,
+                deadline_s=entry.deadline_s,
+                protect=entry.protect,
+                gpus=entry.gpus,
                 start_s=entry.start_s,
-            )  # fmt: skip
+            )
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)
 

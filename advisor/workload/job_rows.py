@@ -25,9 +25,14 @@ def row_of(job: Job, name: str, copies: int = 1) -> Row:
     """Return `copies` of a job as a row with that `name`."""
     due_min = None if job.deadline_s is None else job.deadline_s / 60
     return {
-        "job": name, "copies": float(copies), "epochs": float(job.epochs), "batch": None,
-        "due": due_min, "user": job.user, "alone": job.isolated,
-    }  # fmt: skip
+        "job": name,
+        "copies": float(copies),
+        "epochs": float(job.epochs),
+        "batch": None,
+        "due": due_min,
+        "user": job.user,
+        "alone": job.isolated,
+    }
 
 
 def rows_text(rows: Iterable[Row]) -> str:
@@ -78,15 +83,20 @@ def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, 
         cells = {name: value for name, value in row.items() if value is not None}
         for column in cells.keys() & {*_WHOLE}:
             if cells[column] != int(cells[column]):
-                raise InvalidInput(f"{cells['job']}: {column} is a whole number, got "
-                                   f"{cells[column]:g}. Correct the cell.")  # fmt: skip
+                raise InvalidInput(
+                    f"{cells['job']}: {column} is a whole number, got "
+                    f"{cells[column]:g}. Correct the cell."
+                )
         job, due_min = find(cells["job"]), cells.get("due")
         batch = int(cells.get("batch", job.batch))
         if batch != job.batch:
             job = replace(job, profile=find(name_at_batch(job.name, job.profile, batch)).profile)
         job = replace(
-            job, epochs=cells.get("epochs", 1.0), user=cells.get("user"),
-            isolated=bool(cells.get("alone")), deadline_s=None if due_min is None else 60 * due_min,
-        )  # fmt: skip
+            job,
+            epochs=cells.get("epochs", 1.0),
+            user=cells.get("user"),
+            isolated=bool(cells.get("alone")),
+            deadline_s=None if due_min is None else 60 * due_min,
+        )
         jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
     return job_set(jobs, max((job.gpus for job in jobs), default=1))

@@ -24,9 +24,17 @@ _AS_NAMED = "env|nohup|time|nice|ionice|setsid|timeout|stdbuf|taskset|numactl"
 _NEXT_TO = "torchrun|accelerate|deepspeed"
 # Modules that run the program that follows them.
 _LAUNCHING_MODULES = (
-    "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
-    "cProfile", "profile", "pdb", "trace", "coverage", "debugpy", "kernprof",
-)  # fmt: skip
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "cProfile",
+    "profile",
+    "pdb",
+    "trace",
+    "coverage",
+    "debugpy",
+    "kernprof",
+)
 
 
 def is_launcher(word: str) -> bool:

@@ -170,20 +170,35 @@ class MinimalProfile:
         )
         return Profile(
             workload=Workload(
-                name=self.workload, source="duration" if self.step_s is None else "numbers",
-                model=work, family=work, batch=self.batch_size, examples_per_epoch=examples,
+                name=self.workload,
+                source="duration" if self.step_s is None else "numbers",
+                model=work,
+                family=work,
+                batch=self.batch_size,
+                examples_per_epoch=examples,
             ),
-            gpu=self.gpu, windows=windows,
-            host_s=None, gpu_s=None if share is None else share * step_s, host_cpu_share=None,
+            gpu=self.gpu,
+            windows=windows,
+            host_s=None,
+            gpu_s=None if share is None else share * step_s,
+            host_cpu_share=None,
             memory=memory,
-            counters=None if share is None else Counters(
-                source="dcgm" if any(by_dcgm.values()) else "nvml", gract=share,
-                memory_utilization=self.memory_utilization, **by_dcgm,
+            counters=None
+            if share is None
+            else Counters(
+                source="dcgm" if any(by_dcgm.values()) else "nvml",
+                gract=share,
+                memory_utilization=self.memory_utilization,
+                **by_dcgm,
             ),
-            power_w=self.power_w, energy_j=None, idle_power_w=None,
-            cores=(), mps=MpsProbe(LimitedRun(100.0, None, windows), limited, memory)
-            if limited else None, trace=None, provenance=None,
-        )  # fmt: skip
+            power_w=self.power_w,
+            energy_j=None,
+            idle_power_w=None,
+            cores=(),
+            mps=MpsProbe(LimitedRun(100.0, None, windows), limited, memory) if limited else None,
+            trace=None,
+            provenance=None,
+        )
 
 
 def idle(memory_mib: float, power: str = "") -> str:

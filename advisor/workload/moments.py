@@ -26,9 +26,16 @@ _FAR = 1.5
 
 _ORDINALS = ("first", "second", "third")
 _MACHINE = {
-    "device": "GPU", "driver": "driver", "cuda": "CUDA", "torch": "torch", "timm": "timm",
-    "python": "Python", "host": "machine", "host_cpu": "CPU", "host_cores": "number of cores",
-}  # fmt: skip
+    "device": "GPU",
+    "driver": "driver",
+    "cuda": "CUDA",
+    "torch": "torch",
+    "timm": "timm",
+    "python": "Python",
+    "host": "machine",
+    "host_cpu": "CPU",
+    "host_cores": "number of cores",
+}
 
 
 def add_moment(before: Profile, now: Profile) -> tuple[Profile, tuple[str, ...]]:
@@ -86,9 +93,11 @@ def _moments(profile: Profile) -> tuple[Moment, ...]:
     """The moments of a profile with provenance; the one in which it was measured, if only one."""
     assert profile.provenance is not None
     only = Moment(
-        date=profile.provenance.date, step_s=profile.step_s, host_s=profile.host_s,
+        date=profile.provenance.date,
+        step_s=profile.step_s,
+        host_s=profile.host_s,
         host_check_s=profile.host_check_s or None,
-    )  # fmt: skip
+    )
     return profile.moments or (only,)
 
 

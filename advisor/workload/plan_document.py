@@ -140,10 +140,11 @@ def profile_positions(jobs: Iterable[Job]) -> dict[Profile, int]:
 def embedded(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
     """Return `profiles` for a file in which each job names its script, so they need none."""
     return tuple(
-        each if each.workload.source == "script"  # which has one always
+        each
+        if each.workload.source == "script"  # which has one always
         else replace(each, workload=replace(each.workload, script=None))
         for each in profiles
-    )  # fmt: skip
+    )
 
 
 def planned_steps(

@@ -292,8 +292,14 @@ QUEUED_COPY = "queued copy"
 
 
 _COLUMNS = (
-    "class_of", "launch_us", "duration_us", "blocks", "threads", "resident_blocks", "stream_of",
-)  # fmt: skip
+    "class_of",
+    "launch_us",
+    "duration_us",
+    "blocks",
+    "threads",
+    "resident_blocks",
+    "stream_of",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,10 +470,12 @@ class EpochEnd:
         """Return the end where validation takes `steps` times as long, and the rest `host`."""
         validation_s = self.validation_s * steps
         return replace(
-            self, seconds=validation_s + (self.seconds - self.validation_s) * host,
-            loader_s=self.loader_s * host, checkpoint_s=self.checkpoint_s * host,
+            self,
+            seconds=validation_s + (self.seconds - self.validation_s) * host,
+            loader_s=self.loader_s * host,
+            checkpoint_s=self.checkpoint_s * host,
             validation_s=validation_s,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

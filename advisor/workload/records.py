@@ -67,9 +67,11 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
 
 
 def parse_record(
-    kind: type[_Record], text: str | bytes, where: str,
+    kind: type[_Record],
+    text: str | bytes,
+    where: str,
     remedy: str = "Measure it again, or correct the file.",
-) -> _Record:  # fmt: skip
+) -> _Record:
     """Read the record of type `kind`, a frozen dataclass, from the JSON document `text`.
 
     Messages call the document `where`, and end with the `remedy`.
@@ -178,10 +180,12 @@ _UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
 _WRITE = {
     **dict.fromkeys(("tuple_type", "list_type"), "a list, as [...]"),
     **dict.fromkeys(("int_type", "int_from_float"), "a whole number, without quotes"),
-    "float_type": "a number, without quotes", "bool_type": "true or false, without quotes",
+    "float_type": "a number, without quotes",
+    "bool_type": "true or false, without quotes",
     "dataclass_type": "a table, as {NAME = VALUE}",
-    "string_type": 'text in quotes, as "..."', "dict_type": 'a table, as {NAME = "VALUE"}',
-}  # fmt: skip
+    "string_type": 'text in quotes, as "..."',
+    "dict_type": 'a table, as {NAME = "VALUE"}',
+}
 # Missing fields beyond these are counted.
 _NAMED = 3
 # Fields of a record are listed up to so many.
@@ -192,8 +196,9 @@ _WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
     """Why a document is not a record of type `kind`, without a full stop."""
     name = _WORD_STARTS.sub(" ", kind.__name__.lstrip("_")).lower()  # e.g. "minimal profile"
-    missing = [str(each["loc"][0]) for each in wrong
-               if each["type"] == _MISSING and len(each["loc"]) == 1]  # fmt: skip
+    missing = [
+        str(each["loc"][0]) for each in wrong if each["type"] == _MISSING and len(each["loc"]) == 1
+    ]
     if len(missing) > 1:
         some, more = ", ".join(missing[:_NAMED]), len(missing) - _NAMED
         others = f" and {counted(more, 'other field')}" if more > 0 else ""

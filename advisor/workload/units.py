@@ -16,8 +16,9 @@ _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86_400.0), "ms": 1e-3,
-}  # fmt: skip
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    "ms": 1e-3,
+}
 
 
 def amount(text: str, units: Mapping[str, float], expected: str) -> float:

@@ -143,9 +143,12 @@ class ImageFiles:
         image, label = self._record(number) if self.folder.cifar else self._file(number)
         if image.shape[1:] != (self.resolution, self.resolution):
             (image,) = functional.interpolate(
-                image[None].float(), (self.resolution, self.resolution),
-                mode="bilinear", antialias=True, align_corners=False,
-            )  # fmt: skip
+                image[None].float(),
+                (self.resolution, self.resolution),
+                mode="bilinear",
+                antialias=True,
+                align_corners=False,
+            )
         scaled = image.float().div_(127.5).sub_(1)
         if torch.rand(()) < 0.5:
             scaled = scaled.flip(-1)

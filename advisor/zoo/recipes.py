@@ -69,9 +69,9 @@ def numbers(*shape: int, classes: int) -> Drawn:
 
 def sentences(vocabulary: int, length: int, classes: int) -> Drawn:
     """Sequences of `length` token ids below `vocabulary`, with a label."""
-    return Drawn(lambda count: (
-        torch.randint(vocabulary, (count, length)), torch.randint(classes, (count,))
-    ))  # fmt: skip
+    return Drawn(
+        lambda count: (torch.randint(vocabulary, (count, length)), torch.randint(classes, (count,)))
+    )
 
 
 def continuations(vocabulary: int, length: int) -> Drawn:
@@ -95,18 +95,24 @@ def spans(vocabulary: int, source: int, target: int) -> Drawn:
 
 def clicks(dense: int, sparse: int, rows: int) -> Drawn:
     """Adverts with `dense` numbers and `sparse` row numbers below `rows`; clicked, 1, or not, 0."""
-    return Drawn(lambda count: (
-        torch.randn(count, dense),
-        torch.randint(rows, (count, sparse)),
-        torch.randint(2, (count,), dtype=torch.float32),
-    ))  # fmt: skip
+    return Drawn(
+        lambda count: (
+            torch.randn(count, dense),
+            torch.randint(rows, (count, sparse)),
+            torch.randint(2, (count,), dtype=torch.float32),
+        )
+    )
 
 
 def ratings(users: int, items: int) -> Drawn:
     """Pairs of a user and an item, by number, with a rating of about 0."""
-    return Drawn(lambda count: (
-        torch.randint(users, (count,)), torch.randint(items, (count,)), torch.randn(count)
-    ))  # fmt: skip
+    return Drawn(
+        lambda count: (
+            torch.randint(users, (count,)),
+            torch.randint(items, (count,)),
+            torch.randn(count),
+        )
+    )
 
 
 def graphs(shape: tables.GraphShape, classes: int) -> Drawn:
@@ -114,11 +120,13 @@ def graphs(shape: tables.GraphShape, classes: int) -> Drawn:
 
     Inputs are features (nodes, features) and edges (2, edges), from the first row to the second.
     """
-    return Drawn(lambda count: (
-        torch.randn(count, shape.nodes, shape.features),
-        torch.randint(shape.nodes, (count, 2, shape.edges)),
-        torch.randint(classes, (count, shape.nodes) if shape.per_node else (count,)),
-    ))  # fmt: skip
+    return Drawn(
+        lambda count: (
+            torch.randn(count, shape.nodes, shape.features),
+            torch.randint(shape.nodes, (count, 2, shape.edges)),
+            torch.randint(classes, (count, shape.nodes) if shape.per_node else (count,)),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +257,11 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "gpt2-small": _language_model(language.GPT2_SMALL),
     "gpt2-medium": _language_model(language.GPT2_MEDIUM),
     "gpt2-large": _language_model(language.GPT2_LARGE),
-    "resnet50-kept-statistics": _image_classifier(lambda workload: vision.KeptStatistics(
-        vision.timm_network(replace(workload, model="resnet50"))
-    )),
+    "resnet50-kept-statistics": _image_classifier(
+        lambda workload: vision.KeptStatistics(
+            vision.timm_network(replace(workload, model="resnet50"))
+        )
+    ),
     "t5-small": _t5,
     "lstm": _lstm,
     "gru": _gru,
@@ -261,7 +271,7 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "unet": _unet,
     "gcn-arxiv": _graph_network(tables.ARXIV),
     "gcn-molecules": _graph_network(tables.MOLECULES),
-}  # fmt: skip
+}
 
 
 def _needed(workload: Workload, field: str) -> int:

@@ -116,8 +116,24 @@ def views(at: Path) -> None:
 
 def point_clouds(at: Path) -> None:
     """Write point clouds in the layout of ShapeNet's parts: as many entries, of few files."""
-    names = ("Airplane", "Bag", "Cap", "Car", "Chair", "Earphone", "Guitar", "Knife", "Lamp",
-             "Laptop", "Motorbike", "Mug", "Pistol", "Rocket", "Skateboard", "Table")  # fmt: skip
+    names = (
+        "Airplane",
+        "Bag",
+        "Cap",
+        "Car",
+        "Chair",
+        "Earphone",
+        "Guitar",
+        "Knife",
+        "Lamp",
+        "Laptop",
+        "Motorbike",
+        "Mug",
+        "Pistol",
+        "Rocket",
+        "Skateboard",
+        "Table",
+    )
     random = _generator()
     codes = {name: f"{number:08d}" for number, name in enumerate(names)}
     files = []
@@ -243,10 +259,14 @@ def planetoid(at: Path) -> None:
         graph[second].append(first)
     rest = nodes - tests
     parts = {
-        "x": csr_matrix(features[:140]), "y": labels[:140],
-        "allx": csr_matrix(features[:rest]), "ally": labels[:rest],
-        "tx": csr_matrix(features[rest:]), "ty": labels[rest:], "graph": graph,
-    }  # fmt: skip
+        "x": csr_matrix(features[:140]),
+        "y": labels[:140],
+        "allx": csr_matrix(features[:rest]),
+        "ally": labels[:rest],
+        "tx": csr_matrix(features[rest:]),
+        "ty": labels[rest:],
+        "graph": graph,
+    }
     for name, part in parts.items():
         (at / f"ind.cora.{name}").write_bytes(pickle.dumps(part))
     (at / "ind.cora.test.index").write_text("\n".join(map(str, range(rest, nodes))) + "\n")
@@ -280,10 +300,12 @@ def graph_collection(at: Path) -> None:
         owners += [graph + 1] * size
         classes.append(int(random.choice((-1, 1))))
     columns = {
-        "A": edges, "graph_indicator": owners, "graph_labels": classes,
+        "A": edges,
+        "graph_indicator": owners,
+        "graph_labels": classes,
         "node_labels": random.integers(7, size=len(owners)).tolist(),
         "edge_labels": random.integers(4, size=len(edges)).tolist(),
-    }  # fmt: skip
+    }
     for name, column in columns.items():
         (at / f"MUTAG_{name}.txt").write_text("\n".join(map(str, column)) + "\n")
 
@@ -300,10 +322,13 @@ def labelled_graphs(at: Path) -> None:
         ends = (ends + np.arange(graphs)[:, None, None] * size).reshape(-1, 2).tolist()
         links = [{"source": first, "target": second} for first, second in ends]
         graph = {
-            "directed": False, "multigraph": False, "graph": {},
+            "directed": False,
+            "multigraph": False,
+            "graph": {},
             "nodes": [{"id": node} for node in range(nodes)],
-            "links": links, "edges": links,  # the two names that networkx has had for it
-        }  # fmt: skip
+            "links": links,
+            "edges": links,  # the two names that networkx has had for it
+        }
         (at / f"{part}_graph.json").write_text(json.dumps(graph))
         np.save(at / f"{part}_feats.npy", random.normal(size=(nodes, 50)))
         np.save(at / f"{part}_labels.npy", random.integers(2, size=(nodes, 121)))
@@ -351,8 +376,25 @@ def mixtures(at: Path) -> None:
 MAKERS: dict[str, Callable[..., None]] = {
     maker.__name__: maker
     for maker in (
-        bodies, boxes, characters, citations, enwik8, folder, graph_collection, image_folder,
-        image_pairs, labelled_graphs, mixtures, mnist, names, planetoid, point_clouds,
-        sentence_pairs, subwords, token_shards, views, words,
+        bodies,
+        boxes,
+        characters,
+        citations,
+        enwik8,
+        folder,
+        graph_collection,
+        image_folder,
+        image_pairs,
+        labelled_graphs,
+        mixtures,
+        mnist,
+        names,
+        planetoid,
+        point_clouds,
+        sentence_pairs,
+        subwords,
+        token_shards,
+        views,
+        words,
     )
-}  # fmt: skip
+}

@@ -111,11 +111,17 @@ class Place:
         file = self.scratch / f"{program.name}.json"
         file.unlink(missing_ok=True)
         process = subprocess.Popen(
-            shown, shell=True, cwd=working_folder(program, self.checkouts),
-            env=environment_of(program, self.checkouts), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            shown,
+            shell=True,
+            cwd=working_folder(program, self.checkouts),
+            env=environment_of(program, self.checkouts),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             start_new_session=True,
-        )  # fmt: skip
+        )
         printed = ""
         for wait_s, late in ((min(self.left_s, _PROFILE_S), 15), (15, 9), (15, 9)):
             try:
@@ -124,11 +130,13 @@ class Place:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, late)  # at SIGTERM, the advisor ends what it started
         return {
-            "kind": "zoo" if zoo else "programs", "exit": process.returncode,
+            "kind": "zoo" if zoo else "programs",
+            "exit": process.returncode,
             "seconds": round(time.monotonic() - began, 2),
-            "tail": printed[-3000:], "command": program.command,
+            "tail": printed[-3000:],
+            "command": program.command,
             "profile": json.loads(file.read_text()) if file.is_file() else None,
-        }  # fmt: skip
+        }
 
     def together(self, programs: Sequence[Program], mode: str, window_s: float) -> dict[str, Any]:
         """Run programs together, or one alone, and time them by their prints."""
@@ -140,9 +148,13 @@ class Place:
                 session.switch_to(sharing)
             added = tenant_environments(sharing, len(programs), folder, self.uuid)
             ran = run_together(
-                programs, self.checkouts, added, self.cores, window_s=window_s,
+                programs,
+                self.checkouts,
+                added,
+                self.cores,
+                window_s=window_s,
                 start_s=min(_START_S, self.left_s - window_s),
-            )  # fmt: skip
+            )
         return {"sharing": str(sharing), "mode": mode, **ran}
 
 
@@ -170,26 +182,32 @@ def tasks_of(options: argparse.Namespace) -> list[tuple[Task, ...]]:
         profiled = partial(Place.profile, program=job, probe=options.probe)
         alone = partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s)
         alone_s = options.alone_s + 15
-        groups.append(tuple(
-            Task(each, needed_s, make)
-            for each, needed_s, make in (
-                (f"alone/{name}", alone_s, alone), (f"profile/{name}", 45, profiled),
-                (f"alone/{name}/again", alone_s, alone),
+        groups.append(
+            tuple(
+                Task(each, needed_s, make)
+                for each, needed_s, make in (
+                    (f"alone/{name}", alone_s, alone),
+                    (f"profile/{name}", 45, profiled),
+                    (f"alone/{name}/again", alone_s, alone),
+                )
+                if each.partition("/")[0] in options.parts
             )
-            if each.partition("/")[0] in options.parts
-        ))  # fmt: skip
+        )
     if "mixes" in options.parts:
         mixes = [
             Task(
-                f"mix/{number:02d}/{mode}", options.mix_s + 25,
+                f"mix/{number:02d}/{mode}",
+                options.mix_s + 25,
                 partial(
-                    Place.together, programs=[jobs[name] for name in names], mode=mode,
+                    Place.together,
+                    programs=[jobs[name] for name in names],
+                    mode=mode,
                     window_s=options.mix_s,
                 ),
             )
             for number, names in numbered
             for mode in options.modes
-        ]  # fmt: skip
+        ]
         random.Random(SEED).shuffle(mixes)  # so that a deadline leaves out none of the modes
         again = [replace(task, id=f"{task.id}/again") for task in mixes[: options.again]]
         groups += [(task,) for task in (*mixes, *again)]
@@ -272,10 +290,15 @@ def work_on(
             uuid = None if device == "cpu" else live_gpu(device).uuid
             places.append(
                 Place(
-                    device=device, uuid=uuid, cores=cores, checkouts=folder, scratch=scratch,
-                    until=until, results=results,
+                    device=device,
+                    uuid=uuid,
+                    cores=cores,
+                    checkouts=folder,
+                    scratch=scratch,
+                    until=until,
+                    results=results,
                 )
-            )  # fmt: skip
+            )
         threads = [Thread(target=work, args=(place, todo, failed)) for place in places]
         for thread in threads:
             thread.start()

@@ -35,11 +35,13 @@ def environment_of(program: Program, checkouts: Path) -> dict[str, str]:
     own = [str((folder / path).resolve()) for path in paths if path]
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
     return {
-        **os.environ, **program.environment,
+        **os.environ,
+        **program.environment,
         "PYTHONPATH": ":".join([*own, str(site), *inherited]),
         "PATH": f"{site / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "MPLBACKEND": "Agg", "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+        "MPLBACKEND": "Agg",
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def make_data(program: Program, checkouts: Path) -> None:
@@ -58,10 +60,22 @@ def install(program: Program, checkouts: Path, wheels: Path | None) -> None:
         return
     source = ["--no-index", "--find-links", str(wheels)] if wheels else []
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
-         *source, "--target", str(site_of(program, checkouts)), *what],
-        check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            *source,
+            "--target",
+            str(site_of(program, checkouts)),
+            *what,
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def prepare(program: Program, checkouts: Path, wheels: Path | None) -> None:
@@ -70,10 +84,14 @@ def prepare(program: Program, checkouts: Path, wheels: Path | None) -> None:
     install(program, checkouts, wheels)
     if program.prepare:
         subprocess.run(
-            program.prepare, shell=True, check=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, cwd=working_folder(program, checkouts),
+            program.prepare,
+            shell=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd=working_folder(program, checkouts),
             env=environment_of(program, checkouts),
-        )  # fmt: skip
+        )
 
 
 def prepare_all(programs: Iterable[Program], checkouts: Path, wheels: Path | None) -> list[str]:

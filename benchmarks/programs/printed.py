@@ -33,17 +33,26 @@ class Running:
     """
 
     def __init__(
-        self, program: Program, checkouts: Path, added: Mapping[str, str], cores: Sequence[int],
+        self,
+        program: Program,
+        checkouts: Path,
+        added: Mapping[str, str],
+        cores: Sequence[int],
         began: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.program, self.stamps = program, list[tuple[float, float]]()
         self._began, self._lines, self._tail = began, 0, deque[str](maxlen=_TAIL_LINES)
         floating = f"exec taskset -c {','.join(map(str, cores))} {program.command}"
         self._process = subprocess.Popen(
-            floating, shell=True, cwd=working_folder(program, checkouts), start_new_session=True,
-            env={**environment_of(program, checkouts), **added}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            floating,
+            shell=True,
+            cwd=working_folder(program, checkouts),
+            start_new_session=True,
+            env={**environment_of(program, checkouts), **added},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -100,9 +109,14 @@ class Running:
 
 
 def run_together(
-    programs: Sequence[Program], checkouts: Path, added: Sequence[Mapping[str, str]],
-    cores: Sequence[int], *, window_s: float, start_s: float,
-) -> dict[str, Any]:  # fmt: skip
+    programs: Sequence[Program],
+    checkouts: Path,
+    added: Sequence[Mapping[str, str]],
+    cores: Sequence[int],
+    *,
+    window_s: float,
+    start_s: float,
+) -> dict[str, Any]:
     """Run programs together; return their stamps and the window in which all printed a pace.
 
     Args:

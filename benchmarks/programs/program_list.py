@@ -60,9 +60,14 @@ def read_programs(path: Path = LIST) -> dict[str, Program]:
 def zoo_program(workload: str) -> Program:
     """Return the program that trains a workload of the zoo."""
     return Program(
-        name=workload, kind="zoo", repository="", commit="", folder=".", pace=r"^step (\d+), ",
+        name=workload,
+        kind="zoo",
+        repository="",
+        commit="",
+        folder=".",
+        pace=r"^step (\d+), ",
         command=f"python -m advisor.zoo {workload}",
-    )  # fmt: skip
+    )
 
 
 def draw_programs(listed: Mapping[str, Program]) -> list[Program]:

@@ -48,13 +48,20 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     loader = DataLoader(
-        Images(8 if asked.tiny else 128), batch_size=4 if asked.tiny else asked.batch,
-        num_workers=1, persistent_workers=True, pin_memory=torch.cuda.is_available(),
-    )  # fmt: skip
+        Images(8 if asked.tiny else 128),
+        batch_size=4 if asked.tiny else asked.batch,
+        num_workers=1,
+        persistent_workers=True,
+        pin_memory=torch.cuda.is_available(),
+    )
     trainer = lightning.Trainer(
-        max_steps=asked.steps, max_epochs=100, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, precision="bf16-mixed" if torch.cuda.is_available() else 32,
-    )  # fmt: skip
+        max_steps=asked.steps,
+        max_epochs=100,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        precision="bf16-mixed" if torch.cuda.is_available() else 32,
+    )
     trainer.fit(Classifier(asked.tiny), loader)
 
 

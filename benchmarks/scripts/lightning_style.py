@@ -79,7 +79,9 @@ if __name__ == "__main__":
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     loader = DataLoader(
-        Images(8 if asked.tiny else 64), batch_size=4 if asked.tiny else 128, num_workers=2,
+        Images(8 if asked.tiny else 64),
+        batch_size=4 if asked.tiny else 128,
+        num_workers=2,
         pin_memory=torch.cuda.is_available(),
-    )  # fmt: skip
+    )
     LitTrainer(asked.steps).fit(LitClassifier(asked.tiny), loader)

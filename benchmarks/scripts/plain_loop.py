@@ -19,10 +19,15 @@ def main():
     size, batch = (8, 4) if asked.tiny else (64, asked.batch)
     network = model(asked.tiny).to(device).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
-    batches = cycle([
-        (torch.randn(batch, 3, size, size, device=device),
-         torch.randint(1000, (batch,), device=device)) for _ in range(2)
-    ])  # fmt: skip
+    batches = cycle(
+        [
+            (
+                torch.randn(batch, 3, size, size, device=device),
+                torch.randint(1000, (batch,), device=device),
+            )
+            for _ in range(2)
+        ]
+    )
     pace = OwnPace()
     for step in count():
         images, labels = next(batches)

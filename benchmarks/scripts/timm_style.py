@@ -31,9 +31,12 @@ class PrefetchLoader:
     def __init__(self, device, batch, size, length):
         self._length = length
         self._batches = [
-            (torch.randn(batch, 3, size, size, device=device),
-             torch.randint(1000, (batch,), device=device)) for _ in range(2)
-        ]  # fmt: skip
+            (
+                torch.randn(batch, 3, size, size, device=device),
+                torch.randint(1000, (batch,), device=device),
+            )
+            for _ in range(2)
+        ]
 
     def __len__(self):
         return self._length

@@ -32,10 +32,17 @@ def main():
     asked = parser.parse_args()
     sizes = {"n_layer": 1, "n_embd": 16, "n_head": 2} if asked.tiny else {}
     arguments = TrainingArguments(
-        output_dir="out", per_device_train_batch_size=8, max_steps=asked.steps,
-        num_train_epochs=100, save_strategy="no", report_to=[], logging_steps=200,
-        dataloader_num_workers=1, disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
-    )  # fmt: skip
+        output_dir="out",
+        per_device_train_batch_size=8,
+        max_steps=asked.steps,
+        num_train_epochs=100,
+        save_strategy="no",
+        report_to=[],
+        logging_steps=200,
+        dataloader_num_workers=1,
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+    )
     model = GPT2LMHeadModel(GPT2Config(**sizes))
     Trainer(model=model, args=arguments, train_dataset=Tokens(), callbacks=[Paced()]).train()
 

@@ -113,8 +113,15 @@ def _compared(document):
 
 
 def _simulated(document):
-    numbers = ("jobs_per_hour", "mean_completion_s", "mean_wait_s", "gract", "peak_memory_mib",
-               "idle_power_w", "cost_eur")  # fmt: skip
+    numbers = (
+        "jobs_per_hour",
+        "mean_completion_s",
+        "mean_wait_s",
+        "gract",
+        "peak_memory_mib",
+        "idle_power_w",
+        "cost_eur",
+    )
     row = _notation(document["sharing"]) | {
         "makespan_s": _interval(document["makespan_interval_s"]),
         "energy_j": _interval(document["energy_j"]),

@@ -19,8 +19,10 @@ __all__ = ["folds_fitted_once"]
 
 GPU = "h200-141gb"
 RESNET, BERT, SMALL = (
-    "resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "resnet26-cifar10-bs128",
-)  # fmt: skip
+    "resnet50-imagenet64-bs128",
+    "bert-base-finetune-bs16",
+    "resnet26-cifar10-bs128",
+)
 PROFILES = {
     each.name: each
     for each in (

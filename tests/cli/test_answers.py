@@ -22,9 +22,17 @@ from tests.test_schemas import problems
 MANY = (f"{RESNET}:3", f"{BERT}:3", f"{SMALL}:4")
 DLRM = "dlrm-29gb-bs128"
 BARE = MinimalProfile(
-    schema=1, workload="my-job", gpu=GPU, batch_size=64, step_s=0.12, memory_mib=5300,
-    power_w=290, gpu_utilization=0.83, memory_utilization=0.41, examples_per_epoch=64_000,
-)  # fmt: skip
+    schema=1,
+    workload="my-job",
+    gpu=GPU,
+    batch_size=64,
+    step_s=0.12,
+    memory_mib=5300,
+    power_w=290,
+    gpu_utilization=0.83,
+    memory_utilization=0.41,
+    examples_per_epoch=64_000,
+)
 UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=None)
 ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
@@ -74,16 +82,18 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
 @pytest.mark.parametrize(
     "words",
     [
-        ("recommend", "JOB", "JOB", RESNET), ("recommend", "JOB", RESNET, "--commands", 1),
+        ("recommend", "JOB", "JOB", RESNET),
+        ("recommend", "JOB", RESNET, "--commands", 1),
         ("recommend", "JOB", "--running", RESNET, "--max-slowdown", 3),
         ("recommend", "JOB", "--gpus", 2),
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
         ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
-        ("simulate", "JOB", RESNET, "--sharing", "mps"), ("compare", "naive", "mps", "JOB", RESNET),
+        ("simulate", "JOB", RESNET, "--sharing", "mps"),
+        ("compare", "naive", "mps", "JOB", RESNET),
         ("export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"),
     ],
-)  # fmt: skip
+)
 def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, bare, words):
     (path := tmp_path / "my-job.json").write_text(minimal_text(bare))
     said = advisor(*(path if word == "JOB" else word for word in words))
@@ -98,9 +108,17 @@ def document_of(advisor, *words):
 
 @pytest.mark.parametrize(
     "sharing",
-    ["serial", "naive", "mps", "mps=43,57", "mig=3g.71gb@4,4g.71gb@0",
-     "mig=4g.71gb@0[1,2]/mps=60,40", "mig=7g.141gb@0/ci=3c[1]+4c[2]", "serial[1];naive[2]"],
-)  # fmt: skip
+    [
+        "serial",
+        "naive",
+        "mps",
+        "mps=43,57",
+        "mig=3g.71gb@4,4g.71gb@0",
+        "mig=4g.71gb@0[1,2]/mps=60,40",
+        "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+        "serial[1];naive[2]",
+    ],
+)
 def test_predict_simulate_compare_and_the_library_agree(advisor, sharing):
     words = (RESNET, BERT, "--sharing", sharing)
     predicted, simulated = (document_of(advisor, verb, *words) for verb in ("predict", "simulate"))
@@ -154,10 +172,14 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", f"{RESNET}:auto"),
-     ("recommend", SMALL, "--running", RESNET, "--max-slowdown", 3),
-     ("trials", RESNET), ("batch", "dlrm-29gb"), ("simulate", f"{RESNET}:2")],
-)  # fmt: skip
+    [
+        ("recommend", f"{RESNET}:auto"),
+        ("recommend", SMALL, "--running", RESNET, "--max-slowdown", 3),
+        ("trials", RESNET),
+        ("batch", "dlrm-29gb"),
+        ("simulate", f"{RESNET}:2"),
+    ],
+)
 @pytest.mark.usefixtures("own")
 def test_an_answer_under_a_power_cap_says_so(advisor, words):
     assert document_of(advisor, *words, "--power-cap", 400)["power_cap_w"] == 400
@@ -183,9 +205,16 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
 
 @pytest.mark.parametrize(
     ("words", "at_once"),
-    [((), 4), (("--at-once", 2), 2), (("--sharing", "mps/3"), 3), (("--sharing", "naive/9"), None),
-     (("--at-once", 6), None), (("--sharing", "mps=50,50"), None), (("--sharing", "serial"), None)],
-)  # fmt: skip
+    [
+        ((), 4),
+        (("--at-once", 2), 2),
+        (("--sharing", "mps/3"), 3),
+        (("--sharing", "naive/9"), None),
+        (("--at-once", 6), None),
+        (("--sharing", "mps=50,50"), None),
+        (("--sharing", "serial"), None),
+    ],
+)
 def test_a_simulation_prints_how_many_jobs_at_once_it_allows_on_a_gpu(
     advisor, tmp_path, words, at_once
 ):
@@ -269,10 +298,16 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2),
-     ("recommend", "JOB:auto"), ("predict", "JOB", BERT, "--sharing", "naive"),
-     ("compare", "naive", "mps", "JOB:2"), ("simulate", "JOB:2"), ("trials", "JOB")],
-)  # fmt: skip
+    [
+        ("recommend", "JOB"),
+        ("recommend", "JOB:2", "--gpus", 2),
+        ("recommend", "JOB:auto"),
+        ("predict", "JOB", BERT, "--sharing", "naive"),
+        ("compare", "naive", "mps", "JOB:2"),
+        ("simulate", "JOB:2"),
+        ("trials", "JOB"),
+    ],
+)
 def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
     (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
     for job in (RESNET, path):
@@ -356,11 +391,18 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", "JOB:2", "--gpus", "2"),
-     ("recommend", SMALL, "--running", "JOB", "--max-slowdown", "3"),
-     ("recommend", "JOB"), ("recommend", "JOB:auto"), ("predict", "JOB"), ("trials", "JOB"),
-     ("compare", "naive", "mps", "JOB:2"), ("simulate", "JOB"), ("batch", "dlrm-29gb")],
-)  # fmt: skip
+    [
+        ("recommend", "JOB:2", "--gpus", "2"),
+        ("recommend", SMALL, "--running", "JOB", "--max-slowdown", "3"),
+        ("recommend", "JOB"),
+        ("recommend", "JOB:auto"),
+        ("predict", "JOB"),
+        ("trials", "JOB"),
+        ("compare", "naive", "mps", "JOB:2"),
+        ("simulate", "JOB"),
+        ("batch", "dlrm-29gb"),
+    ],
+)
 def test_every_answer_names_its_gpu_also_without_the_option(advisor, words):
     words = [word.replace("JOB", RESNET) for word in words]
     assert GPU in advisor(*words).out
@@ -474,9 +516,11 @@ def job_file(folder, *entries):
 @pytest.mark.parametrize("objective", ["deadlines", "makespan", "energy"])
 def test_a_deadline_that_no_plan_keeps_is_in_the_first_line(advisor, tmp_path, gpus, objective):
     jobs = job_file(
-        tmp_path, f'profile = "{RESNET}"\ndeadline_s = 2', f'profile = "{BERT}"',
+        tmp_path,
+        f'profile = "{RESNET}"\ndeadline_s = 2',
+        f'profile = "{BERT}"',
         f'profile = "{RESNET}"',
-    )  # fmt: skip
+    )
     words = ("recommend", "--jobs", jobs, *gpus, "--objective", objective)
     first, _, _ = " ".join(advisor(*words).out.split()).partition(" Use ")
     alone_s = document_of(advisor, "predict", RESNET, "--sharing", "serial")["makespan_s"]

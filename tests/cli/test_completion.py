@@ -70,10 +70,12 @@ def test_completing_a_job_reads_no_model_and_needs_no_numpy(measured):
         "try:\n    main()\nfinally:\n    print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     )
     variables = {
-        "_ADVISOR_COMPLETE": "complete_bash", "COMP_WORDS": "advisor recommend ",
-        "COMP_CWORD": "2", "ADVISOR_PROFILES": str(measured / "profiles"),
+        "_ADVISOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": "advisor recommend ",
+        "COMP_CWORD": "2",
+        "ADVISOR_PROFILES": str(measured / "profiles"),
         "PYTHONPATH": ":".join(sys.path),
-    }  # fmt: skip
+    }
     done = subprocess.run(
         [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
     )

@@ -6,15 +6,21 @@ from tests.cli.conftest import BERT, RESNET
 
 # A command line, and a name that was probably meant.
 MEANT = [
-    (f"recomend {BERT}", "recomend"), (f"predict {BERT} --sharng mps", "--sharing"),
-    ("init job", "jobs"), (f"recommend {BERT} --objective mean", "mean-completion"),
-    (f"export {BERT} --format k8s", "kubernetes"), (f"recommend {BERT} --hurt 0.1", "--hurt"),
-    ("recommend bert-base-finetun-bs16:2", BERT), ("recommend bert-base-finetun-bs16@3", BERT),
-    ("recommend resnet", RESNET), (f"predict {BERT} --gpu rtx-309", "rtx-3090-24gb"),
+    (f"recomend {BERT}", "recomend"),
+    (f"predict {BERT} --sharng mps", "--sharing"),
+    ("init job", "jobs"),
+    (f"recommend {BERT} --objective mean", "mean-completion"),
+    (f"export {BERT} --format k8s", "kubernetes"),
+    (f"recommend {BERT} --hurt 0.1", "--hurt"),
+    ("recommend bert-base-finetun-bs16:2", BERT),
+    ("recommend bert-base-finetun-bs16@3", BERT),
+    ("recommend resnet", RESNET),
+    (f"predict {BERT} --gpu rtx-309", "rtx-3090-24gb"),
     (f"predict {BERT} --gpu h2000", "h200-141gb"),
     (f"predict {BERT} --sharing exclusive", "serial"),
-    (f"predict {BERT}:2 --sharing mpss=43,57", "mps"), ("layouts --slices 1g.18g", "1g.18gb"),
-]  # fmt: skip
+    (f"predict {BERT}:2 --sharing mpss=43,57", "mps"),
+    ("layouts --slices 1g.18g", "1g.18gb"),
+]
 
 
 @pytest.mark.parametrize(("words", "meant"), MEANT, ids=[each[0] for each in MEANT])
@@ -52,6 +58,7 @@ def test_a_gpu_is_found_by_a_part_of_its_name(advisor, gpu):
 
 def test_plans_may_stand_behind_the_jobs(advisor):
     words = ("naive", "mps", f"{BERT}:2")
-    assert advisor("compare", *reversed(words[:2]), words[2]).out == advisor(
-        "compare", words[2], "mps", "naive"
-    ).out  # fmt: skip
+    assert (
+        advisor("compare", *reversed(words[:2]), words[2]).out
+        == advisor("compare", words[2], "mps", "naive").out
+    )

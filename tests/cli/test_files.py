@@ -16,11 +16,16 @@ from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 @pytest.mark.parametrize(
     "words",
     [
-        ("predict",), ("predict", "--jobs"), ("simulate", "--trace-in"), ("simulate", "--plan"),
-        ("recommend", BERT, "--calibration"), ("evaluate", "--predictions"),
-        ("validate", "--runs"), ("compare", "naive"),
+        ("predict",),
+        ("predict", "--jobs"),
+        ("simulate", "--trace-in"),
+        ("simulate", "--plan"),
+        ("recommend", BERT, "--calibration"),
+        ("evaluate", "--predictions"),
+        ("validate", "--runs"),
+        ("compare", "naive"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kind", ["device", "FIFO"])
 def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words, kind):
     path = tmp_path / "it.json"
@@ -33,11 +38,15 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words,
 @pytest.mark.parametrize(
     "words",
     [
-        ("export", BERT, "--sharing", "naive", "--out"), ("fit", "--out"), ("evaluate", "--out"),
-        ("init", "jobs", "--out"), ("simulate", BERT, "--timeline"), ("validate", BERT, "--out"),
+        ("export", BERT, "--sharing", "naive", "--out"),
+        ("fit", "--out"),
+        ("evaluate", "--out"),
+        ("init", "jobs", "--out"),
+        ("simulate", BERT, "--timeline"),
+        ("validate", BERT, "--out"),
         ("recommend", RESNET, BERT, "--csv"),
     ],
-)  # fmt: skip
+)
 def test_a_path_that_cannot_be_written_is_refused_and_no_folder_is_made(advisor, tmp_path, words):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "below", tmp_path / "missing" / "x"):
@@ -62,9 +71,12 @@ def test_a_broken_profile_is_left_out_unless_it_is_asked_for(advisor, tmp_path):
 
 
 NUMBERS = st.one_of(
-    st.booleans(), st.none(), st.integers(-1, 3), st.floats(),
+    st.booleans(),
+    st.none(),
+    st.integers(-1, 3),
+    st.floats(),
     st.sampled_from([2**31, 2**64, 1e-9, 5e-324, 1e300, -1.5, 1e9, "1", "", [], {}]),
-)  # fmt: skip
+)
 
 
 def places(node, path=()):
@@ -111,9 +123,11 @@ def test_any_change_of_a_file_is_answered_or_refused(
 ):
     path = tmp_path / {"model": MODEL_FILE, "trace": "t.csv", "jobs": "j.toml"}.get(kind, "p.json")
     words = {
-        "profile": (command, path, BERT), "model": (command, RESNET, BERT, "--models", tmp_path),
-        "trace": ("simulate", "--trace-in", path), "jobs": (command, "--jobs", path),
-    }[kind]  # fmt: skip
+        "profile": (command, path, BERT),
+        "model": (command, RESNET, BERT, "--models", tmp_path),
+        "trace": ("simulate", "--trace-in", path),
+        "jobs": (command, "--jobs", path),
+    }[kind]
     if kind == "trace":
         path.write_text("\n".join(["arrival_s,job,epochs", *data.draw(ROWS)]))
     elif kind == "jobs":
@@ -124,8 +138,11 @@ def test_any_change_of_a_file_is_answered_or_refused(
             text += f'[[job]]\nprofile = "{BERT}"\n{fields}'
         path.write_text(text.replace("NaN", "nan").replace("Infinity", "inf"))
     else:
-        text = (measured / "models" / MODEL_FILE).read_text() if kind == "model" else (
-            profile_text(synthetic.profile(kernels=3)))  # fmt: skip
+        text = (
+            (measured / "models" / MODEL_FILE).read_text()
+            if kind == "model"
+            else (profile_text(synthetic.profile(kernels=3)))
+        )
         path.write_text(mutated(text, data))
     said = advisor(*words)
     assert said.code in (0, 2, 3)

@@ -116,10 +116,14 @@ def here(request, own, advisor):  # noqa: ARG001 - which says where the user's d
 
 def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here):
     for words in (
-        ("predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"), ("simulate", *PAIR),
-        ("export", *PAIR, "--sharing", "mps"), ("compare", "serial", "mps", *PAIR),
-        ("validate", *PAIR, "--dry-run"), ("profiles",), ("layouts",),
-    ):  # fmt: skip
+        ("predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"),
+        ("simulate", *PAIR),
+        ("export", *PAIR, "--sharing", "mps"),
+        ("compare", "serial", "mps", *PAIR),
+        ("validate", *PAIR, "--dry-run"),
+        ("profiles",),
+        ("layouts",),
+    ):
         said = advisor(*words, "--gpu", here)
         assert said.code == 0, (words, said.err)
     plans = document_of(advisor, "recommend", *PAIR, "--gpu", here)["plans"]
@@ -208,10 +212,11 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     alone = [
         replace(synthetic.run([PROFILES[BERT]], "naive", slowdown, f"r{slowdown}"), provenance=each)
         for slowdown, each in (
-            (3.0, replace(made, date="2026-12-24T00:00:00+00:00")), (1.2, made),
+            (3.0, replace(made, date="2026-12-24T00:00:00+00:00")),
+            (1.2, made),
             (5.0, replace(made, host="another")),
         )
-    ]  # fmt: skip
+    ]
     for run in alone:
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     factor = document_of(advisor, *on_slow_host)["host_factor"]

@@ -48,13 +48,15 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     elsewhere = json.loads(advisor("recommend", RESNET, BERT, "--root", "--json").out)["plans"][0]
     other = document["another_layout"]
     assert (other["sharing"], other["makespan_s"]) == (
-        elsewhere["sharing"], pytest.approx(elsewhere["makespan_s"])
-    )  # fmt: skip
+        elsewhere["sharing"],
+        pytest.approx(elsewhere["makespan_s"]),
+    )
     assert other["makespan_s"] < document["plans"][0]["makespan_s"]
     assert f"{other['makespan_s'] / document['plans'][0]['makespan_s']:.2f}x" in answer.err
-    assert json.loads(advisor("recommend", RESNET, "--no-root", "--json").out)[
-        "another_layout"
-    ] is None  # fmt: skip
+    assert (
+        json.loads(advisor("recommend", RESNET, "--no-root", "--json").out)["another_layout"]
+        is None
+    )
 
 
 def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):
@@ -95,12 +97,20 @@ def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # no
 
 @pytest.mark.parametrize(("mib", "sharing"), [(70_000, "mig=3g.71gb"), (60_000, "mig=3g.71gb@0")])
 def test_an_instance_has_the_memory_that_the_installed_driver_says(
-    mib, sharing, advisor, install  # noqa: F811
-):  # fmt: skip
+    mib,
+    sharing,
+    advisor,
+    install,  # noqa: F811
+):
     listed = {
-        "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
-        "multiprocessorCount": 60, "memorySizeMB": mib, "places": [(4, 4), (0, 4)],
-    }  # fmt: skip
+        "id": 9,
+        "name": b"MIG 3g.71gb",
+        "sliceCount": 3,
+        "instanceCount": 2,
+        "multiprocessorCount": 60,
+        "memorySizeMB": mib,
+        "places": [(4, 4), (0, 4)],
+    }
     install(FakeLibrary(FakeGpu(profiles={2: listed})))
     words = ("predict", RESNET, "--gpu", GPU, "--sharing", sharing, "--json")
     assert json.loads(advisor(*words).out)["memory_capacity_mib"] == mib
@@ -116,5 +126,6 @@ def test_jobs_are_planned_within_one_instance_as_on_a_gpu(advisor, in_mig_mode):
     answer = advisor("recommend", RESNET, BERT, "--gpu", f"{GPU}-3g.71gb", "--json")
     assert answer.code == 0
     assert {plan["sharing"].partition("=")[0] for plan in json.loads(answer.out)["plans"]} >= {
-        "mps", "serial"
-    }  # fmt: skip
+        "mps",
+        "serial",
+    }

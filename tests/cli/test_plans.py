@@ -72,10 +72,13 @@ def test_a_plan_is_run_wherever_its_profiles_lay_and_whatever_became_of_them(
     same_name = replace(own, workload=replace(own.workload, batch=64), host_s=0.05)
     larger = synthetic.profile(BERT.replace("16", "32"), host_s=0.03, gpu_s=0.04, blocks=600)
     files = {
-        "mine/a.json": own, "mine/other/a.json": same_name,
-        f"mine/set/{GPU}/{RESNET}.json": PROFILES[RESNET], f"mine/set/{BERT}.json": PROFILES[BERT],
-        f"mine/set/{larger.name}.json": larger, f"data/advisor/profiles/{GPU}/{OWN}.json": own,
-    }  # fmt: skip
+        "mine/a.json": own,
+        "mine/other/a.json": same_name,
+        f"mine/set/{GPU}/{RESNET}.json": PROFILES[RESNET],
+        f"mine/set/{BERT}.json": PROFILES[BERT],
+        f"mine/set/{larger.name}.json": larger,
+        f"data/advisor/profiles/{GPU}/{OWN}.json": own,
+    }
     for file, profile in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(profile_text(profile))
@@ -140,10 +143,14 @@ def test_a_plan_is_for_its_own_gpu_whatever_the_environment_says(advisor, export
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"schema": 2}, "schema"), ({"plans": []}, "plans"), ({"extra": 1}, "extra"),
-        ({"gpu": "voodoo-2"}, "voodoo-2"), ({"workloads": {}}, "workloads"), (None, "mps=60"),
+        ({"schema": 2}, "schema"),
+        ({"plans": []}, "plans"),
+        ({"extra": 1}, "extra"),
+        ({"gpu": "voodoo-2"}, "voodoo-2"),
+        ({"workloads": {}}, "workloads"),
+        (None, "mps=60"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, named):
     path = exported("mps=60,60")
     document = json.loads(path.read_text())
@@ -203,8 +210,11 @@ def test_the_plans_of_several_gpus_of_a_host_run_at_once_in_one_table(
     folders = sorted((tmp_path / "state" / "advisor" / "runs").iterdir())
     assert len(folders) == 2
     for number in (1, 2, 3):
-        (log,) = (folder / f"job-{number}.log" for folder in folders
-                  if (folder / f"job-{number}.log").exists())  # fmt: skip
+        (log,) = (
+            folder / f"job-{number}.log"
+            for folder in folders
+            if (folder / f"job-{number}.log").exists()
+        )
         assert log.read_text() == "it ran\n"
     last = said.out[said.out.rindex(f"{folders[0].name}: ") :]
     assert last.count(": done") == 3
@@ -244,10 +254,11 @@ def test_run_starts_all_jobs_but_those_on_several_gpus_and_says_how_to_start_the
 @pytest.mark.parametrize(
     ("change", "words", "named"),
     [
-        ({"host": 1}, (), "--ray"), ({}, ("--device", "0,1,2"), "2 GPUs"),
+        ({"host": 1}, (), "--ray"),
+        ({}, ("--device", "0,1,2"), "2 GPUs"),
         ({"device": 0}, (), "device"),
     ],
-)  # fmt: skip
+)
 def test_plans_that_a_host_cannot_run_are_refused_with_the_reason(
     advisor, of_two_gpus, change, words, named
 ):

@@ -108,9 +108,12 @@ def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
 def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor):
     alone_s, two_hosts_s, one_host_s = (
         recommended(advisor, *words, "--host-cores", 1)["plans"][0]["makespan_s"]
-        for words in ((f"{SMALL}:4", "--gpus", "4x1"), (f"{SMALL}:4", "--gpus", "2x2"),
-                      (f"{SMALL}:4", "--gpus", "4"))
-    )  # fmt: skip
+        for words in (
+            (f"{SMALL}:4", "--gpus", "4x1"),
+            (f"{SMALL}:4", "--gpus", "2x2"),
+            (f"{SMALL}:4", "--gpus", "4"),
+        )
+    )
     assert alone_s < two_hosts_s < one_host_s
     one_job_s = json.loads(
         advisor("predict", SMALL, "--sharing", "serial", "--host-cores", 1, "--json").out
@@ -135,8 +138,9 @@ def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(ad
     document = json.loads(advisor(*words, "--json").out)
     hosts = document["hosts"]
     assert [(each["gpu"], each["hosts"], each["host_gpus"]) for each in hosts] == [
-        ("a100-40gb", 2, 2), ("h100-sxm-80gb", 1, 2)
-    ]  # fmt: skip
+        ("a100-40gb", 2, 2),
+        ("h100-sxm-80gb", 1, 2),
+    ]
     assert sum(each["trials"] for each in hosts) == document["study"]["trials"] == 12
     assert document["at_once"] == sum(
         each["at_once"] * each["hosts"] * each["host_gpus"] for each in hosts
@@ -159,10 +163,12 @@ def test_gpus_without_a_trial_are_named(advisor):
         (("--gpus", "2"), {"gpu"}),
         (("--gpus", "2", "--gres-name", "gpu:tesla"), {"gpu:tesla"}),
         (("--gpus", "h200:1,h100-sxm-80gb:1"), {"gpu:h200", "gpu:h100"}),
-        (("--gpus", "h200:1,h100-sxm-80gb:1", "--gres-name", "h200=gpu:big"),
-         {"gpu:big", "gpu:h100"}),
+        (
+            ("--gpus", "h200:1,h100-sxm-80gb:1", "--gres-name", "h200=gpu:big"),
+            {"gpu:big", "gpu:h100"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_slurm_is_asked_for_gpus_by_the_names_of_the_site(advisor, words, types):
     text = advisor("export", f"{RESNET}:4", *words, "--format", "slurm", "--no-root").out
     assert {*re.findall(r"--gres=(\S+):1 ", text)} == types

@@ -17,11 +17,15 @@ WORDS = [
     # Ways to share.
     (f"{SHARED}=mig", 2, "mig=3g.71gb,3g.71gb"),
     (f"{SHARED}=mig=3g,3g", 0, "mig=3g.71gb@0,3g.71gb@4"),
-    (f"{SHARED}=mig=1g,1g", 2, "1g.18gb or 1g.35gb"), (f"{SHARED}=mps_=_50,_50", 0, "mps=50,50"),
-    (f"{SHARED}=MPS:50%,50%", 0, "mps=50,50"), (f"{SHARED}=mps=50/50", 2, "mps=50,50"),
-    (f"{SHARED}=mps=[50,50]", 2, "mps=50,50"), (f"{SHARED}=mps=0.5,0.5", 2, "50"),
+    (f"{SHARED}=mig=1g,1g", 2, "1g.18gb or 1g.35gb"),
+    (f"{SHARED}=mps_=_50,_50", 0, "mps=50,50"),
+    (f"{SHARED}=MPS:50%,50%", 0, "mps=50,50"),
+    (f"{SHARED}=mps=50/50", 2, "mps=50,50"),
+    (f"{SHARED}=mps=[50,50]", 2, "mps=50,50"),
+    (f"{SHARED}=mps=0.5,0.5", 2, "50"),
     (f"{SHARED}=MIG_3g.71gb,_4g", 0, "mig=3g.71gb@4,4g.71gb@0"),
-    (f"{SHARED}=exclusive", 2, "serial"), (f"{SHARED}=mps-limits", 2, "mps=50,50"),
+    (f"{SHARED}=exclusive", 2, "serial"),
+    (f"{SHARED}=mps-limits", 2, "mps=50,50"),
     (f"{SHARED}=mig=2x3g.71gb", 2, "mig=3g.71gb,3g.71gb"),
     (f"{SHARED}=mig=3g.40gb,3g.40gb", 2, "3g.71gb"),
     (f"predict {PAIR} --gpu a30-24gb --sharing=mig", 2, "mig=2g.12gb,2g.12gb"),
@@ -33,26 +37,35 @@ WORDS = [
     # GPUs.
     (f"predict {BERT} --gpu 3090", 0, "rtx-3090-24gb"),
     (f"predict {BERT} --gpu L40s", 0, "l40s-48gb"),
-    (f"predict {BERT} --gpu mi300x", 2, GPU), (f"predict {BERT} --gpu 0", 2, "advisor gpus"),
+    (f"predict {BERT} --gpu mi300x", 2, GPU),
+    (f"predict {BERT} --gpu 0", 2, "advisor gpus"),
     (f"predict {BERT} --gpu 2xh200", 2, "--gpu h200-141gb --gpus 2"),
     (f"predict {BERT} --gpu h100", 2, "h100-sxm-80gb or h100-pcie-80gb"),
     # Jobs.
-    (f"predict {BERT} x2", 2, "JOB:2"), (f"predict {BERT} x 2", 2, "JOB:2"),
-    (f"predict {BERT}x2", 2, f"{BERT}:2"), (f"predict 3*{BERT}", 2, f"{BERT}:3"),
-    (f"predict {BERT}::2", 2, "NAME:COPIES"), (f"predict {BERT},{RESNET}", 0, RESNET),
-    (f"predict {BERT},_{RESNET},", 0, RESNET), (f"predict {BERT}+{RESNET}", 2, PAIR),
-    ("predict @1e9", 2, "NAME@EPOCHS"), (f"recommend {BERT}@1e1 --json", 0, "10.0"),
-    (f"predict {BERT}@half", 2, f"{BERT}@3"), (f"predict {BERT}@2:3", 2, f"{BERT}:2@3"),
+    (f"predict {BERT} x2", 2, "JOB:2"),
+    (f"predict {BERT} x 2", 2, "JOB:2"),
+    (f"predict {BERT}x2", 2, f"{BERT}:2"),
+    (f"predict 3*{BERT}", 2, f"{BERT}:3"),
+    (f"predict {BERT}::2", 2, "NAME:COPIES"),
+    (f"predict {BERT},{RESNET}", 0, RESNET),
+    (f"predict {BERT},_{RESNET},", 0, RESNET),
+    (f"predict {BERT}+{RESNET}", 2, PAIR),
+    ("predict @1e9", 2, "NAME@EPOCHS"),
+    (f"recommend {BERT}@1e1 --json", 0, "10.0"),
+    (f"predict {BERT}@half", 2, f"{BERT}@3"),
+    (f"predict {BERT}@2:3", 2, f"{BERT}:2@3"),
     ("predict python train.py", 2, "advisor profile -- python train.py"),
     ("predict train.sh", 2, "advisor profile -- bash train.sh"),
-    ("predict jobs.yaml", 2, "--jobs jobs.toml"), (f"predict {PAIR} naive", 2, "--sharing naive"),
+    ("predict jobs.yaml", 2, "--jobs jobs.toml"),
+    (f"predict {PAIR} naive", 2, "--sharing naive"),
     (f"predict --jobs {BERT}", 2, "without --jobs"),
     (f"recommend {SMALL} --running {RESNET},_{BERT} --max-slowdown 400%", 0, SMALL),
     (f"recommend {PAIR} --protect all", 2, RESNET),
     # Numbers and choices.
     (f"simulate {BERT} --price 2_EUR", 0, "EUR"),
     (f"simulate {BERT} --price 2,50 --json", 0, ": 2.5"),
-    (f"simulate {BERT} --price $2", 2, "EUR"), (f"simulate {BERT} --price 1,000", 2, "--price"),
+    (f"simulate {BERT} --price $2", 2, "EUR"),
+    (f"simulate {BERT} --price 1,000", 2, "--price"),
     (f"predict {BERT} --power-cap 400W", 0, "400 W"),
     (f"predict {BERT} --power-cap 80%", 2, "watts"),
     (f"recommend {BERT} --memory-margin 10%", 0, BERT),
@@ -61,8 +74,9 @@ WORDS = [
     (f"recommend {BERT} --top all", 2, "--top"),
     (f"trials {RESNET} --start-up 10s", 0, "10 s"),
     ("doctor --fast", 2, "advisor doctor -h"),
-    (f"trials {RESNET} --start-up soon", 2, "15min"), ("run plan.json --time-limit soon", 2, "2h"),
-]  # fmt: skip
+    (f"trials {RESNET} --start-up soon", 2, "15min"),
+    ("run plan.json --time-limit soon", 2, "2h"),
+]
 
 
 @pytest.mark.parametrize(("words", "code", "named"), WORDS, ids=[each[0] for each in WORDS])
@@ -81,7 +95,7 @@ def test_sloppy_words_are_understood_or_answered_with_what_to_write(advisor, wor
         ("ADVISOR_GPU", "h2000", "ADVISOR_GPU"),
         ("ADVISOR_CHECK_HOST", "maybe", "ADVISOR_CHECK_HOST"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_variable_is_named(advisor, monkeypatch, variable, value, named):
     monkeypatch.setenv(variable, value)
     ended = advisor("recommend", BERT)
@@ -104,7 +118,7 @@ FILES = [
     ("trace.csv", f"time,job\n0,{BERT}\n", 2, "arrival_s"),
     ("trace.csv", f"arrival_s,job\n2026-01-01 00:00,{BERT}\n", 2, "first job"),
     ("trace.csv", f'[[job]]\nprofile = "{BERT}"\n', 2, "--jobs trace.csv"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "text", "code", "named"), FILES)
@@ -126,14 +140,23 @@ def files(advisor, tmp_path, monkeypatch):
     jobs = (BERT, RESNET, "--gpu", GPU)
     advisor("export", *jobs, "--format", "json", "--sharing", "mps", "--out", "plan.json")
     texts = {
-        "advisor run plan.json": None, "--jobs jobs.toml": f'[[job]]\nprofile = "{BERT}"\n',
+        "advisor run plan.json": None,
+        "--jobs jobs.toml": f'[[job]]\nprofile = "{BERT}"\n',
         "advisor recommend solo.json": profile_text(synthetic.profile()),
         "--rank": advisor("recommend", *jobs, "--json").out,
         "advisor profiles": advisor("predict", *jobs, "--json").out,
-        "--calibration": calibration_text(calibration()), "--trace-in table.csv": "a,b,c\n1,2,3\n",
-    }  # fmt: skip
-    names = ("plan.json", "jobs.toml", "solo.json", "advice.json", "forecast.json", "host.json",
-             "table.csv")  # fmt: skip
+        "--calibration": calibration_text(calibration()),
+        "--trace-in table.csv": "a,b,c\n1,2,3\n",
+    }
+    names = (
+        "plan.json",
+        "jobs.toml",
+        "solo.json",
+        "advice.json",
+        "forecast.json",
+        "host.json",
+        "table.csv",
+    )
     for name, text in zip(names, texts.values(), strict=True):
         if text is not None:
             (tmp_path / name).write_text(text)
@@ -141,11 +164,14 @@ def files(advisor, tmp_path, monkeypatch):
 
 
 PLACES = {
-    ("recommend",): "solo.json", ("recommend", "--jobs"): "jobs.toml",
-    ("simulate", "--trace-in"): "table.csv", ("simulate", "--plan"): "plan.json",
-    ("recommend", BERT, "--calibration"): "host.json", ("run",): "plan.json",
+    ("recommend",): "solo.json",
+    ("recommend", "--jobs"): "jobs.toml",
+    ("simulate", "--trace-in"): "table.csv",
+    ("simulate", "--plan"): "plan.json",
+    ("recommend", BERT, "--calibration"): "host.json",
+    ("run",): "plan.json",
     ("validate", "--runs"): None,
-}  # fmt: skip
+}
 
 
 def test_a_file_in_the_place_of_another_is_answered_with_its_own_place(advisor, files, tmp_path):

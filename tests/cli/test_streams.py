@@ -72,11 +72,15 @@ HOSTILE = "a\x1b[31m\a\u202eb\nerror: c"
 @pytest.mark.parametrize(
     "words",
     [
-        ["recommend", HOSTILE], ["recommend", f"./{HOSTILE}.json"], [HOSTILE],
-        ["recommend", "--jobs", f"{HOSTILE}.toml"], ["recommend", "--gpu", HOSTILE],
-        ["predict", "--sharing", HOSTILE], ["recommend", f"--{HOSTILE}"],
+        ["recommend", HOSTILE],
+        ["recommend", f"./{HOSTILE}.json"],
+        [HOSTILE],
+        ["recommend", "--jobs", f"{HOSTILE}.toml"],
+        ["recommend", "--gpu", HOSTILE],
+        ["predict", "--sharing", HOSTILE],
+        ["recommend", f"--{HOSTILE}"],
     ],
-)  # fmt: skip
+)
 def test_no_word_and_no_file_name_commands_a_terminal(advisor, measured, tmp_path, words):
     said = advisor(*words)
     assert said.code == 2
@@ -93,12 +97,14 @@ COMMAND = re.compile(r"`[^`]+`|advisor [a-z]+ .*$", re.M)
 @pytest.mark.parametrize(
     ("words", "least"),
     [
-        (("recommend", "--jobs", "JOBS"), 1), (("recommend", "--jobs", "JOBS", "--details"), 2),
+        (("recommend", "--jobs", "JOBS"), 1),
+        (("recommend", "--jobs", "JOBS", "--details"), 2),
         (("recommend", f"{BERT}:5", f"{SMALL}:5", "--gpus", "h100-pcie-80gb:1,h200:1"), 2),
         (("recommend", "--jobs", "GANG", "--gpus", 2, "--no-root"), 1),
-        (("predict", BERT, SMALL, "--gpu", "a100-40gb"), 1), (("init",), 3),
+        (("predict", BERT, SMALL, "--gpu", "a100-40gb"), 1),
+        (("init",), 3),
     ],
-)  # fmt: skip
+)
 def test_a_terminal_breaks_no_line_inside_of_a_command(
     advisor, tmp_path, monkeypatch, words, least
 ):
@@ -129,9 +135,12 @@ def test_a_command_imports_nothing_heavy(words, banned, measured):
     )
     where = {"ADVISOR_PROFILES": f"{measured}/profiles", "ADVISOR_MODELS": f"{measured}/models"}
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ | where,
-    )  # fmt: skip
+    )
     assert not {name.partition(".")[0] for name in done.stderr.split()} & (HEAVY | banned)
 
 
@@ -148,9 +157,12 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
         return said
 
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, "app", "--port", str(port)], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CODE, "app", "--port", str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         until(answered)
     finally:

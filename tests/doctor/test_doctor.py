@@ -37,9 +37,11 @@ SOUND_FILES = {
     "proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
     "proc/1/cgroup": "0::/init.scope\n",
     "sys/fs/cgroup/cpu.max": "max 100000\n",
-    **{f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor": "performance\n"
-       for core in CORES},
-}  # fmt: skip
+    **{
+        f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor": "performance\n"
+        for core in CORES
+    },
+}
 GOVERNOR = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"
 
 
@@ -193,17 +195,20 @@ def test_this_host_is_really_examined():
         ("blocks", {"compute_mode": 2}, "nvidia-smi -i 0 -c DEFAULT"),
         ("blocks", {"compute_mode": 3}, "nvidia-smi -i 0 -c DEFAULT"),
         ("blocks", {"processes": {11: 2**30}}, "recommend --now"),
-        ("note", {"mig": (1, 1)}, "-mig 0"), ("spoils", {"mig": (0, 1)}, "--gpu-reset"),
+        ("note", {"mig": (1, 1)}, "-mig 0"),
+        ("spoils", {"mig": (0, 1)}, "--gpu-reset"),
         ("blocks", {"product": "NVIDIA Foo", "cores": None}, "update"),
         ("spoils", {"persistence": 0}, "-i 0 -pm 1"),
         ("spoils", {"time_slice": "long"}, "--set-timeslice 0"),
         ("spoils", {"slowed": 0x44 | 1}, "-i 0 -d CLOCK"),
         ("spoils", {"default_limit_mw": 600_000}, "--power-cap 700"),
-        ("spoils", {"uncorrected": 3}, "reset"), ("spoils", {"remap_pending": 1}, "--gpu-reset"),
-        ("spoils", {"ecc": (1, 0)}, "reset"), ("note", {"ecc": (0, 0)}, "-e 1"),
+        ("spoils", {"uncorrected": 3}, "reset"),
+        ("spoils", {"remap_pending": 1}, "--gpu-reset"),
+        ("spoils", {"ecc": (1, 0)}, "reset"),
+        ("note", {"ecc": (0, 0)}, "-e 1"),
         ("note", {"gpm": False}, "nvidia-dcgm"),
     ],
-)  # fmt: skip
+)
 def test_each_fault_of_a_gpu_is_found_with_a_remedy(looked_at, severity, wrong, remedy):
     (found,) = looked_at(**wrong)
     assert (found.severity, found.about) == (severity, "GPU 0")
@@ -220,12 +225,16 @@ def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
 def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa: F811
     silent = dict.fromkeys(
         (
-            "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetCurrentClocksThrottleReasons",
-            "nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows",
-            "nvmlDeviceGetPowerManagementDefaultLimit", "nvmlDeviceGetComputeMode",
+            "nvmlDeviceGetPersistenceMode",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+            "nvmlDeviceGetEccMode",
+            "nvmlDeviceGetTotalEccErrors",
+            "nvmlDeviceGetRemappedRows",
+            "nvmlDeviceGetPowerManagementDefaultLimit",
+            "nvmlDeviceGetComputeMode",
         ),
         pynvml.NVML_ERROR_NOT_SUPPORTED,
-    )  # fmt: skip
+    )
     install(FakeLibrary(FakeGpu(refuses=silent)))
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
     health = gpu_health(0)

@@ -50,10 +50,15 @@ def mig_device(
     """A MIG device, of which the driver meters nothing but memory."""
     names = ("MigMode", "PowerUsage", "EnforcedPowerLimit", "UtilizationRates", "NumGpuCores")
     return FakeGpu(
-        f"{product} MIG {profile}", uuid, mig=None, cores=128 * sms, memory_mib=memory_mib,
-        slices=int(profile[0]), gpm=False,
+        f"{product} MIG {profile}",
+        uuid,
+        mig=None,
+        cores=128 * sms,
+        memory_mib=memory_mib,
+        slices=int(profile[0]),
+        gpm=False,
         refuses={f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NOT_SUPPORTED for name in names},
-    )  # fmt: skip
+    )
 
 
 def pointed(handle) -> int:
@@ -266,17 +271,26 @@ def parent_handle(library, device, reference):
 
 def attributes(_library, device, reference):
     return fill(
-        reference, multiprocessorCount=device.cores // (64 if device.capability == (8, 0) else 128),
-        memorySizeMB=device.memory_mib, gpuInstanceSliceCount=device.slices,
+        reference,
+        multiprocessorCount=device.cores // (64 if device.capability == (8, 0) else 128),
+        memorySizeMB=device.memory_mib,
+        gpuInstanceSliceCount=device.slices,
         computeInstanceSliceCount=device.slices,
-    )  # fmt: skip
+    )
 
 
 WHOLE_MACHINE = {
-    "nvmlInitWithFlags", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
-    "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlGpmSampleAlloc",
-    "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet",
-}  # fmt: skip
+    "nvmlInitWithFlags",
+    "nvmlErrorString",
+    "nvmlSystemGetDriverVersion",
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleFree",
+    "nvmlGpmSampleGet",
+    "nvmlGpmMetricsGet",
+}
 
 FUNCTIONS: dict[str, Callable[..., int]] = {
     "nvmlInitWithFlags": init,

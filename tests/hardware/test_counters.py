@@ -90,11 +90,13 @@ def test_without_gpm_the_driver_s_log_of_the_window_gives_the_busy_share(install
 def test_a_silent_gpu_has_no_counters_and_no_power(install):
     silent = dict.fromkeys(
         (
-            "nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates",
-            "nvmlDeviceGetTotalEnergyConsumption", "nvmlGpmQueryDeviceSupport",
+            "nvmlDeviceGetSamples",
+            "nvmlDeviceGetUtilizationRates",
+            "nvmlDeviceGetTotalEnergyConsumption",
+            "nvmlGpmQueryDeviceSupport",
         ),
         pynvml.NVML_ERROR_NOT_SUPPORTED,
-    )  # fmt: skip
+    )
     activity = window(install(FakeLibrary(FakeGpu(refuses=silent))), 1.0)
     assert (activity.counters, activity.power_w, activity.energy_j) == (None, None, None)
     assert activity.seconds == pytest.approx(1)
@@ -197,8 +199,9 @@ def test_an_a100_s_sms_and_memory_are_counted_by_dcgm(a100, dcgmi):
     assert found.dram_active == pytest.approx(0.35)
     assert found.memory_utilization is not None, "only NVML has it"
     assert words.read_text().splitlines() == [
-        "discovery --list", "dmon -e 1001,1002,1003,1004,1005 -i 3 -d 100",
-    ]  # fmt: skip
+        "discovery --list",
+        "dmon -e 1001,1002,1003,1004,1005 -i 3 -d 100",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,16 @@ from tests.measure.calibrate.recorded import calibration
 H200 = gpu("h200-141gb")
 ALL = sorted(catalogue().values(), key=lambda each: each.key)
 NUMBERS = (
-    "sms", "memory_mib", "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w",
-    "power_limit_min_w", "threads_per_sm", "max_mps_clients",
-)  # fmt: skip
+    "sms",
+    "memory_mib",
+    "reserved_mib",
+    "bandwidth_gb_s",
+    "l2_mib",
+    "power_limit_w",
+    "power_limit_min_w",
+    "threads_per_sm",
+    "max_mps_clients",
+)
 
 
 @pytest.mark.parametrize("known", ALL, ids=lambda each: each.key)
@@ -58,17 +65,35 @@ def test_no_product_belongs_to_two_gpus():
 @pytest.mark.parametrize(
     ("word", "key"),
     [
-        ("A100-40GB", "a100-40gb"), ("a100_40gb", "a100-40gb"), ("A100 80GB", "a100-80gb"),
-        ("h200", "h200-141gb"), ("NVIDIA H200", "h200-141gb"), ("h20", "h20-96gb"),
-        ("h100 pcie", "h100-pcie-80gb"), ("rtx 4090", "rtx-4090-24gb"), ("L4", "l4-24gb"),
-        ("3090", "rtx-3090-24gb"), ("RTX3090", "rtx-3090-24gb"), ("h100sxm", "h100-sxm-80gb"),
-        ("H100 SXM5 80GB", "h100-sxm-80gb"), ("a100-80", "a100-80gb"), ("A100 40G", "a100-40gb"),
-        ("T4", "t4-16gb"), ("a10g", "a10g-24gb"), ("A10", "a10-24gb"), ("a6000", "rtx-a6000-48gb"),
-        ("2080 Ti", "rtx-2080-ti-11gb"), ("RTX 5090", "rtx-5090-32gb"), ("gb10", "gb10-128gb"),
-        ("rtx 6000 ada", "rtx-6000-ada-48gb"), ("gb200", "gb200-186gb"), ("V100 16GB", "v100-16gb"),
-        ("Quadro RTX 6000", "quadro-rtx-6000-24gb"), ("GB200 189GB", "gb200-189gb"),
+        ("A100-40GB", "a100-40gb"),
+        ("a100_40gb", "a100-40gb"),
+        ("A100 80GB", "a100-80gb"),
+        ("h200", "h200-141gb"),
+        ("NVIDIA H200", "h200-141gb"),
+        ("h20", "h20-96gb"),
+        ("h100 pcie", "h100-pcie-80gb"),
+        ("rtx 4090", "rtx-4090-24gb"),
+        ("L4", "l4-24gb"),
+        ("3090", "rtx-3090-24gb"),
+        ("RTX3090", "rtx-3090-24gb"),
+        ("h100sxm", "h100-sxm-80gb"),
+        ("H100 SXM5 80GB", "h100-sxm-80gb"),
+        ("a100-80", "a100-80gb"),
+        ("A100 40G", "a100-40gb"),
+        ("T4", "t4-16gb"),
+        ("a10g", "a10g-24gb"),
+        ("A10", "a10-24gb"),
+        ("a6000", "rtx-a6000-48gb"),
+        ("2080 Ti", "rtx-2080-ti-11gb"),
+        ("RTX 5090", "rtx-5090-32gb"),
+        ("gb10", "gb10-128gb"),
+        ("rtx 6000 ada", "rtx-6000-ada-48gb"),
+        ("gb200", "gb200-186gb"),
+        ("V100 16GB", "v100-16gb"),
+        ("Quadro RTX 6000", "quadro-rtx-6000-24gb"),
+        ("GB200 189GB", "gb200-189gb"),
     ],
-)  # fmt: skip
+)
 def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
     assert gpu_meant(word).key == key
 

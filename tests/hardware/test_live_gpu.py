@@ -98,8 +98,10 @@ def test_an_mps_client_is_listed_once_with_all_its_memory(install):
     gpu = FakeGpu(processes={7: 60 * MIB, 9: 5000 * MIB}, mps_clients={9: 5200 * MIB, 11: None})
     install(FakeLibrary(gpu))
     assert live_gpu(0).processes == (
-        GpuProcess(7, 60), GpuProcess(9, 5200), GpuProcess(11, None),
-    )  # fmt: skip
+        GpuProcess(7, 60),
+        GpuProcess(9, 5200),
+        GpuProcess(11, None),
+    )
     assert process_memory_mib(0) == {7: 60, 9: 5200}
 
 
@@ -192,9 +194,14 @@ def test_a_gpu_without_memory_of_its_own_has_the_hosts(install, tmp_path, monkey
 
 
 THREE = {
-    "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
-    "multiprocessorCount": 60, "memorySizeMB": 71424, "places": [(4, 4), (0, 4)],
-}  # fmt: skip
+    "id": 9,
+    "name": b"MIG 3g.71gb",
+    "sliceCount": 3,
+    "instanceCount": 2,
+    "multiprocessorCount": 60,
+    "memorySizeMB": 71424,
+    "places": [(4, 4), (0, 4)],
+}
 
 
 def test_the_table_of_this_driver_is_preferred_to_the_catalogue_s(install):
@@ -215,9 +222,13 @@ def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(
 ):
     install(FakeLibrary(FakeGpu("NVIDIA L4", mig=None)))
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
-    install(FakeLibrary(FakeGpu(refuses={
-        "nvmlDeviceGetGpuInstanceProfileInfoV": pynvml.NVML_ERROR_NO_PERMISSION
-    })))  # fmt: skip
+    install(
+        FakeLibrary(
+            FakeGpu(
+                refuses={"nvmlDeviceGetGpuInstanceProfileInfoV": pynvml.NVML_ERROR_NO_PERMISSION}
+            )
+        )
+    )
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
@@ -262,11 +273,25 @@ def test_it_is_known_later_where_there_is_no_driver(at_hand, install):
 
 def test_its_kinds_of_mig_instances_are_the_drivers(at_hand, install):
     rows = {
-        0: {"id": 19, "name": b"MIG 1g.6gb", "sliceCount": 1, "memorySizeMB": 5904,
-            "multiprocessorCount": 16, "instanceCount": 2, "places": [(0, 1), (1, 1)]},
-        1: {"id": 0, "name": b"MIG 2g.12gb", "sliceCount": 2, "memorySizeMB": 11904,
-            "multiprocessorCount": 32, "instanceCount": 1, "places": [(0, 2)]},
-    }  # fmt: skip
+        0: {
+            "id": 19,
+            "name": b"MIG 1g.6gb",
+            "sliceCount": 1,
+            "memorySizeMB": 5904,
+            "multiprocessorCount": 16,
+            "instanceCount": 2,
+            "places": [(0, 1), (1, 1)],
+        },
+        1: {
+            "id": 0,
+            "name": b"MIG 2g.12gb",
+            "sliceCount": 2,
+            "memorySizeMB": 11904,
+            "multiprocessorCount": 32,
+            "instanceCount": 1,
+            "places": [(0, 2)],
+        },
+    }
     install(FakeLibrary(card(mig=(0, 0), profiles=rows)))
     live_gpu(0)
     found = gpu(KEY)
@@ -284,9 +309,19 @@ def test_a_gpu_older_than_volta_is_refused(at_hand, install):
 
 @pytest.mark.parametrize(
     "change",
-    [{"sms": 0}, {"sms": "many"}, {"memory_mib": 1e30}, {"schema": 0}, {"key": "other"},
-     {"mig": 3}, {"mig": [{}]}, {"surprise": 1}, {"compute_capability": []}, {"l2_mib": -1}],
-)  # fmt: skip
+    [
+        {"sms": 0},
+        {"sms": "many"},
+        {"memory_mib": 1e30},
+        {"schema": 0},
+        {"key": "other"},
+        {"mig": 3},
+        {"mig": [{}]},
+        {"surprise": 1},
+        {"compute_capability": []},
+        {"l2_mib": -1},
+    ],
+)
 def test_a_description_that_cannot_be_is_refused_and_hides_no_other(at_hand, change):
     live_gpu(0)
     at_hand.write_text(json.dumps(json.loads(at_hand.read_text()) | change))

@@ -28,13 +28,22 @@ FACTS = Path(__file__).parents[3] / "shared" / "facts"
 outside = pytest.mark.skipif(not FACTS.exists(), reason="the published tables lie elsewhere")
 # The published table's names of GPUs, and the catalogue's.
 PUBLISHED = {
-    "A100-40GB": "a100-40gb", "A100-80GB": "a100-80gb", "A30-24GB": "a30-24gb",
-    "H100-SXM5-80GB": "h100-sxm-80gb", "H100-PCIe-80GB": "h100-pcie-80gb",
-    "H100-NVL-94GB": "h100-nvl-94gb", "H100-96GB / GH200-96GB": "gh200-96gb",
-    "GH200-144GB": "gh200-144gb", "H200-141GB": "h200-141gb", "H20-96GB": "h20-96gb",
-    "B200-180GB": "b200-180gb", "GB200-186GB": "gb200-186gb", "B300": "b300-269gb",
-    "GB300": "gb300-278gb", "RTX-PRO-6000-Blackwell-96GB": "rtx-pro-6000-96gb",
-}  # fmt: skip
+    "A100-40GB": "a100-40gb",
+    "A100-80GB": "a100-80gb",
+    "A30-24GB": "a30-24gb",
+    "H100-SXM5-80GB": "h100-sxm-80gb",
+    "H100-PCIe-80GB": "h100-pcie-80gb",
+    "H100-NVL-94GB": "h100-nvl-94gb",
+    "H100-96GB / GH200-96GB": "gh200-96gb",
+    "GH200-144GB": "gh200-144gb",
+    "H200-141GB": "h200-141gb",
+    "H20-96GB": "h20-96gb",
+    "B200-180GB": "b200-180gb",
+    "GB200-186GB": "gb200-186gb",
+    "B300": "b300-269gb",
+    "GB300": "gb300-278gb",
+    "RTX-PRO-6000-Blackwell-96GB": "rtx-pro-6000-96gb",
+}
 
 
 def only(key: str, names: tuple[str, ...]) -> Gpu:
@@ -74,8 +83,11 @@ def test_every_published_gpu_is_in_the_catalogue_as_published():
             assert wanted == each["placements"]
             assert row.max_instances == each["max_instances"]
             assert (row.profile_id, row.compute_slices, row.memory_slices, row.sms) == (
-                each["profile_id"], each["compute_slices"], each["memory_slices"], each["sm_count"]
-            )  # fmt: skip
+                each["profile_id"],
+                each["compute_slices"],
+                each["memory_slices"],
+                each["sm_count"],
+            )
             least = min(row.memory_mib, each["memory_mib"] or row.memory_mib)
             assert row.memory_mib == least, "the smallest that any driver reported"
             assert row.min_driver == (each["min_driver"] and int(each["min_driver"][1:]))
@@ -83,14 +95,21 @@ def test_every_published_gpu_is_in_the_catalogue_as_published():
 
 # Memory in GiB that public transcripts of `nvidia-smi mig -lgip` show, of all drivers.
 TRANSCRIPTS = {
-    ("b200-180gb", "1g.23gb"): (22.00, 20.50), ("b200-180gb", "2g.45gb"): (44.25,),
-    ("rtx-pro-6000-96gb", "1g.24gb"): (23.62, 23.12), ("rtx-pro-6000-96gb", "2g.48gb"): (46.5,),
-    ("h200-141gb", "2g.35gb"): (32.5, 32.25), ("h200-141gb", "7g.141gb"): (140, 139.75),
-    ("h100-sxm-80gb", "1g.10gb"): (9.75, 9.625), ("h100-sxm-80gb", "3g.40gb"): (39.5, 39.25),
-    ("a100-80gb", "7g.80gb"): (79, 78.5), ("a100-40gb", "3g.20gb"): (19.62, 19.5),
-    ("h100-nvl-94gb", "3g.47gb"): (46.38, 46.125), ("gb200-189gb", "1g.24gb"): (20,),
-    ("gb200-186gb", "1g.23gb"): (22, 20), ("a30-24gb", "4g.24gb"): (23.5, 23.44),
-}  # fmt: skip
+    ("b200-180gb", "1g.23gb"): (22.00, 20.50),
+    ("b200-180gb", "2g.45gb"): (44.25,),
+    ("rtx-pro-6000-96gb", "1g.24gb"): (23.62, 23.12),
+    ("rtx-pro-6000-96gb", "2g.48gb"): (46.5,),
+    ("h200-141gb", "2g.35gb"): (32.5, 32.25),
+    ("h200-141gb", "7g.141gb"): (140, 139.75),
+    ("h100-sxm-80gb", "1g.10gb"): (9.75, 9.625),
+    ("h100-sxm-80gb", "3g.40gb"): (39.5, 39.25),
+    ("a100-80gb", "7g.80gb"): (79, 78.5),
+    ("a100-40gb", "3g.20gb"): (19.62, 19.5),
+    ("h100-nvl-94gb", "3g.47gb"): (46.38, 46.125),
+    ("gb200-189gb", "1g.24gb"): (20,),
+    ("gb200-186gb", "1g.23gb"): (22, 20),
+    ("a30-24gb", "4g.24gb"): (23.5, 23.44),
+}
 
 
 @pytest.mark.parametrize(("key", "name"), TRANSCRIPTS)
@@ -106,8 +125,10 @@ def test_an_estimated_memory_is_below_that_of_every_transcript(known):
 
     reported = [
         (row.memory_slices, share(card, row))
-        for card in map(gpu, MIG_GPUS) for row in card.mig if not row.memory_estimated
-    ]  # fmt: skip
+        for card in map(gpu, MIG_GPUS)
+        for row in card.mig
+        if not row.memory_estimated
+    ]
     for row in known.mig:
         if row.memory_estimated:
             alike = [least for slices, least in reported if slices == row.memory_slices]
@@ -256,8 +277,10 @@ def test_the_largest_layouts_cover_all_others_and_not_each_other(key):
 
     def sizes(layout):
         profiles = [profile_of(card, each.profile) for each in layout]
-        return [sorted((getattr(each, name) for each in profiles), reverse=True)
-                for name in ("memory_slices", "compute_slices")]  # fmt: skip
+        return [
+            sorted((getattr(each, name) for each in profiles), reverse=True)
+            for name in ("memory_slices", "compute_slices")
+        ]
 
     def covers(large, small):
         return all(
@@ -307,9 +330,10 @@ def test_the_full_ways_to_cut_up_an_instance_are_those_found_by_trying_all(profi
         if sum(sizes) <= total and can_hold(total, starts, sizes)
     }
     full = {
-        each for each in held
+        each
+        for each in held
         if not any(tuple(sorted((*each, one), reverse=True)) in held for one in starts)
-    }  # fmt: skip
+    }
     found = compute_sets(gpu("h200-141gb"), profile)
     assert len(set(found)) == len(found)
     assert set(found) == full

@@ -34,10 +34,14 @@ def node(tmp_path, monkeypatch):
     for job in JOBS:
         put(folder / f"{job.name}.sh", JOB)
     environment = {
-        "PATH": f"{folder}:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state"), "ENDLESS": "",
-        "FAILS": "", "MACHINE": uuid4().hex, "MODE_OF_3": "Disabled",
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "ENDLESS": "",
+        "FAILS": "",
+        "MACHINE": uuid4().hex,
+        "MODE_OF_3": "Disabled",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "7",
-    }  # fmt: skip
+    }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)

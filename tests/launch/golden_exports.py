@@ -13,10 +13,17 @@ from tests.handed import JOBS, handed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
 SHOWN = (
-    "serial.commands.sh", "limits.commands.sh", "mig.commands.sh", "phases.commands.sh",
-    "mig.slurm.sh", "mig.mig-parted.yaml", "naive.kubernetes.yaml", "mig.kubernetes.yaml",
-    "limits.kubernetes-script.yaml", "several-gpus.slurm.sh",
-)  # fmt: skip
+    "serial.commands.sh",
+    "limits.commands.sh",
+    "mig.commands.sh",
+    "phases.commands.sh",
+    "mig.slurm.sh",
+    "mig.mig-parted.yaml",
+    "naive.kubernetes.yaml",
+    "mig.kubernetes.yaml",
+    "limits.kubernetes-script.yaml",
+    "several-gpus.slurm.sh",
+)
 
 PLANS = {
     "serial": handed("serial"),
@@ -43,10 +50,12 @@ PLANS = {
 
 BIG = replace(JOBS[2], gpus=2)
 SEVERAL = side_by_side(
-    {0: handed("mps[1,2];serial[3]", (*JOBS[:2], BIG)),
-     1: handed("serial", (JOBS[1], BIG, JOBS[0]))},
+    {
+        0: handed("mps[1,2];serial[3]", (*JOBS[:2], BIG)),
+        1: handed("serial", (JOBS[1], BIG, JOBS[0])),
+    },
     {0: [1, 2, 4], 1: [3, 4, 5]},
-)  # fmt: skip
+)
 """A plan for two GPUs, of which job 4 takes both."""
 
 

@@ -61,9 +61,13 @@ def script(form, plan):
 
 def ended(form, plan, *words, **variables):
     return subprocess.run(
-        [*script(form, plan), *words], env=os.environ | variables,
-        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-    )  # fmt: skip
+        [*script(form, plan), *words],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
 
 
 def seen_by(job):

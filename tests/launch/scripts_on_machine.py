@@ -26,9 +26,13 @@ def running_script(machine, *words, **variables):
     # A shell cannot trap what its caller ignores, and who runs tests in the background does.
     heeding = ["env", "--default-signal=INT,TERM", "bash", "plan.sh", *words]
     running = subprocess.Popen(
-        heeding, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        heeding,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     machine.script = running.pid
     return running
 
@@ -52,10 +56,11 @@ def left_on(machine, mode, folder):
     pipes = [each for uuid in uuids for each in Path("/tmp").glob(f"advisor-mps-*{uuid}*")]
     states = (folder / "state").rglob("gpus/*.sh*")
     own = {
-        "instances": machine.layout(), "daemons": list(machine.daemons),
+        "instances": machine.layout(),
+        "daemons": list(machine.daemons),
         "power limit": sorted(set(machine.caps_w.values()) - {500.0}),
         "MIG mode": machine.mode != [mode] * 2,
         "pipes": list(map(str, pipes)),
         "state": [each.name for each in states if each.suffix != ".lock"],
-    }  # fmt: skip
+    }
     return {what: there for what, there in own.items() if there}

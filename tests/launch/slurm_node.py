@@ -57,9 +57,14 @@ def configure(folder, script, counts):
     lines = re.findall("^#   NodeName=NODE Gres=(.*)", script, re.MULTILINE)
     gres = ",".join(line.replace(":N", f":{n}") for line, n in zip(lines, counts, strict=True))
     text = _CONF.format(
-        host=socket.gethostname().partition(".")[0], user=getuser(), folder=folder,
-        ports=free_ports(2), types=types, gres=gres, patience_s=PATIENCE_S,
-    )  # fmt: skip
+        host=socket.gethostname().partition(".")[0],
+        user=getuser(),
+        folder=folder,
+        ports=free_ports(2),
+        types=types,
+        gres=gres,
+        patience_s=PATIENCE_S,
+    )
     (folder / "slurm.conf").write_text(text)
     (folder / "cgroup.conf").touch()
     (folder / "state").mkdir()

@@ -33,7 +33,7 @@ COMPUTE = {
     3: {1: (0, 1, 2), 2: (0,), 3: (0,)},
     4: {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)},
     7: {1: tuple(range(7)), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)},
-}  # fmt: skip
+}
 _CHANGES = {"-cgi", "-cci", "-dgi", "-dci", "-mig", "-d", "quit"}
 
 
@@ -110,9 +110,10 @@ class SmiMachine:
     def changes(self):
         """Numbers of the calls that change something."""
         return [
-            n for n, call in enumerate(self.calls)
+            n
+            for n, call in enumerate(self.calls)
             if _CHANGES & set(call.split()) or "--power-limit" in call
-        ]  # fmt: skip
+        ]
 
     def layout(self):
         return sorted(
@@ -234,9 +235,10 @@ class SmiMachine:
             size = int(name.partition("c.")[0].partition("g.")[0])
             taken = {at + n for length, at in held.parts.values() for n in range(length)}
             free = (
-                at for at in COMPUTE[self.card.mig[held.row].compute_slices][size]
+                at
+                for at in COMPUTE[self.card.mig[held.row].compute_slices][size]
                 if not taken & set(range(at, at + size))
-            )  # fmt: skip
+            )
             if (start := next(free, None)) is None:
                 return 19, "Insufficient Resources\n"
             held.parts[len(held.parts)] = (size, start)

@@ -17,10 +17,12 @@ def callers_mps(sockets):
     """The caller's own MPS, to which its environment leads, with settings for all its clients."""
     (folder := sockets / "own").mkdir()
     settings = {
-        "CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder),
-        "CUDA_MPS_CLIENT_PRIORITY": "1", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1M",
+        "CUDA_MPS_PIPE_DIRECTORY": str(folder),
+        "CUDA_MPS_LOG_DIRECTORY": str(folder),
+        "CUDA_MPS_CLIENT_PRIORITY": "1",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1M",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10",
-    }  # fmt: skip
+    }
     subprocess.run(["nvidia-cuda-mps-control", "-d"], env=os.environ | settings, check=True)
     asked = "echo get_server_list | nvidia-cuda-mps-control"
     answers = partial(subprocess.run, ["bash", "-c", asked], env=os.environ | settings)

@@ -68,9 +68,13 @@ def shell(tmp_path):
         }
         log.unlink(missing_ok=True)
         ended = subprocess.run(
-            ["bash", "-c", text, "plan.sh", *words], cwd=tmp_path, env=where | variables,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            ["bash", "-c", text, "plan.sh", *words],
+            cwd=tmp_path,
+            env=where | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         lines = log.read_text().replace(machine, "").splitlines() if log.exists() else []
         return ended, [line for line in lines if "=uuid,index," not in line]
 
@@ -104,8 +108,9 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
 def test_serial_jobs_run_in_their_order(shell):
     _, lines = shell(script(handed("serial")))
     assert [line.split()[0] for line in lines] == [
-        "resnet50-imagenet64-bs128.sh", "bert-base-finetune-bs16-loader2.sh",
-    ]  # fmt: skip
+        "resnet50-imagenet64-bs128.sh",
+        "bert-base-finetune-bs16-loader2.sh",
+    ]
 
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
@@ -135,8 +140,9 @@ def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, 
     assert ended.returncode == 0
     changes = [line.split(" device=")[0] for line in lines if "power-limit" in line]
     assert changes == [
-        "nvidia-smi -i GPU-0 --power-limit=350.00", "nvidia-smi -i GPU-0 --power-limit=450.00"
-    ]  # fmt: skip
+        "nvidia-smi -i GPU-0 --power-limit=350.00",
+        "nvidia-smi -i GPU-0 --power-limit=450.00",
+    ]
     assert [line in job_lines(lines) for line in lines[-5:-3]] == [True, True]
     assert (tmp_path / "limit").read_text() == "450.00\n"
 
@@ -156,8 +162,10 @@ def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
     for sharing in ("naive", "mps", "serial"):
         _, lines = shell(script(handed(sharing, [RESNET] * 3)))
         assert sorted(each for each in lines if "number" in each) == [
-            "number 1", "number 2", "number 3",
-        ]  # fmt: skip
+            "number 1",
+            "number 2",
+            "number 3",
+        ]
 
 
 def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
@@ -213,9 +221,13 @@ def test_a_gpu_that_the_driver_does_not_list_is_refused(shell, gpu):
 
 @pytest.mark.parametrize(
     ("gpu", "mode_of_0", "device"),
-    [("GPU-1", "[N/A]", "1"), ("1", "Disabled", "1"), ("GPU-1", "Enabled", "GPU-1"),
-     ("1", "Enabled", "GPU-1")],
-)  # fmt: skip
+    [
+        ("GPU-1", "[N/A]", "1"),
+        ("1", "Disabled", "1"),
+        ("GPU-1", "Enabled", "GPU-1"),
+        ("1", "Enabled", "GPU-1"),
+    ],
+)
 def test_a_job_is_given_an_index_where_cuda_counts_gpus_as_the_driver_does(
     shell, tmp_path, gpu, mode_of_0, device
 ):
@@ -260,9 +272,10 @@ def of_script(script):
 
 def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script(shell, tmp_path):
     script = Script(
-        command=("sh", "-c", 'echo "ran $HF_TOKEN $SEED" >> "$LOG"'), folder=str(tmp_path),
+        command=("sh", "-c", 'echo "ran $HF_TOKEN $SEED" >> "$LOG"'),
+        folder=str(tmp_path),
         environment={"HF_TOKEN": "hf_abc", "SEED": "1", "LOG": str(tmp_path / "log")},
-    )  # fmt: skip
+    )
     plan = handed("mps", (of_script(script), RESNET))
     for form in ("commands", "slurm"):
         text = EXPORTS[form](plan)

@@ -20,10 +20,11 @@ from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, 
 from tests.waiting import PATIENCE_S, until
 
 IN_BOTH_FORMS = [
-    ("commands", "mps"), ("slurm", "naive"),
+    ("commands", "mps"),
+    ("slurm", "naive"),
     pytest.param("commands", "naive", marks=pytest.mark.exhaustive),
     pytest.param("slurm", "mps", marks=pytest.mark.exhaustive),
-]  # fmt: skip
+]
 PLAN = handed("mps=43,57.5")
 
 _BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"

@@ -52,8 +52,11 @@ def submitted(text):
     """The scripts that a script submits to Slurm."""
     heres = re.findall(r"(script)? ?<<'(END_*)'\n(.*?)\n\2\n", text, re.DOTALL)
     shared = "".join(lines for _, _, lines in heres if not lines.startswith("#!"))
-    return [f"{lines}\n{shared if script else ''}\n" for script, _, lines in heres
-            if lines.startswith("#!")]  # fmt: skip
+    return [
+        f"{lines}\n{shared if script else ''}\n"
+        for script, _, lines in heres
+        if lines.startswith("#!")
+    ]
 
 
 @pytest.mark.exhaustive
@@ -69,8 +72,10 @@ def test_shellcheck_has_no_objection_to_any_script(tmp_path):
     words = ["--exclude=SC2034,SC2317,SC2329", *sorted(tmp_path.iterdir())]
     done = subprocess.run(
         [Path(sys.executable).parent / "shellcheck", *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -151,9 +156,14 @@ def test_mig_parted_is_given_only_what_it_divides_as_planned(sharing, same):
 def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
     names = {profile.name: slurm_type(H200, profile.name) for profile in H200.mig}
     assert names == {
-        "1g.18gb": "1g.16gb", "1g.18gb+me": "1g.16gb", "1g.35gb": "1g.32gb", "2g.35gb": "2g.32gb",
-        "3g.71gb": "3g.70gb", "4g.71gb": "4g.70gb", "7g.141gb": "7g.140gb",
-    }  # fmt: skip
+        "1g.18gb": "1g.16gb",
+        "1g.18gb+me": "1g.16gb",
+        "1g.35gb": "1g.32gb",
+        "2g.35gb": "2g.32gb",
+        "3g.71gb": "3g.70gb",
+        "4g.71gb": "4g.70gb",
+        "7g.141gb": "7g.140gb",
+    }
     assert slurm_type(gpu("a100-80gb"), "3g.40gb") == "3g.39gb"
     assert (other_type(H200, "2g.35gb"), other_type(H200, "3g.71gb")) == ("2g.33gb", None)
 
@@ -233,8 +243,10 @@ def test_slurm_keeps_cores_for_the_most_jobs_at_once(sharing, jobs):
 
 
 def test_slurm_keeps_host_memory_for_the_jobs_at_once_if_all_profiles_have_it():
-    held = [replace(job, profile=replace(job.profile, host_memory_mib=mib))
-            for job, mib in zip(JOBS, (4096, 2048, 1024), strict=True)]  # fmt: skip
+    held = [
+        replace(job, profile=replace(job.profile, host_memory_mib=mib))
+        for job, mib in zip(JOBS, (4096, 2048, 1024), strict=True)
+    ]
     assert "--mem=8G" in EXPORTS["slurm"](handed("mps/2", held))  # 1.25 * 6 GiB
     text = EXPORTS["slurm"](handed("mps", [held[0], BERT]))
     assert "--mem=" not in text

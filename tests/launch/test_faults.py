@@ -34,7 +34,7 @@ PLANS = {
     "compute instances": (handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS), "Enabled"),
     "MIG mode on": (handed("naive[1];mig=4g.71gb[2]+3g.71gb[3]", JOBS), "Disabled"),
     "MIG mode off": (handed("mig=4g.71gb[2]+3g.71gb[3];mps[1]", JOBS), "Enabled"),
-}  # fmt: skip
+}
 # All that these change, compute instances, a power cap and the end of MIG mode change, too.
 ALSO_IN_OTHERS = ("limits", "instances", "MIG mode on", "groups", "an instance", "several GPUs")
 HOWS = ("fails", "worked", "lies", "int", "term")
@@ -57,13 +57,14 @@ def faultless(machine, name):
     ("name", "turn"),
     [
         pytest.param(
-            name, turn,
+            name,
+            turn,
             marks=[pytest.mark.exhaustive] * (turn > 0 or name in ALSO_IN_OTHERS),
         )
         for name in PLANS
         for turn in range(len(HOWS))
     ],
-)  # fmt: skip
+)
 def test_whatever_call_fails_lies_or_is_interrupted_nothing_is_left(machine, name, turn):
     plan, mode = faultless(machine, name)
     all_seen = len(seen())
@@ -141,9 +142,13 @@ def test_what_a_killed_shell_of_one_gpu_changed_is_undone_while_the_jobs_of_othe
 
 @pytest.mark.parametrize(
     ("name", "call", "what"),
-    [("power cap", "--power-limit=500.00", "power limit"), ("mps", "quit", "daemons"),
-     ("MIG mode on", "-mig 0", "MIG mode"), ("MIG mode off", "-mig 1", "MIG mode")],
-)  # fmt: skip
+    [
+        ("power cap", "--power-limit=500.00", "power limit"),
+        ("mps", "quit", "daemons"),
+        ("MIG mode on", "-mig 0", "MIG mode"),
+        ("MIG mode off", "-mig 1", "MIG mode"),
+    ],
+)
 def test_a_script_that_cannot_undo_a_change_fails_and_the_next_run_undoes_it(
     machine, name, call, what
 ):

@@ -92,11 +92,13 @@ UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
         ("kubernetes-script", PLANS["compute-instances"], "compute instances", "commands"),
         ("kubernetes-script", PLANS["phases-of-mig"], "change MIG instances", "commands"),
         (
-            "kubernetes", PLANS["several-on-an-instance"], "by MPS on nodes with MIG instances",
+            "kubernetes",
+            PLANS["several-on-an-instance"],
+            "by MPS on nodes with MIG instances",
             "kubernetes-script",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_format_cannot_express_is_refused_with_the_format_that_can(
     form, plan, lacking, other
 ):

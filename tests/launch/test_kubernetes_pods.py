@@ -115,8 +115,11 @@ def with_script(job, **fields):
 
 
 def test_a_job_of_a_script_runs_its_command_in_its_folder_with_its_variables():
-    own = with_script(RESNET, command=("python", "train.py", "--out", "$(date) $HOME"),
-                      environment={"LR": "a$b", "HF_TOKEN": "hidden"})  # fmt: skip
+    own = with_script(
+        RESNET,
+        command=("python", "train.py", "--out", "$(date) $HOME"),
+        environment={"LR": "a$b", "HF_TOKEN": "hidden"},
+    )
     text = EXPORTS["kubernetes"](handed("naive", [own, BERT]))
     first, second = objects(text, "Job")
     assert container(first)["workingDir"] == "/code"
@@ -220,9 +223,12 @@ def test_the_script_is_the_first_process_of_a_pod_and_ends_its_jobs_when_asked(t
     for job in JOBS[:2]:
         put(tmp_path / f"{job.name}.sh", "#!/bin/sh\necho started $ADVISOR_JOB\nsleep 600\n")
     pod = subprocess.Popen(
-        [*IN_OWN_PROCESSES, "bash", "plan.sh"], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        [*IN_OWN_PROCESSES, "bash", "plan.sh"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
         env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path), "ADVISOR_GRACE_S": "5"},
-    )  # fmt: skip
+    )
     assert sorted(pod.stdout.readline() for _ in JOBS[:2]) == ["started 1\n", "started 2\n"]
     (first,) = psutil.Process(pod.pid).children()
     first.terminate()

@@ -70,8 +70,15 @@ def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
     assert machine.mode == ["Enabled", "Enabled"]
 
 
-@pytest.mark.parametrize("mode", [("Disabled", "Disabled"), ("Enabled", "Disabled"),
-                                  ("Disabled", "Enabled"), ("[N/A]", "[N/A]")])  # fmt: skip
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ("Disabled", "Disabled"),
+        ("Enabled", "Disabled"),
+        ("Disabled", "Enabled"),
+        ("[N/A]", "[N/A]"),
+    ],
+)
 def test_mig_mode_must_be_on_and_stay_on_and_is_not_switched(machine, mode):
     machine.mode = list(mode)
     code, said = ended(machine, DIVIDED)

@@ -72,8 +72,10 @@ def test_a_recommendation_says_how_many_epochs_of_each_job_it_is_for(found):
 
 @given(jobs=drawn(most=5), wide=st.lists(st.booleans(), min_size=5, max_size=5))
 def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wide):
-    jobs = [replace(job, gpus=2 if two else 1)
-            for job, two in zip(made(jobs, "makespan"), wide, strict=False)]  # fmt: skip
+    jobs = [
+        replace(job, gpus=2 if two else 1)
+        for job, two in zip(made(jobs, "makespan"), wide, strict=False)
+    ]
     fleet, _ = on_pools((1, 1, 2), (4, 2, 1), jobs=jobs)
     plans = fleet_launch_plans(fleet)
     assert [plan.number for plan in plans] == [on.number for on in fleet.on]
@@ -94,8 +96,9 @@ def test_no_shell_script_starts_jobs_on_several_models_hosts_or_gpus_at_once(cou
 
 
 def test_if_slurm_refuses_a_job_those_submitted_before_are_cancelled(found, tmp_path):
-    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat > /dev/null\n[ ! -e first ] || exit 1\n'
-                                     'touch first; echo "7;cluster"\n')  # fmt: skip
+    (tmp_path / "sbatch").write_text(
+        '#!/bin/sh\ncat > /dev/null\n[ ! -e first ] || exit 1\ntouch first; echo "7;cluster"\n'
+    )
     (tmp_path / "scancel").write_text('#!/bin/sh\necho "$@" > cancelled\n')
     for name in ("sbatch", "scancel"):
         (tmp_path / name).chmod(0o755)

@@ -113,10 +113,14 @@ def test_families_can_be_left_out_together():
 def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
     """Both of its families are left out, so what the set measured moves no prediction of it."""
     slower = [
-        replace(synthetic.run([PROFILES[t.workload.name] for t in run.tenants], run.sharing, 9.0,
-                              run.id), purpose="validation")
+        replace(
+            synthetic.run(
+                [PROFILES[t.workload.name] for t in run.tenants], run.sharing, 9.0, run.id
+            ),
+            purpose="validation",
+        )
         for run in advised_campaign()
-    ]  # fmt: skip
+    ]
     before, after = (
         evaluate(PROFILES, [*campaign(), *advice], H200).advice
         for advice in (advised_campaign(), slower)
@@ -170,15 +174,17 @@ def no_bounds(lines):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda lines: lines.pop(0), "naive-0-mixed"), (lambda lines: lines.pop(), "panels"),
+        (lambda lines: lines.pop(0), "naive-0-mixed"),
+        (lambda lines: lines.pop(), "panels"),
         (lambda lines: lines.append(lines[0]), "naive-0-mixed"),
         (lambda lines: lines.append({"run": "x", "step_s": []}), "x"),
         (lambda lines: lines[0]["step_s"][0].update(p05=1e9), "theirs.jsonl:1"),
         (lambda lines: lines[0]["step_s"][0].update(p05=-1), "0 s"),
         (lambda lines: lines[0].update(steps=lines[0].pop("step_s")), "theirs.jsonl:1"),
-        (lambda lines: lines[0]["step_s"].pop(), "2 tenants"), (no_bounds, None),
+        (lambda lines: lines[0]["step_s"].pop(), "2 tenants"),
+        (no_bounds, None),
     ],
-)  # fmt: skip
+)
 def test_a_file_is_scored_or_refused_with_the_place(ours, tmp_path, change, named):
     change(lines := entries(ours))
     if named:
@@ -206,9 +212,15 @@ def scored_job(predicted_s, measured_s=0.020, capacity_s=0.010):
 def one_run(*jobs):
     run = synthetic.run([ALONE] * len(jobs), "naive", 2.0)
     chosen = Selection(
-        gpu=H200, profiles={ALONE.name: ALONE}, runs=(run,), scored=(run,), unusable=(), advice=(),
-        alone=(), repeats=(),
-    )  # fmt: skip
+        gpu=H200,
+        profiles={ALONE.name: ALONE},
+        runs=(run,),
+        scored=(run,),
+        unusable=(),
+        advice=(),
+        alone=(),
+        repeats=(),
+    )
     return Evaluation(chosen=chosen, runs=(RunComparison(run, jobs),))
 
 
@@ -222,5 +234,8 @@ def test_errors_are_shares_of_what_was_measured():
 def test_a_baseline_is_scored_on_the_same_jobs_or_not_at_all():
     row = next(scoreboard(one_run(scored_job(0.02), scored_job(0.02, capacity_s=None))))
     assert row.baselines == {
-        "alone": pytest.approx(0.5), "fair-share": None, "capacity": None, "replay": None
-    }  # fmt: skip
+        "alone": pytest.approx(0.5),
+        "fair-share": None,
+        "capacity": None,
+        "replay": None,
+    }

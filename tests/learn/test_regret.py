@@ -41,21 +41,29 @@ def ran(sharing, slowdown, predicted=1.5, *, run_id=None, replayed=1.5, jobs=PAI
         replace(run, purpose="validation"),
         tuple(
             JobComparison(
-                job=each.name, family=each.workload.family,
-                alone_s=each.step_s, measured_s=slowdown * each.step_s,
+                job=each.name,
+                family=each.workload.family,
+                alone_s=each.step_s,
+                measured_s=slowdown * each.step_s,
                 predicted_s=Interval(*[predicted * each.step_s] * 3),
                 baselines_s={"replay": replayed and replayed * each.step_s},
             )
             for each in jobs
         ),
-    )  # fmt: skip
+    )
 
 
 def evaluation(*advice, alone=()):
     chosen = Selection(
-        gpu=gpu("h200-141gb"), profiles=PROFILES, runs=(), scored=(), unusable=(), advice=(),
-        alone=alone, repeats=(),
-    )  # fmt: skip
+        gpu=gpu("h200-141gb"),
+        profiles=PROFILES,
+        runs=(),
+        scored=(),
+        unusable=(),
+        advice=(),
+        alone=alone,
+        repeats=(),
+    )
     return Evaluation(chosen=chosen, runs=(), advice=advice)
 
 
@@ -157,11 +165,14 @@ def test_a_rule_of_somebody_elses_is_scored_by_one_line(monkeypatch):
 @pytest.mark.parametrize(
     ("rule", "sharing", "expected"),
     [
-        (as_if_alone, "naive", (0.010, 0.010)), (fair_share, "mps", (0.020, 0.010)),
-        (fair_share, "mps=25,10", (0.040, 0.020)), (fair_share, "serial", (0.010, 0.010)),
-        (summed_utilisation, "mps", (0.012, 0.012)), (summed_utilisation, "serial", (0.010, 0.010)),
+        (as_if_alone, "naive", (0.010, 0.010)),
+        (fair_share, "mps", (0.020, 0.010)),
+        (fair_share, "mps=25,10", (0.040, 0.020)),
+        (fair_share, "serial", (0.010, 0.010)),
+        (summed_utilisation, "mps", (0.012, 0.012)),
+        (summed_utilisation, "serial", (0.010, 0.010)),
     ],
-)  # fmt: skip
+)
 def test_rules_that_are_one_line_of_arithmetic(rule, sharing, expected):
     steps = rule([profile(1.0), profile(0.2)], parse_sharing(sharing), gpu(H200))
     assert steps == pytest.approx(expected)

@@ -31,10 +31,19 @@ from tests.page.seen import (
 )
 
 RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
-MINE = minimal_text(MinimalProfile(
-    schema=1, workload="my-job", gpu=shelf.GPU, batch_size=64, step_s=0.12, memory_mib=5300,
-    power_w=390, gpu_utilization=0.83, memory_utilization=0.41,
-)).encode()  # fmt: skip
+MINE = minimal_text(
+    MinimalProfile(
+        schema=1,
+        workload="my-job",
+        gpu=shelf.GPU,
+        batch_size=64,
+        step_s=0.12,
+        memory_mib=5300,
+        power_w=390,
+        gpu_utilization=0.83,
+        memory_utilization=0.41,
+    )
+).encode()
 
 
 def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
@@ -69,11 +78,15 @@ def test_a_job_with_search_is_any_that_has_a_profile(page):
 @pytest.mark.parametrize(
     ("cells", "named"),
     [
-        ({"copies": 0}, "copies"), ({"copies": 1.5}, "copies"), ({"copies": 47}, "48"),
-        ({"epochs": 0}, "epochs"), ({"batch": 7777}, "7777"), ({"user": " "}, "user"),
+        ({"copies": 0}, "copies"),
+        ({"copies": 1.5}, "copies"),
+        ({"copies": 47}, "48"),
+        ({"epochs": 0}, "epochs"),
+        ({"batch": 7777}, "7777"),
+        ({"user": " "}, "user"),
         ({"due": 0}, "deadline_s"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_cell_is_named(page, cells, named):
     fill_in(page.run(), SMALL, **cells)
     assert named in wrong(page)
@@ -106,9 +119,15 @@ def test_conditions_limit_the_plans(page):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("gpu", "rtx-5090"), ("goal", "fame"), ("jobs", f"{BERT}:many"),
-                       ("jobs", "unknown"), ("plan", "mps=1")],
-)  # fmt: skip
+    ("key", "value"),
+    [
+        ("gpu", "rtx-5090"),
+        ("goal", "fame"),
+        ("jobs", f"{BERT}:many"),
+        ("jobs", "unknown"),
+        ("plan", "mps=1"),
+    ],
+)
 def test_a_bad_link_is_said_with_its_key_and_never_answered_for_something_else(page, key, value):
     page.query_params[key] = value
     page.run()
@@ -140,8 +159,10 @@ def test_a_profile_that_i_drop_adds_its_row_and_a_link_says_that_it_is_missing(p
 
 
 def test_a_job_file_adds_its_jobs_those_for_several_gpus_too(page):
-    text = f'[[job]]\nprofile = "{BERT}"\ncopies = 2\nepochs = 3\n\n[[job]]\nprofile = "my-job"\n' \
-           f"gpus = 2\ndeadline_s = 7200\n"  # fmt: skip
+    text = (
+        f'[[job]]\nprofile = "{BERT}"\ncopies = 2\nepochs = 3\n\n[[job]]\nprofile = "my-job"\n'
+        f"gpus = 2\ndeadline_s = 7200\n"
+    )
     page.query_params["jobs"] = SMALL
     hand_in(page.run(), ("jobs.toml", text.encode()), ("mine.json", MINE))
     assert "“More questions” plans several GPUs" in wrong(page)
@@ -153,12 +174,14 @@ def test_a_job_file_adds_its_jobs_those_for_several_gpus_too(page):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("bad.json", b"[" * 100_000), ("bad.json", b"\x00\xff"), ("jobs.toml", b"[[job]"),
+        ("bad.json", b"[" * 100_000),
+        ("bad.json", b"\x00\xff"),
+        ("jobs.toml", b"[[job]"),
         ("jobs.toml", b'[[job]]\nprofile = "<script>"'),
         ("jobs.toml", b'[[job]]\nprofile = "/etc/passwd"'),
         ("[a](http://b).json", b"{"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_named_as_text_and_the_answer_stays(page, name, content):
     hand_in(page.run(), (name, content))
     assert wrong(page).startswith(name)

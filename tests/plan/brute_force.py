@@ -31,9 +31,11 @@ from tests import synthetic
 
 IDLE_W, MPS_GAIN = 75.0, 0.8
 NAMES = (
-    "resnet26-cifar10-bs128", "resnet50-imagenet64-bs128", "bert-base-finetune-bs16",
+    "resnet26-cifar10-bs128",
+    "resnet50-imagenet64-bs128",
+    "bert-base-finetune-bs16",
     "resnet152-imagenet-bs32",
-)  # fmt: skip
+)
 
 
 def room_steps(profiles, share, sharing):
@@ -73,12 +75,18 @@ class Toy:
         )
         total_w = IDLE_W + sum(powers) / (len(powers) if alone else 1)
         return MixPrediction(
-            gpu=self.gpu.key, sharing=sharing, jobs=jobs, memory_total_mib=1.0,
-            memory_capacity_mib=1.0, oom_probability=float(not fits),
+            gpu=self.gpu.key,
+            sharing=sharing,
+            jobs=jobs,
+            memory_total_mib=1.0,
+            memory_capacity_mib=1.0,
+            oom_probability=float(not fits),
             weighted_speedup=1.0 if alone else sum(1 / job.slowdown for job in jobs),
-            power_w=Interval(total_w, total_w, total_w), gract=None, smact=None,
+            power_w=Interval(total_w, total_w, total_w),
+            gract=None,
+            smact=None,
             confirmed_on_hardware=not isinstance(sharing, Hybrid),
-        )  # fmt: skip
+        )
 
     def _steps(self, profiles, sharing):
         held = [each.memory.device_mib for each in profiles]
@@ -104,11 +112,16 @@ class Toy:
         held = profile.memory.device_mib
         steps = profile.workload.steps_per_epoch
         return JobPrediction(
-            job=profile.name, step_s=around, epoch_s=steps and around.scaled(steps),
-            slowdown=step_s / profile.step_s, memory_mib=held, memory_min_mib=held,
-            memory_interval_mib=Interval(held, held, held), oom_probability=0.0,
+            job=profile.name,
+            step_s=around,
+            epoch_s=steps and around.scaled(steps),
+            slowdown=step_s / profile.step_s,
+            memory_mib=held,
+            memory_min_mib=held,
+            memory_interval_mib=Interval(held, held, held),
+            oom_probability=0.0,
             energy_step_j=around.scaled(power_w),
-        )  # fmt: skip
+        )
 
 
 def ways(count):
@@ -186,8 +199,10 @@ def every_plan(jobs, gpu, conditions):
     tried = [Serial(), *ways(len(jobs)), *(on_instances(jobs, gpu) if gpu.mig else ())]
     for order in orders(jobs):
         for how in product(*(ways(len(group)) for group in order)):
-            groups = [Group(tuple(at + 1 for at in group), sharing)
-                      for group, sharing in zip(order, how, strict=True)]  # fmt: skip
+            groups = [
+                Group(tuple(at + 1 for at in group), sharing)
+                for group, sharing in zip(order, how, strict=True)
+            ]
             tried.append(Phases(tuple(groups)))
     for sharing in tried:
         allowed = broken_rule(jobs, sharing, gpu, conditions) is None
@@ -202,15 +217,18 @@ def drawn_jobs(seed, count):
     made = [
         Job(
             synthetic.profile(
-                name, host_s=random.choice([0.005, 0.01, 0.02]), gpu_s=random.uniform(0.001, 0.015),
+                name,
+                host_s=random.choice([0.005, 0.01, 0.02]),
+                gpu_s=random.uniform(0.001, 0.015),
                 memory_mib=random.choice([1000, 3000, 6000, 11000]),
             ),
-            epochs=random.choice([0.5, 1, 2, 3]), deadline_s=random.choice([None, 100.0, 1000.0]),
+            epochs=random.choice([0.5, 1, 2, 3]),
+            deadline_s=random.choice([None, 100.0, 1000.0]),
             user=random.choice([None, "ada"]) if ruled else None,
             isolated=ruled and random.random() < 0.2,
             data_parallel=ruled and random.random() < 0.15,
         )
         for name in NAMES[: random.randint(1, count)]
-    ]  # fmt: skip
+    ]
     made[0] = Job(made[0].profile, epochs=made[0].epochs, deadline_s=300.0)
     return [made[0], *(random.choice(made) for _ in range(count - 1))]

@@ -36,26 +36,32 @@ def job_of(profile, length_s, due_s):
 def drawn(most=9):
     """Which profile, seconds alone and deadline of each job: `made` makes them."""
     one = st.tuples(
-        st.sampled_from(range(len(PROFILES))), st.sampled_from([600, 1200, 3600]),
+        st.sampled_from(range(len(PROFILES))),
+        st.sampled_from([600, 1200, 3600]),
         st.sampled_from([None, 1200.0, 3000.0, 9000.0]),
-    )  # fmt: skip
+    )
     return st.lists(one, min_size=1, max_size=most)
 
 
 def made(drawn, aim):
     """The jobs; deadlines come before every other aim, so that only "deadlines" has some."""
     dated = aim == "deadlines"
-    return [job_of(PROFILES[at], length_s, due_s if dated else None)
-            for at, length_s, due_s in drawn]  # fmt: skip
+    return [
+        job_of(PROFILES[at], length_s, due_s if dated else None) for at, length_s, due_s in drawn
+    ]
 
 
 def planned(jobs, terms, predictor=None, gpu=NO_MIG):
     """The plan for equal GPUs on the hosts that the terms name."""
     (count,) = terms.counts
     pool = GpuPool(
-        gpu=gpu, hosts=count.hosts, host_gpus=count.host_gpus, jobs=tuple(jobs),
-        predictor=predictor or StandIn(gpu), host_memory_mib=terms.host_memory_mib,
-    )  # fmt: skip
+        gpu=gpu,
+        hosts=count.hosts,
+        host_gpus=count.host_gpus,
+        jobs=tuple(jobs),
+        predictor=predictor or StandIn(gpu),
+        host_memory_mib=terms.host_memory_mib,
+    )
     return plan_fleet([pool], terms)
 
 
@@ -68,10 +74,15 @@ def on_pools(*counts, jobs, terms=None):
             for job in jobs
         ]
         model = replace(NO_MIG, key=f"{NO_MIG.key}-{faster}")
-        pools.append(GpuPool(
-            gpu=model, hosts=gpus // host_gpus, host_gpus=host_gpus, jobs=tuple(own),
-            predictor=StandIn(model),
-        ))  # fmt: skip
+        pools.append(
+            GpuPool(
+                gpu=model,
+                hosts=gpus // host_gpus,
+                host_gpus=host_gpus,
+                jobs=tuple(own),
+                predictor=StandIn(model),
+            )
+        )
     return plan_fleet(pools, terms or FleetTerms()), pools
 
 
@@ -98,10 +109,11 @@ class Twin:
         costs = []
         for partition in partitions(list(jobs)):
             ways = [
-                [Serial()] if len(group) == 1
+                [Serial()]
+                if len(group) == 1
                 else [way for way in (Naive(), Mps()) if self._allowed(group, way)]
                 for group in partition
-            ]  # fmt: skip
+            ]
             for how in product(*ways):
                 batches = [(tuple(g), way) for g, way in zip(partition, how, strict=True)]
                 costs += [self.cost(order) for order in permutations(batches)]

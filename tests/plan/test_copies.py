@@ -99,8 +99,9 @@ def test_a_plan_for_copies_and_the_number_of_copies_come_from_the_same_limits(co
     whole = [each for each in plans if each.sharing.mode in SHARED_MODES]
     best = min(
         weighed(1 / throughput(each.prediction, "p50"), each.sharing)
-        for each in whole if len(set(each.sharing.limits)) <= 1
-    )  # fmt: skip
+        for each in whole
+        if len(set(each.sharing.limits)) <= 1
+    )
     assert weighed(1 / row.throughput, row.prediction.sharing) == pytest.approx(best)
 
 
@@ -115,8 +116,9 @@ def predictor():
 def heavy(profile, mib_each):
     """`profile` with so much memory for each example."""
     held = 2000.0 + mib_each * profile.workload.batch
-    memory = replace(profile.memory, allocated_mib=0.8 * held, reserved_mib=0.9 * held,
-                     device_mib=held)  # fmt: skip
+    memory = replace(
+        profile.memory, allocated_mib=0.8 * held, reserved_mib=0.9 * held, device_mib=held
+    )
     return replace(profile, memory=memory, mps=None)
 
 

@@ -21,12 +21,21 @@ where always MPS loses 13 %. And the share that may lose over 5 % without a tie.
 
 def numbers(profile, **changes):
     counters = profile.counters
-    return MinimalProfile(**{
-        "schema": 1, "workload": profile.name, "gpu": GPU, "batch_size": profile.workload.batch,
-        "step_s": profile.step_s, "memory_mib": profile.memory.device_mib,
-        "power_w": profile.power_w, "gpu_utilization": counters.gract,
-        "memory_utilization": counters.memory_utilization, "examples_per_epoch": None,
-    } | changes).whole()  # fmt: skip
+    return MinimalProfile(
+        **{
+            "schema": 1,
+            "workload": profile.name,
+            "gpu": GPU,
+            "batch_size": profile.workload.batch,
+            "step_s": profile.step_s,
+            "memory_mib": profile.memory.device_mib,
+            "power_w": profile.power_w,
+            "gpu_utilization": counters.gract,
+            "memory_utilization": counters.memory_utilization,
+            "examples_per_epoch": None,
+        }
+        | changes
+    ).whole()
 
 
 POORER = {

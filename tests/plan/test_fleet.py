@@ -61,9 +61,10 @@ class Fussy(StandIn):
             return mix
         jobs = [
             replace(job, step_s=job.step_s.scaled(1.03), slowdown=1.03 * job.slowdown)
-            if each is profiles[0] else job
+            if each is profiles[0]
+            else job
             for each, job in zip(profiles, mix.jobs, strict=True)
-        ]  # fmt: skip
+        ]
         return replace(mix, jobs=tuple(jobs))
 
 
@@ -71,8 +72,13 @@ def between_s(found, jobs):
     return BETWEEN_S * len(jobs) * (found.ranked_by in ("makespan", "mean-completion"))
 
 
-@given(drawn(most=8), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
-       st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]))  # fmt: skip
+@given(
+    drawn(most=8),
+    st.integers(1, 3),
+    st.sampled_from(AIMS),
+    st.sampled_from(["p50", "p95"]),
+    st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]),
+)
 def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     jobs, gpus, aim, level, conditions
 ):
@@ -113,8 +119,12 @@ def reported_cost(found):
             return len(found.late)
 
 
-@given(drawn(most=6), st.integers(1, 3), st.sampled_from(["p50", "p95"]),
-       st.sampled_from([each for each in AIMS if each != "throughput"]))  # fmt: skip
+@given(
+    drawn(most=6),
+    st.integers(1, 3),
+    st.sampled_from(["p50", "p95"]),
+    st.sampled_from([each for each in AIMS if each != "throughput"]),
+)
 @pytest.mark.exhaustive
 def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
     jobs = made(jobs, aim)
@@ -138,8 +148,11 @@ def test_with_the_models_predictor_no_answer_is_worse_either():
     key = "h200-141gb"
     predictor = CachingPredictor(Advisor(key).uncalibrated)
     names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128")
-    jobs = [job_of(load_profile(name, key), length_s, None)
-            for name in names for length_s in (900, 2000)]  # fmt: skip
+    jobs = [
+        job_of(load_profile(name, key), length_s, None)
+        for name in names
+        for length_s in (900, 2000)
+    ]
     terms = FleetTerms()
     found = planned(jobs, terms, predictor, gpu(key))
     assert found.cost <= Twin(predictor, terms, gpu(key)).greedy(jobs) + BETWEEN_S
@@ -216,10 +229,12 @@ def test_a_job_that_fits_nowhere_is_named():
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"gpus": 0}, "1 to"), ({"effort": 0.0}, "above 0"), ({"effort": float("nan")}, "above 0"),
+        ({"gpus": 0}, "1 to"),
+        ({"effort": 0.0}, "above 0"),
+        ({"effort": float("nan")}, "above 0"),
         ({"conditions": MAY_CAP}, "--objective energy"),
     ],
-)  # fmt: skip
+)
 def test_terms_that_cannot_be_are_refused(wrong, named):
     with pytest.raises(InvalidInput, match=named):
         FleetTerms(**wrong)
@@ -239,8 +254,10 @@ def test_on_several_models_no_plan_is_better_and_each_job_runs_once(counts, jobs
 def test_jobs_that_take_two_gpus_of_a_host_run_on_both_at_once_and_no_plan_is_better(
     counts, jobs, wide
 ):
-    jobs = [replace(job, gpus=2 if two else 1)
-            for job, two in zip(made(jobs, "makespan"), wide, strict=False)]  # fmt: skip
+    jobs = [
+        replace(job, gpus=2 if two else 1)
+        for job, two in zip(made(jobs, "makespan"), wide, strict=False)
+    ]
     found, pools = on_pools(*counts, jobs=jobs)
     assert found.makespan_s.p50 <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
     for number, job in enumerate(jobs, start=1):
@@ -277,8 +294,12 @@ def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
     surrogate = advisor.predictor.surrogate([job.profile for job in jobs])
     question = Question(gpu=pool.gpu, predictor=pool.predictor, objective="makespan")
     groups = GroupPool(0, Problem(kinds, OBJECTIVES["makespan"], [pool]), question)
-    queues = [GpuQueue((0, 3, 6, 1, 4, 7), 2), GpuQueue((8, 7, 5), 3), GpuQueue((2, 5, 8, 0), 1),
-              GpuQueue((4, 2, 1, 8, 3, 0, 6), 4)]  # fmt: skip
+    queues = [
+        GpuQueue((0, 3, 6, 1, 4, 7), 2),
+        GpuQueue((8, 7, 5), 3),
+        GpuQueue((2, 5, 8, 0), 1),
+        GpuQueue((4, 2, 1, 8, 3, 0, 6), 4),
+    ]
     for queue, group in zip(queues, groups.estimated(queues), strict=True):
         order, tasks = queue.order, [Task(jobs[kind].work_steps) for kind in queue.order]
 

@@ -39,13 +39,14 @@ def seen(jobs, sharing, predictor=None):
 @pytest.mark.parametrize(
     ("jobs", "sharing", "makespan_s"),
     [
-        (BOTH, "serial", 1 + 2), (BOTH, "naive", 100 * 0.03),
+        (BOTH, "serial", 1 + 2),
+        (BOTH, "naive", 100 * 0.03),
         (TWICE, "naive", 3 + 2),  # the second hundred run alone at 20 ms
         (TWICE, "mps=100,50", 200 * 0.04),  # a limit holds when the other job has left
         ([SHORT, replace(LONG, epochs=5)], "mig=3g.71gb,3g.71gb", 500 * 0.02 * 132 / 60),
         ([replace(SHORT, validation_s=7)], "serial", 1 + 7),
     ],
-)  # fmt: skip
+)
 def test_jobs_that_are_left_speed_up_where_they_shared(jobs, sharing, makespan_s):
     assert seen(jobs, sharing).makespan_s == pytest.approx(makespan_s)
 
@@ -106,8 +107,10 @@ def test_a_question_that_changes_another_one_asks_only_for_mixes_that_are_new():
     counted = Counted()
     cache = MixCache(counted)
     for jobs, objective in (
-        (BOTH, "makespan"), ([replace(SHORT, epochs=2), LONG], "makespan"), (BOTH, "energy"),
-    ):  # fmt: skip
+        (BOTH, "makespan"),
+        ([replace(SHORT, epochs=2), LONG], "makespan"),
+        (BOTH, "energy"),
+    ):
         assert ranked(jobs, H200, cache, objective) == ranked(jobs, H200, StandIn(), objective)
     assert len(set(counted.noted)) == len(counted.noted) > 0
 

@@ -31,8 +31,9 @@ GRID = (14.0, 28.0, 43.0, 57.0, 71.0, 86.0, 100.0)
 JOBS = [Job(each) for each in list(shelf.PROFILES.values())[:3]]
 PROFILES = st.lists(
     st.builds(synthetic.profile, host_s=st.floats(1e-3, 1), gpu_s=st.floats(1e-4, 1)),
-    min_size=2, max_size=8,
-)  # fmt: skip
+    min_size=2,
+    max_size=8,
+)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +110,13 @@ def test_a_protected_job_is_slowed_no_more_than_it_may_be_by_limits_of_the_other
     ("sharing", "held_mib", "least_mib", "capped"),
     [
         ("mps", 4_000, 3_000, set()),  # everything fits
-        ("mps", 90_000, 60_000, {1, 2}), ("mps", 90_000, 80_000, set()),  # the least does not fit
-        ("serial", 90_000, 60_000, set()), ("naive", 90_000, 60_000, set()),
+        ("mps", 90_000, 60_000, {1, 2}),
+        ("mps", 90_000, 80_000, set()),  # the least does not fit
+        ("serial", 90_000, 60_000, set()),
+        ("naive", 90_000, 60_000, set()),
         ("mig=4g.71gb[1]+3g.71gb[2,3]/mps", 40_000, 30_000, {2, 3}),
     ],
-)  # fmt: skip
+)
 def test_memory_is_capped_where_it_must_be_and_can_be(sharing, held_mib, least_mib, capped):
     jobs = handed.JOBS[: 3 if "mig" in sharing else 2]
     mix = handed.predicted(sharing, jobs, held_mib=held_mib, least_mib=least_mib)

@@ -33,8 +33,9 @@ CASES = [
         card, count, seed, marks=[pytest.mark.exhaustive] * (seed >= (4 if count < 4 else 1))
     )
     for card, counts in ((A30, {2: 8, 3: 8, 4: 3}), (A100, {2: 3, 3: 2}), (L40S, {3: 4, 4: 2}))
-    for count, seeds in counts.items() for seed in range(seeds)
-]  # fmt: skip
+    for count, seeds in counts.items()
+    for seed in range(seeds)
+]
 
 
 def is_plain(sharing):
@@ -49,8 +50,11 @@ def is_plain(sharing):
 def test_no_plan_is_better_than_the_best_one_shown(card, count, seed):
     mig = "plain" if seed % 2 else "any"
     jobs, conditions = drawn_jobs(seed, count), Conditions(root=seed % 4 < 3, mig=mig)
-    tried = [each for each in every_plan(jobs, card, conditions)
-             if mig == "any" or is_plain(each.sharing)]  # fmt: skip
+    tried = [
+        each
+        for each in every_plan(jobs, card, conditions)
+        if mig == "any" or is_plain(each.sharing)
+    ]
     for objective in OBJECTIVES:
         for level in ("p50", "p95"):
             advised = ranked(jobs, card, Toy(card), objective, conditions, level)
@@ -61,20 +65,33 @@ def test_no_plan_is_better_than_the_best_one_shown(card, count, seed):
 
 KINDS = st.builds(
     lambda name, gpu_s, mib, epochs, user, isolated, parallel: Job(
-        synthetic.profile(name, gpu_s=gpu_s, memory_mib=mib), epochs=epochs, user=user,
-        isolated=isolated, data_parallel=parallel, deadline_s=600.0,
+        synthetic.profile(name, gpu_s=gpu_s, memory_mib=mib),
+        epochs=epochs,
+        user=user,
+        isolated=isolated,
+        data_parallel=parallel,
+        deadline_s=600.0,
     ),
-    st.sampled_from(NAMES), st.floats(0.001, 0.05), st.sampled_from([500, 3000, 9000, 20000]),
-    st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([None, "ada", "ben"]),
-    st.sampled_from([False, False, True]), st.sampled_from([False, False, True]),
-)  # fmt: skip
+    st.sampled_from(NAMES),
+    st.floats(0.001, 0.05),
+    st.sampled_from([500, 3000, 9000, 20000]),
+    st.sampled_from([0.5, 1.0, 2.0]),
+    st.sampled_from([None, "ada", "ben"]),
+    st.sampled_from([False, False, True]),
+    st.sampled_from([False, False, True]),
+)
 JOB_SETS = st.lists(KINDS, min_size=1, max_size=3).flatmap(
     lambda made: st.lists(st.sampled_from(made), min_size=2, max_size=6)
 )
 
 
-@given(JOB_SETS, st.sampled_from([A30, A100, L40S]), st.sampled_from(OBJECTIVES), st.booleans(),
-       st.sampled_from(get_args(Layouts)))  # fmt: skip
+@given(
+    JOB_SETS,
+    st.sampled_from([A30, A100, L40S]),
+    st.sampled_from(OBJECTIVES),
+    st.booleans(),
+    st.sampled_from(get_args(Layouts)),
+)
 def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, objective, root, mig):
     conditions = Conditions(root=root, memory_margin=0.1, mig=mig)
     advised = ranked(jobs, card, Toy(card), objective, conditions)

@@ -31,9 +31,11 @@ FLEET = Fleet(gpu=H200.key, gpus=1, policy="first-come")
 def profiles(memory_mib):
     """Profiles that hold so much memory, and more."""
     names = (
-        "resnet26-cifar10-bs128", "resnet50-imagenet64-bs128", "bert-base-finetune-bs16",
+        "resnet26-cifar10-bs128",
+        "resnet50-imagenet64-bs128",
+        "bert-base-finetune-bs16",
         "resnet152-imagenet-bs32",
-    )  # fmt: skip
+    )
     seconds = ((0.02, 0.01), (0.03, 0.02), (0.01, 0.04), (0.01, 0.03))
     return [
         synthetic.profile(name, host_s=host_s, gpu_s=gpu_s, memory_mib=times * memory_mib)
@@ -66,9 +68,12 @@ def test_ends_energy_and_power_are_those_of_jobs_that_wait_in_line(jobs, data):
     order = [number - 1 for number in group.jobs]
     plan = forecast(Mixes(jobs, StandIn()), sharing)
     line = over_time(
-        [Arrival(jobs[at]) for at in order], group.sharing.sharing, lambda _: StandIn(),
-        FLEET, group.at_once,
-    ).simulation  # fmt: skip
+        [Arrival(jobs[at]) for at in order],
+        group.sharing.sharing,
+        lambda _: StandIn(),
+        FLEET,
+        group.at_once,
+    ).simulation
     for level in LEVELS:
         ends_s = [job.end_s.at(level) for job in line.jobs]
         assert [plan.ends_s[at].at(level) for at in order] == pytest.approx(ends_s)

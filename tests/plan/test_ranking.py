@@ -68,9 +68,12 @@ def test_no_order_of_jobs_one_after_another_beats_the_one_that_gains_are_over(ob
     jobs = [
         replace(each, epochs=epochs, deadline_s=due_s)
         for each, epochs, due_s in (
-            (GPU_BOUND, 3, 9e5), (HOST_BOUND, 1, None), (HOST_BOUND, 2, 3e4), (GPU_BOUND, 1, 4e5),
+            (GPU_BOUND, 3, 9e5),
+            (HOST_BOUND, 1, None),
+            (HOST_BOUND, 2, 3e4),
+            (GPU_BOUND, 1, 4e5),
         )
-    ]  # fmt: skip
+    ]
     mixes = Mixes(jobs, StandIn(H200))
     orders = (in_turn([Group((n,), Serial()) for n in each]) for each in permutations((1, 2, 3, 4)))
     costs = [known_cost(forecast(mixes, each), objective).p50 for each in orders]
@@ -157,9 +160,14 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about
 BERT = Job(synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05))
 RESNET = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
 FROM_SIMPLE = (
-    "serial", "naive", "mps", "mps=43,57", "naive[1];mps[2]",
-    "mig=3g.71gb,3g.71gb", "mig=7g.141gb@0/ci=3c[1]+4c[2]",
-)  # fmt: skip
+    "serial",
+    "naive",
+    "mps",
+    "mps=43,57",
+    "naive[1];mps[2]",
+    "mig=3g.71gb,3g.71gb",
+    "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+)
 SHARINGS = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(text)) for text in FROM_SIMPLE]
 LEVELS = ("p50", "p95")
 
@@ -185,8 +193,10 @@ prices = st.builds(
 )
 plans = st.builds(
     lambda sharing, price, slowed: plan(sharing, price, slowed=slowed),
-    st.sampled_from(FROM_SIMPLE), prices, st.sampled_from([1.0, 5.0, 20.0]),
-)  # fmt: skip
+    st.sampled_from(FROM_SIMPLE),
+    prices,
+    st.sampled_from([1.0, 5.0, 20.0]),
+)
 
 
 def spares(each, level):
@@ -246,9 +256,15 @@ def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
 
 @pytest.mark.parametrize(
     ("simpler", "other"),
-    [("serial", "naive"), ("serial", "mps"), ("mps", "naive"), ("mps", "mps=43,57"),
-     ("mps", "naive[1];mps[2]"), ("mps", "mig=3g.71gb,3g.71gb")],
-)  # fmt: skip
+    [
+        ("serial", "naive"),
+        ("serial", "mps"),
+        ("mps", "naive"),
+        ("mps", "mps=43,57"),
+        ("mps", "naive[1];mps[2]"),
+        ("mps", "mig=3g.71gb,3g.71gb"),
+    ],
+)
 def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpler, other):
     usual = plan(simpler, Interval(0.9, 1.0, 1.1))
     for saves, first in ((0.001, simpler), (0.2, other)):
@@ -288,9 +304,11 @@ class Drawn(StandIn):
 
 
 @given(
-    st.integers(0, 10**6), st.sampled_from([0.0, 0.01, 0.1, 0.4]), st.sampled_from(LEVELS),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 0.01, 0.1, 0.4]),
+    st.sampled_from(LEVELS),
     st.sampled_from(["makespan", "throughput", "energy", "mean-completion"]),
-)  # fmt: skip
+)
 def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
     advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
     assert by_precedence(advised.plans, asked(level, objective))[0][0] is advised.best

@@ -93,9 +93,12 @@ def test_a_margin_is_kept_free_by_the_upper_ends_of_what_jobs_take():
 
 
 JOBS = st.builds(
-    Job, st.just(PROFILE), user=st.sampled_from([None, "ada"]), isolated=st.booleans(),
+    Job,
+    st.just(PROFILE),
+    user=st.sampled_from([None, "ada"]),
+    isolated=st.booleans(),
     data_parallel=st.booleans(),
-)  # fmt: skip
+)
 
 
 @settings(deadline=None)

@@ -36,10 +36,14 @@ def search_of(card, memory, seed, price):
     for kind in {kind for cut in cuts(card) for kind in cut.partitions}:
         costs = draw.random((len(options(kind)), *sets.counts.shape))
         costs *= 8 / (kind.slices or profile_of(card, kind.profile).compute_slices)
-        own = [SetScores((sets.counts * each).max(axis=1), (sets.counts * each).sum(axis=1))
-               for each in costs]  # fmt: skip
-        scores[kind] = [(option, each.without(~allowed[kind.profile]))
-                        for option, each in zip(options(kind), own, strict=True)]  # fmt: skip
+        own = [
+            SetScores((sets.counts * each).max(axis=1), (sets.counts * each).sum(axis=1))
+            for each in costs
+        ]
+        scores[kind] = [
+            (option, each.without(~allowed[kind.profile]))
+            for option, each in zip(options(kind), own, strict=True)
+        ]
     return AssignmentSearch(sets, cuts(card), scores, price, allowed), held
 
 
@@ -49,10 +53,11 @@ PRICES = {
     "both": lambda most, total: (most + total, most),
 }
 DRAWN = (
-    st.sampled_from(CARDS), st.lists(st.sampled_from([0.03, 0.1, 0.2, 0.4, 0.8]), min_size=1,
-                                     max_size=5),
-    st.integers(0, 99), st.sampled_from(sorted(PRICES)),
-)  # fmt: skip
+    st.sampled_from(CARDS),
+    st.lists(st.sampled_from([0.03, 0.1, 0.2, 0.4, 0.8]), min_size=1, max_size=5),
+    st.integers(0, 99),
+    st.sampled_from(sorted(PRICES)),
+)
 
 
 @given(*DRAWN)
@@ -75,8 +80,10 @@ def test_a_search_that_begins_has_an_answer_in_which_memory_holds_every_job(
 @given(*DRAWN)
 def test_answers_come_by_cost_and_no_later_one_is_cheaper(card, memory, seed, price):
     search, _ = search_of(card, memory, seed, PRICES[price])
-    costs = [PRICES[price](each.most, each.total)[0]
-             for each in islice(search.in_order(search.sets.everything), 20)]  # fmt: skip
+    costs = [
+        PRICES[price](each.most, each.total)[0]
+        for each in islice(search.in_order(search.sets.everything), 20)
+    ]
     assert costs == pytest.approx(sorted(costs))
     assert not costs or search.least(search.sets.everything) <= costs[0] * (1 + 1e-9)
 
@@ -101,11 +108,14 @@ class Left(Exception):
     """A visitor has left."""
 
 
-@pytest.mark.parametrize("ask", [
-    lambda jobs: ranked(jobs, H200, StandIn(), "makespan"),
-    lambda jobs: Advisor("h200-141gb").recommend_fleet(jobs, FleetTerms(gpus=2)),
-    lambda jobs: Advisor("h200-141gb").recommend_copies(jobs[0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda jobs: ranked(jobs, H200, StandIn(), "makespan"),
+        lambda jobs: Advisor("h200-141gb").recommend_fleet(jobs, FleetTerms(gpus=2)),
+        lambda jobs: Advisor("h200-141gb").recommend_copies(jobs[0]),
+    ],
+)
 def test_who_watches_a_search_sees_it_go_on_and_can_end_it(ask):
     seen = []
     with watched(lambda: seen.append(1)):
@@ -136,12 +146,19 @@ def test_power_caps_leave_out_ways_of_which_the_energy_is_not_known():
     """Two of three jobs fit at once, and the idle power between groups is not known."""
     bare = [
         MinimalProfile(
-            schema=1, workload=f"job-{n}", gpu="h200-141gb", batch_size=8, step_s=0.1 * n,
-            memory_mib=60_000, power_w=300, gpu_utilization=0.4, memory_utilization=None,
+            schema=1,
+            workload=f"job-{n}",
+            gpu="h200-141gb",
+            batch_size=8,
+            step_s=0.1 * n,
+            memory_mib=60_000,
+            power_w=300,
+            gpu_utilization=0.4,
+            memory_utilization=None,
             examples_per_epoch=50_000,
         ).whole()
         for n in range(1, 4)
-    ]  # fmt: skip
+    ]
     may_cap = Conditions(power_caps=True)
     advised = Advisor("h200-141gb").rank(bare, "energy", conditions=may_cap)
     assert advised.ranked_by == "energy"

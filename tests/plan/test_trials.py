@@ -100,8 +100,9 @@ def equal_gpus(times, model):
     slower = synthetic.profile(
         "resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002 * times, memory_mib=2_000
     )
-    return GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=(Job(slower),),
-                   predictor=MixCache(StandIn(model)))  # fmt: skip
+    return GpuPool(
+        gpu=model, hosts=1, host_gpus=1, jobs=(Job(slower),), predictor=MixCache(StandIn(model))
+    )
 
 
 def pool(gpus, hosts=1, times=1.0, model=H200):
@@ -140,8 +141,12 @@ def test_more_gpus_never_end_a_search_later(count, gpus, times):
     assert with_other_s <= (1 + MIN_GAIN) * search(pool(few), count=count, start_s=10.0).wall_s.p50
 
 
-@given(st.integers(1, 24), st.tuples(st.integers(1, 3), st.integers(1, 3)), SLOWER,
-       st.sampled_from([0.0, 3.0, 30.0]))  # fmt: skip
+@given(
+    st.integers(1, 24),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    SLOWER,
+    st.sampled_from([0.0, 3.0, 30.0]),
+)
 def test_no_other_spread_over_two_models_ends_much_sooner(count, gpus, times, start_s):
     pools = pool(gpus[0]), pool(gpus[1], times=times, model=A100)
 
@@ -190,8 +195,9 @@ def test_the_gpus_of_a_host_share_its_cores():
     four = Advisor("h200-141gb", host_cores=4)
     job, terms = "resnet26-cifar10-bs128", TrialTerms(count=8, gpus=4)
     assert four.trials(job, terms).wall_s == one.trials(job, replace(terms, gpus="4x1")).wall_s
-    assert four.trials(job, terms).wall_s.p50 > four.trials(
-        job, replace(terms, gpus="4x1")).wall_s.p50  # fmt: skip
+    assert (
+        four.trials(job, terms).wall_s.p50 > four.trials(job, replace(terms, gpus="4x1")).wall_s.p50
+    )
 
 
 NUMBERS_OF_CORES = (1, 2, 4, 64)

@@ -28,9 +28,11 @@ H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
 MODEL = load_model(model_path(None))
 PROFILES = tuple(shelf.PROFILES.values())[:3]
 OWN = OwnPace(
-    slowdown=1.2, runs=2, profiled=PROFILES[0].provenance.date,
+    slowdown=1.2,
+    runs=2,
+    profiled=PROFILES[0].provenance.date,
     beside={"mps": OwnStep(factor=1.1, runs=3)},
-)  # fmt: skip
+)
 
 
 @cache
@@ -129,8 +131,10 @@ GRID = st.integers(0, len(LIMIT_GRID) - 2)
 
 @given(
     st.lists(NAMES, min_size=2, max_size=4),
-    st.lists(st.sampled_from(LIMIT_GRID), min_size=3, max_size=3), GRID, GRID,
-)  # fmt: skip
+    st.lists(st.sampled_from(LIMIT_GRID), min_size=3, max_size=3),
+    GRID,
+    GRID,
+)
 def test_a_higher_limit_slows_no_shipped_job_by_more_than_its_error(names, others, place, raised):
     jobs = [SHIPPED[name] for name in names]
 

@@ -40,8 +40,9 @@ def test_each_question_of_a_profile_is_answered_once():
     answer, calls = counted(lambda one, share: f"{one.name} on {share}")
     one = profile()
     assert {answer(one, share) for share in (0.5, 0.5, 0.25)} == {
-        f"{one.name} on 0.5", f"{one.name} on 0.25"
-    }  # fmt: skip
+        f"{one.name} on 0.5",
+        f"{one.name} on 0.25",
+    }
     assert calls == [(one.name, 0.5), (one.name, 0.25)]
 
 

@@ -69,8 +69,9 @@ def _run(number, pair, sharing, factor):
 
 def _runs(factor_of=lambda _: TRUTH):
     pairs = list(combinations_with_replacement(PROFILES.values(), 2))
-    return [_run(n, pair, sharing, factor_of(n))
-            for n, pair in enumerate(pairs) for sharing in MODES]  # fmt: skip
+    return [
+        _run(n, pair, sharing, factor_of(n)) for n, pair in enumerate(pairs) for sharing in MODES
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +138,16 @@ SLICES = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 
 def watched(card, busy, power_w=None, memory=None):
     return MinimalProfile(
-        schema=1, workload="my-job", gpu=card.key, batch_size=1, step_s=0.1, memory_mib=1000,
-        power_w=power_w, gpu_utilization=busy, memory_utilization=memory,
-    ).whole()  # fmt: skip
+        schema=1,
+        workload="my-job",
+        gpu=card.key,
+        batch_size=1,
+        step_s=0.1,
+        memory_mib=1000,
+        power_w=power_w,
+        gpu_utilization=busy,
+        memory_utilization=memory,
+    ).whole()
 
 
 def part(card, sm_share, bandwidth_share=1.0):
@@ -224,9 +232,11 @@ def test_nine_in_ten_on_slices_of_an_a100_too():
 
 
 @given(
-    st.sampled_from([A100, H200]), st.floats(0.05, 1), MEMORY,
+    st.sampled_from([A100, H200]),
+    st.floats(0.05, 1),
+    MEMORY,
     st.lists(st.sampled_from([2, 10, 14, 28, 50, 86]), min_size=2, max_size=4),
-)  # fmt: skip
+)
 def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_limit(
     card, busy, memory, limits
 ):
@@ -238,17 +248,25 @@ def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_lim
         assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
 
 
-@given(st.lists(st.tuples(st.floats(0.01, 1), st.none() | st.floats(0.05, 1)), min_size=2,
-                max_size=4), st.sampled_from(["naive", "mps", "mps=28"]))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1), st.none() | st.floats(0.05, 1)), min_size=2, max_size=4),
+    st.sampled_from(["naive", "mps", "mps=28"]),
+)
 def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
     profiles = [
         MinimalProfile(
-            schema=1, workload=f"job-{n}", gpu=A100.key, batch_size=8, step_s=step_s,
-            memory_mib=500, power_w=200, gpu_utilization=busy,
+            schema=1,
+            workload=f"job-{n}",
+            gpu=A100.key,
+            batch_size=8,
+            step_s=step_s,
+            memory_mib=500,
+            power_w=200,
+            gpu_utilization=busy,
             memory_utilization=None if busy is None else busy / 2,
         ).whole()
         for n, (step_s, busy) in enumerate(jobs)
-    ]  # fmt: skip
+    ]
     predictor, limit = Predictor(A100, load_model(model_path())), 28.0 if "=" in way else None
     sets = np.full((len(jobs), len(jobs)), -1)
     for row in range(len(jobs)):
@@ -267,8 +285,9 @@ def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
 
 CARDS = [A100, H200, gpu("v100-32gb"), gpu("rtx-3090-24gb")]
 # As the driver shows a job, as DCGM does too, and with its steps under two limits.
-SHOWN = st.tuples(SHARES, st.floats(0.002, 1), st.none() | SHARES, st.none() | SHARES,
-                  st.none() | st.floats(1, 4))  # fmt: skip
+SHOWN = st.tuples(
+    SHARES, st.floats(0.002, 1), st.none() | SHARES, st.none() | SHARES, st.none() | st.floats(1, 4)
+)
 
 
 def described(card, number, shown):
@@ -276,18 +295,26 @@ def described(card, number, shown):
     busy, step_s, power, sms, slower = shown
     job = watched(card, busy, None if power is None else power * card.power_limit_w)
     job = replace(
-        job, workload=replace(job.workload, name=f"job-{number}"), windows=(Window(step_s, 1.0),),
+        job,
+        workload=replace(job.workload, name=f"job-{number}"),
+        windows=(Window(step_s, 1.0),),
         gpu_s=busy * step_s,
-    )  # fmt: skip
+    )
     if sms is not None:
         counters = replace(
-            job.counters, source="dcgm", sm_active=sms * busy, sm_occupancy=sms * busy / 2,
-            tensor_active=0.1, dram_active=sms * busy / 2,
-        )  # fmt: skip
+            job.counters,
+            source="dcgm",
+            sm_active=sms * busy,
+            sm_occupancy=sms * busy / 2,
+            tensor_active=0.1,
+            dram_active=sms * busy / 2,
+        )
         job = replace(job, counters=counters)
     if slower is not None:
-        limited = tuple(LimitedRun(limit, None, (Window(step_s * each, 1.0),))
-                        for limit, each in ((28.0, slower), (50.0, slower**0.5)))  # fmt: skip
+        limited = tuple(
+            LimitedRun(limit, None, (Window(step_s * each, 1.0),))
+            for limit, each in ((28.0, slower), (50.0, slower**0.5))
+        )
         free = LimitedRun(100.0, None, (Window(step_s, 1.0),))
         job = replace(job, mps=MpsProbe(free, limited, job.memory))
     return job
@@ -300,9 +327,11 @@ def together(card, jobs, sharing, limits=100.0):
 
 
 @given(
-    st.sampled_from(CARDS), st.lists(SHOWN, min_size=2, max_size=5),
-    st.lists(st.integers(2, 100), min_size=5, max_size=5), st.integers(2, 100),
-)  # fmt: skip
+    st.sampled_from(CARDS),
+    st.lists(SHOWN, min_size=2, max_size=5),
+    st.lists(st.integers(2, 100), min_size=5, max_size=5),
+    st.integers(2, 100),
+)
 def test_a_higher_limit_of_its_own_never_slows_a_job_of_bare_numbers(card, shown, limits, other):
     jobs = [described(card, number, each) for number, each in enumerate(shown)]
     first, *rest = map(float, limits[: len(jobs)])
@@ -325,26 +354,31 @@ def test_others_never_hasten_a_job_and_their_time_slices_make_it_wait(card, show
 
 
 @given(
-    st.sampled_from(CARDS), st.lists(SHOWN, min_size=2, max_size=5), st.integers(0, 4),
+    st.sampled_from(CARDS),
+    st.lists(SHOWN, min_size=2, max_size=5),
+    st.integers(0, 4),
     st.sampled_from([Naive(), Mps()]),
-)  # fmt: skip
+)
 def test_one_per_cent_more_of_a_number_changes_an_answer_by_a_few(card, shown, at, sharing):
     def slowdowns(shown):
         jobs = [described(card, number, each) for number, each in enumerate(shown)]
         return together(card, jobs, sharing) / [each.step_s for each in jobs]
 
-    more = tuple(each and min(1.0 if place != 4 else 4.0, each * 1.01)
-                 for place, each in enumerate(shown[0]))  # fmt: skip
-    changed = tuple(b if place == at else a
-                    for place, (a, b) in enumerate(zip(shown[0], more, strict=True)))  # fmt: skip
+    more = tuple(
+        each and min(1.0 if place != 4 else 4.0, each * 1.01) for place, each in enumerate(shown[0])
+    )
+    changed = tuple(
+        b if place == at else a for place, (a, b) in enumerate(zip(shown[0], more, strict=True))
+    )
     assert slowdowns([changed, *shown[1:]]) == pytest.approx(slowdowns(shown), rel=0.1)
 
 
 def of_shipped_runs(card):
     """Sums of paces of jobs that shipped runs shared in two ways on a host: predicted, measured."""
     folder = ROOT / "profiles"
-    profiles = {name: seen_by_driver(each)
-                for name, each in sound_profiles(card.key, folder)[0].items()}  # fmt: skip
+    profiles = {
+        name: seen_by_driver(each) for name, each in sound_profiles(card.key, folder)[0].items()
+    }
     files = (folder / card.key / "runs").glob("*.jsonl")
     paces = defaultdict(lambda: defaultdict(list))
     runs = [run for file in files for run in read_runs(file)]
@@ -359,8 +393,11 @@ def of_shipped_runs(card):
             measured_s = [tenant.step_s for tenant in run.tenants]
             pair = (alone_s / steps_s).sum(), (alone_s / measured_s).sum()
             paces[hosts[run.id], *sorted(run.names)][run.sharing].append(pair)
-    return [{way: np.mean(pairs, axis=0) for way, pairs in ways.items()}
-            for ways in paces.values() if len(ways) == 2]  # fmt: skip
+    return [
+        {way: np.mean(pairs, axis=0) for way, pairs in ways.items()}
+        for ways in paces.values()
+        if len(ways) == 2
+    ]
 
 
 def test_bare_numbers_choose_between_time_slices_and_mps_as_the_shipped_runs_came_out():

@@ -69,10 +69,14 @@ def mixes():
 def mean_off(predictor, mixes, change, sharing=None):
     """Return the mean of how far steps of changed profiles are from those of whole ones."""
     off = [
-        np.abs(np.log(steps_s(predictor, list(map(change, some)), sharing or limits)
-                      / steps_s(predictor, some, sharing or limits)))
+        np.abs(
+            np.log(
+                steps_s(predictor, list(map(change, some)), sharing or limits)
+                / steps_s(predictor, some, sharing or limits)
+            )
+        )
         for some, limits in mixes
-    ]  # fmt: skip
+    ]
     return np.concatenate(off).mean()
 
 
@@ -148,9 +152,10 @@ def made_up(pairs):
     rows = Rows(
         of_run=np.repeat(np.arange(len(pairs)), 2),
         profiles=tuple(profiles[name] for pair in pairs for name in pair),
-        x=x.reshape(-1, 3), replayed_s=np.full(logs.size, 0.5),
+        x=x.reshape(-1, 3),
+        replayed_s=np.full(logs.size, 0.5),
         measured_s=0.5 * np.exp(logs).reshape(-1),
-    )  # fmt: skip
+    )
     return rows, shared_runs(profiles, runs, H200)
 
 

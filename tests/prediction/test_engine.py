@@ -19,9 +19,12 @@ PREDICT = [sys.executable, "-m", "advisor", "predict", BERT, BERT, "--gpu", GPU,
 def test_first_commands_compile_and_say_so_in_one_line_and_later_ones_load(at_first, tmp_path):
     def start():
         return subprocess.Popen(
-            PREDICT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            PREDICT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
-        )  # fmt: skip
+        )
 
     answers, lines = [], []
     for at_once in (at_first, 1):

@@ -50,10 +50,12 @@ def test_a_search_of_the_constants_never_ends_with_more_error_than_it_began(runs
     modes = runs_by_mode(measured[0].shared)
 
     def error(constants):
-        return np.mean([
-            StepsLeftOut(of_mode, mode, playback, constants).error()
-            for mode, of_mode in modes.items()
-        ])  # fmt: skip
+        return np.mean(
+            [
+                StepsLeftOut(of_mode, mode, playback, constants).error()
+                for mode, of_mode in modes.items()
+            ]
+        )
 
     assert error(tune(measured, playback)) < 0.9 * error(Constants())
     monkeypatch.setattr("advisor.learn.fit._TRIALS", 1)

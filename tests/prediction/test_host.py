@@ -88,8 +88,9 @@ def hosted(host_s=0.01, gpu_s=0.008, loader_cpu_s=None):
 
 JOBS = st.lists(
     st.builds(hosted, st.floats(1e-4, 0.1), st.floats(1e-4, 0.1), st.none() | st.floats(1e-4, 0.3)),
-    min_size=1, max_size=6,
-)  # fmt: skip
+    min_size=1,
+    max_size=6,
+)
 
 
 def busy(jobs, stretch):

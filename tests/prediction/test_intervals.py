@@ -29,9 +29,12 @@ def drawn(seed, spread=0.2, runs=400):
     path_s = np.array([host_path_s(each) for each in profiles])
     sigma = np.where(np.arange(2 * runs) % 2, 0.02, spread * path_s / middle_s)
     rows = Rows(
-        of_run=np.repeat(np.arange(runs), 2), profiles=profiles, x=np.empty((2 * runs, 0)),
-        replayed_s=middle_s, measured_s=middle_s * np.exp(random.normal(0, sigma)),
-    )  # fmt: skip
+        of_run=np.repeat(np.arange(runs), 2),
+        profiles=profiles,
+        x=np.empty((2 * runs, 0)),
+        replayed_s=middle_s,
+        measured_s=middle_s * np.exp(random.normal(0, sigma)),
+    )
     return rows, middle_s
 
 
@@ -56,9 +59,12 @@ def test_intervals_of_a_few_runs_hold_nine_in_ten_as_well():
     for seed in range(100):
         seen, fresh = np.random.default_rng(seed).normal(0, 0.2, (2, 30))
         rows = Rows(
-            of_run=np.arange(30), profiles=profiles, x=np.empty((30, 0)),
-            replayed_s=middle_s, measured_s=middle_s * np.exp(seen),
-        )  # fmt: skip
+            of_run=np.arange(30),
+            profiles=profiles,
+            x=np.empty((30, 0)),
+            replayed_s=middle_s,
+            measured_s=middle_s * np.exp(seen),
+        )
         interval = fit_intervals(rows, middle_s, "mps").around(HOST_BOUND, HOST_BOUND.step_s)
         inside += [interval.contains(HOST_BOUND.step_s * factor) for factor in np.exp(fresh)]
     assert 0.89 < np.mean(inside) < 0.95
@@ -69,10 +75,12 @@ LOGS = st.floats(0, 2)
 
 def check_no_end_falls(intervals, job):
     steps_s = job.step_s * np.geomspace(1, 5, 60)
-    ends = np.array([
-        (each.p05, each.p50, each.p95)
-        for each in (intervals.around(job, step_s) for step_s in steps_s)
-    ])  # fmt: skip
+    ends = np.array(
+        [
+            (each.p05, each.p50, each.p95)
+            for each in (intervals.around(job, step_s) for step_s in steps_s)
+        ]
+    )
     assert (np.diff(ends, axis=0) > -1e-12).all()
     assert (np.diff(ends, axis=1) >= 0).all()
 
@@ -85,9 +93,12 @@ def test_a_longer_step_never_ends_earlier(errors):
     middle_s = HOST_BOUND.step_s * np.exp(distances)
     logs = np.where(np.arange(160) % 2, above, -below)
     rows = Rows(
-        of_run=np.arange(160), profiles=(HOST_BOUND,) * 160, x=np.empty((160, 0)),
-        replayed_s=middle_s, measured_s=middle_s * np.exp(logs),
-    )  # fmt: skip
+        of_run=np.arange(160),
+        profiles=(HOST_BOUND,) * 160,
+        x=np.empty((160, 0)),
+        replayed_s=middle_s,
+        measured_s=middle_s * np.exp(logs),
+    )
     fitted = fit_intervals(rows, middle_s, "mps")
     check_no_end_falls(fitted, HOST_BOUND)
     check_no_end_falls(for_other_hosts(fitted, "mps", checked=False), HOST_BOUND)
@@ -133,9 +144,10 @@ def at(hour, run, profile, slowdown=1.0):
 def test_the_host_of_a_run_is_known_by_one_check_and_by_earlier_steps_alone():
     shared = synthetic.run([HOST_BOUND, GPU_BOUND], "naive", 1.3, "c-9")
     shared = replace(
-        shared, provenance=replace(shared.provenance, date="2026-11-20T12:00:00+00:00"),
+        shared,
+        provenance=replace(shared.provenance, date="2026-11-20T12:00:00+00:00"),
         tenants=tuple(replace(each, host_check_s=2e-3) for each in shared.tenants),
-    )  # fmt: skip
+    )
     runs = [
         at(5, "c-1", HOST_BOUND, 9.0),
         at(7, "c-5", GPU_BOUND, 3.0),

@@ -115,9 +115,14 @@ FP32, AMP = "bert-base-finetune-bs16", "bert-base-finetune-bs16-amp"
 def slower(kind, us, there, *, name=FP32, blocks=100_000, here=ON_H200, **counters):
     """How many times as long one kernel takes `there` as `here`."""
     trace = KernelTrace(
-        classes=(kind,), class_of=(0,), launch_us=(0.0,), duration_us=(us,), blocks=(blocks,),
-        threads=(256,), resident_blocks=(4,),
-    )  # fmt: skip
+        classes=(kind,),
+        class_of=(0,),
+        launch_us=(0.0,),
+        duration_us=(us,),
+        blocks=(blocks,),
+        threads=(256,),
+        resident_blocks=(4,),
+    )
     job = synthetic.profile(host_s=1e-6, gpu_s=1e-6 * us)
     seen = replace(job.counters, **{"tensor_active": 0.0, "dram_active": 0.0} | counters)
     job = replace(job, workload=workload(name), trace=trace, counters=seen)
@@ -131,16 +136,26 @@ CLOCKS = 1980 / 1410
     ("kind", "us", "there", "more", "expected"),
     [
         ("optimizer", 500, ON_H100, {}, 4800 / 3350),  # moves more than L2 holds
-        ("optimizer", 500, ON_A100, {},
-         ON_H200.rates.bandwidth_gb_s / ON_A100.rates.bandwidth_gb_s),
+        (
+            "optimizer",
+            500,
+            ON_A100,
+            {},
+            ON_H200.rates.bandwidth_gb_s / ON_A100.rates.bandwidth_gb_s,
+        ),
         ("optimizer", 4, ON_H100, {}, 1),  # fits into L2
         ("elementwise", 1.5, ON_A100, {}, CLOCKS),  # hardly lasts
         ("norm", 5000, ON_A100, {"blocks": 8}, CLOCKS),  # too few blocks for all of the bandwidth
         ("host copy", 500, ON_A100, {"blocks": 0}, 1),
         ("gemm", 1000, ON_A100, {}, ON_H200.rates.fp32_tflops / ON_A100.rates.fp32_tflops),
-        ("gemm", 1000, ON_A100, {"name": AMP, "tensor_active": 0.74},
-         ON_H200.rates.fp16_tflops / ON_A100.rates.fp16_tflops),
+        (
+            "gemm",
+            1000,
+            ON_A100,
+            {"name": AMP, "tensor_active": 0.74},
+            ON_H200.rates.fp16_tflops / ON_A100.rates.fp16_tflops,
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_kernel_follows_what_bounds_it_to_another_gpu(kind, us, there, more, expected):
     assert slower(kind, us, there, **more) == pytest.approx(expected, rel=0.05)

@@ -49,18 +49,30 @@ def by_counters(profile):
         source="nvml", gract=seen.gract, sm_active=seen.sm_active, dram_active=seen.dram_active
     )
     return replace(
-        profile, trace=None, mps=None, host_s=None, gpu_s=seen.gract * profile.step_s,
-        counters=counters, provenance=None,
-    )  # fmt: skip
+        profile,
+        trace=None,
+        mps=None,
+        host_s=None,
+        gpu_s=seen.gract * profile.step_s,
+        counters=counters,
+        provenance=None,
+    )
 
 
 def watched(card, busy=None, power=None, memory=None, step_s=0.1, **more):
     """A job by the numbers of nvidia-smi; `power` is a share of the GPU's limit."""
     return MinimalProfile(
-        schema=1, workload="my-job", gpu=card.key, batch_size=8, step_s=step_s, memory_mib=1000,
-        power_w=power and power * (card.power_limit_w or 300), gpu_utilization=busy,
-        memory_utilization=None if busy is None else memory, **more,
-    ).whole()  # fmt: skip
+        schema=1,
+        workload="my-job",
+        gpu=card.key,
+        batch_size=8,
+        step_s=step_s,
+        memory_mib=1000,
+        power_w=power and power * (card.power_limit_w or 300),
+        gpu_utilization=busy,
+        memory_utilization=None if busy is None else memory,
+        **more,
+    ).whole()
 
 
 SHARES = st.floats(0.02, 1)
@@ -136,9 +148,11 @@ def test_a_slice_slows_a_job_by_no_more_than_its_sms_and_bandwidth_allow(key, kn
 
 
 @given(
-    st.sampled_from(WITH_MIG), st.lists(st.floats(0.05, 0.97), min_size=3, max_size=3),
-    st.sampled_from([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]), st.integers(0, 6),
-)  # fmt: skip
+    st.sampled_from(WITH_MIG),
+    st.lists(st.floats(0.05, 0.97), min_size=3, max_size=3),
+    st.sampled_from([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]),
+    st.integers(0, 6),
+)
 def test_one_per_cent_more_of_any_number_changes_the_answer_little(key, shares, more, at):
     card = gpu(key)
     rows = [each.name for each in card.mig if "+" not in each.name]
@@ -184,8 +198,10 @@ def work(job, card, sharing, copies):
 # Busy for a share of time, with power and memory utilisation that go with it.
 FILLING = st.builds(
     lambda busy, full, moving: (busy, 0.15 + 0.75 * full * busy, moving * busy, 0.1),
-    SHARES, st.floats(0.4, 1), st.floats(0.05, 0.8),
-)  # fmt: skip
+    SHARES,
+    st.floats(0.4, 1),
+    st.floats(0.05, 0.8),
+)
 MEASURED = st.tuples(st.sampled_from([7, 28, 49]), st.booleans())
 
 
@@ -216,9 +232,11 @@ def test_what_a_job_leaves_idle_shrinks_with_its_place(key, numbers):
 
 
 @given(
-    st.sampled_from(CARDS), st.lists(KNOWN, min_size=2, max_size=3),
-    st.sampled_from(["naive", "mps"]), st.sampled_from(["makespan", "throughput"]),
-)  # fmt: skip
+    st.sampled_from(CARDS),
+    st.lists(KNOWN, min_size=2, max_size=3),
+    st.sampled_from(["naive", "mps"]),
+    st.sampled_from(["makespan", "throughput"]),
+)
 def test_a_gain_ends_at_the_number_of_jobs_at_once(key, descriptions, way, objective):
     card = gpu(key)
     mixes = Mixes([Job(job_of(known, card)) for known in descriptions], at_hand(card))

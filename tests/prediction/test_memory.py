@@ -28,9 +28,12 @@ CONTEXT = Context(usual_mib=600, per_sm_mib=2.0)
 SIZES = st.floats(100, 100_000)
 MIXES = st.lists(st.builds(lambda least, more: Need(least + more, least), SIZES, SIZES), min_size=1)
 EDGES = st.builds(
-    Edge, share=st.floats(0, 1), width=st.floats(0, 1), sigma=st.floats(0.001, 0.1),
+    Edge,
+    share=st.floats(0, 1),
+    width=st.floats(0, 1),
+    sigma=st.floats(0.001, 0.1),
     victims=st.floats(1, 8),
-)  # fmt: skip
+)
 
 
 @given(EDGES, MIXES, SIZES, SIZES)

@@ -26,8 +26,9 @@ from advisor.workload.writing import profile_text
 from tests import synthetic
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
-NAMES = sorted({path.stem for key in ("h200-141gb", "h100-sxm-80gb")
-                for path in profile_files(SHIPPED / key)})  # fmt: skip
+NAMES = sorted(
+    {path.stem for key in ("h200-141gb", "h100-sxm-80gb") for path in profile_files(SHIPPED / key)}
+)
 RESNET = "resnet50-imagenet64-bs128"
 A100, H100, H200 = gpu("a100-80gb"), gpu("h100-sxm-80gb"), gpu("h200-141gb")
 
@@ -37,10 +38,18 @@ def is_at_least(new, old):
     numbers = []
     for card in (new, old):
         rates, capability = rates_of(card), float(card.compute_capability)
-        numbers.append([
-            capability, card.sms, rates.clock_mhz, rates.fp32_tflops, rates.tf32_tflops or 0.0,
-            rates.fp16_tflops, rates.bandwidth_gb_s, card.threads_per_sm,
-        ])  # fmt: skip
+        numbers.append(
+            [
+                capability,
+                card.sms,
+                rates.clock_mhz,
+                rates.fp32_tflops,
+                rates.tf32_tflops or 0.0,
+                rates.fp16_tflops,
+                rates.bandwidth_gb_s,
+                card.threads_per_sm,
+            ]
+        )
     return all(more >= less for more, less in zip(*numbers, strict=True))
 
 
@@ -96,10 +105,17 @@ def described(kind, host_s, gpu_s):
     if kind in ("trace", "counters"):
         return replace(whole, estimated_from=None, trace=whole.trace if kind == "trace" else None)
     return MinimalProfile(
-        schema=1, workload="mine", gpu=A100.key, batch_size=8, memory_mib=4000, power_w=None,
-        step_s=whole.step_s if kind == "numbers" else None, memory_utilization=None,
-        gpu_utilization=max(0.01, whole.busy_share), duration_s=None if kind == "numbers" else 600,
-    ).whole()  # fmt: skip
+        schema=1,
+        workload="mine",
+        gpu=A100.key,
+        batch_size=8,
+        memory_mib=4000,
+        power_w=None,
+        step_s=whole.step_s if kind == "numbers" else None,
+        memory_utilization=None,
+        gpu_utilization=max(0.01, whole.busy_share),
+        duration_s=None if kind == "numbers" else 600,
+    ).whole()
 
 
 @given(KINDS, st.floats(1e-4, 0.1), st.floats(1e-4, 0.1), st.sampled_from(FASTER_IN_ALL))

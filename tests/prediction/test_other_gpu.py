@@ -22,10 +22,15 @@ H100, H200, A100 = gpu("h100-sxm-80gb"), gpu("h200-141gb"), gpu("a100-40gb")
 GPUS = st.sampled_from(sorted(catalogue()))
 SECONDS = st.floats(1e-4, 0.5)
 BLOCKS = st.integers(1, 5000)
-NAMES = st.sampled_from([
-    "resnet50-imagenet64-bs128", "resnet50-imagenet64-bs128-amp", "bert-base-finetune-bs16",
-    "bert-base-finetune-bs16-tf32", "bert-base-finetune-bs16-fp16",
-])  # fmt: skip
+NAMES = st.sampled_from(
+    [
+        "resnet50-imagenet64-bs128",
+        "resnet50-imagenet64-bs128-amp",
+        "bert-base-finetune-bs16",
+        "bert-base-finetune-bs16-tf32",
+        "bert-base-finetune-bs16-fp16",
+    ]
+)
 
 
 def measured(key):

@@ -83,13 +83,23 @@ def test_a_smaller_slice_is_never_faster_and_ranges_contain_the_answer(job):
 
 def test_a_context_is_smaller_on_a_slice_by_what_its_missing_sms_would_hold():
     job = MinimalProfile(
-        schema=1, workload="moco", gpu=A100.key, batch_size=8, step_s=0.03, memory_mib=2915 + 44,
-        power_w=None, gpu_utilization=0.5, memory_utilization=None,
-    ).whole()  # fmt: skip
+        schema=1,
+        workload="moco",
+        gpu=A100.key,
+        batch_size=8,
+        step_s=0.03,
+        memory_mib=2915 + 44,
+        power_w=None,
+        gpu_utilization=0.5,
+        memory_utilization=None,
+    ).whole()
     # MIGPerf: MoCo's ResNet-50 at batch 8 held so much on slices of an A100.
     for name, measured_mib in (
-        ("7g.40gb", 2914.9), ("3g.20gb", 2679.9), ("2g.10gb", 2624.0), ("1g.5gb", 2564.0),
-    ):  # fmt: skip
+        ("7g.40gb", 2914.9),
+        ("3g.20gb", 2679.9),
+        ("2g.10gb", 2624.0),
+        ("1g.5gb", 2564.0),
+    ):
         mix = Predictor(A100, MODEL).predict([job], parse_sharing(f"mig={name}[1]"))
         assert mix.jobs[0].memory_mib == pytest.approx(measured_mib, abs=25)
 
@@ -192,10 +202,12 @@ def test_mates_take_their_memory_from_one_instance():
 @pytest.mark.parametrize(
     "text",
     [
-        "mig=4g.71gb[1]+4g.71gb[2]", "mig=7g.141gb[1]+1g.18gb[2]",
-        "mig=7g.141gb/ci=4c[1]+4c[2]", "mig=3g.71gb/ci=2c[1]+2c[2]",
+        "mig=4g.71gb[1]+4g.71gb[2]",
+        "mig=7g.141gb[1]+1g.18gb[2]",
+        "mig=7g.141gb/ci=4c[1]+4c[2]",
+        "mig=3g.71gb/ci=2c[1]+2c[2]",
     ],
-)  # fmt: skip
+)
 def test_what_the_gpu_cannot_hold_is_refused(text):
     with pytest.raises(NothingFits):
         placed(parse_sharing(text), H200)

@@ -33,9 +33,7 @@ from tests.plan.stand_in import H200, StandIn
 
 AWAKE_W = 116.0
 shares = st.floats(0, 1)
-laws = st.builds(
-    PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2)
-)  # fmt: skip
+laws = st.builds(PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2))
 draws = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
 
 
@@ -138,10 +136,13 @@ def test_a_law_is_found_again_from_runs_that_follow_it(waiting, working):
 def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real):
     profiles, runs, model = real
     seen = [
-        run for index, run in enumerate(runs)
-        if index % 10 and run.shows_pace and len(run.tenants) > 1
+        run
+        for index, run in enumerate(runs)
+        if index % 10
+        and run.shows_pace
+        and len(run.tenants) > 1
         and all(tenant.workload.name in profiles for tenant in run.tenants)
-    ]  # fmt: skip
+    ]
     misses = []
     for run in seen:
         chosen = [profiles[tenant.workload.name] for tenant in run.tenants]
@@ -150,11 +151,13 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         sharing = parse_sharing(run.sharing)
         law = model.of(H200).power.law(sharing.mode, len(chosen))
         watts = model.of(H200).power.shares_w(chosen, paces, H200, law).sum()
-        misses.append((
-            abs(watts / run.power_w - 1),
-            abs(power.gract(chosen, paces, sharing.mode) - run.counters.gract),
-            abs(power.smact(chosen, paces, sharing) - run.counters.sm_active),
-        ))  # fmt: skip
+        misses.append(
+            (
+                abs(watts / run.power_w - 1),
+                abs(power.gract(chosen, paces, sharing.mode) - run.counters.gract),
+                abs(power.smact(chosen, paces, sharing) - run.counters.sm_active),
+            )
+        )
     off = np.mean(misses, axis=0)
     assert off[0] < 0.06
     assert max(off[1:]) < 0.05
@@ -233,7 +236,7 @@ def mix_of(jobs, sharing):
     of_jobs = tuple(
         replace(job, step_s=step, energy_step_j=watts.times(step))
         for job, (watts, step) in zip(answer.jobs, jobs, strict=True)
-    )  # fmt: skip
+    )
     watts = [watts for watts, _ in jobs]
     total = [sum(each.at(level) for each in watts) for level in LEVELS]
     part = len(jobs) if sharing.mode == "serial" else 1
@@ -280,11 +283,14 @@ FULL = replace(BUSY, counters=replace(BUSY.counters, sm_active=1.0))
 @pytest.mark.parametrize(
     ("jobs", "sharing", "slices"),
     [
-        ([BUSY], "mig=1g.5gb", 1), ([BUSY], "mig=3g.20gb", 3), ([BUSY], "mig=7g.40gb", 7),
-        ([BUSY] * 2, "mig=3g.20gb,3g.20gb", 6), ([BUSY] * 7, ONES, 7),
+        ([BUSY], "mig=1g.5gb", 1),
+        ([BUSY], "mig=3g.20gb", 3),
+        ([BUSY], "mig=7g.40gb", 7),
+        ([BUSY] * 2, "mig=3g.20gb,3g.20gb", 6),
+        ([BUSY] * 7, ONES, 7),
         ([BUSY, IDLE], "mig=4g.20gb[1,2]/mps", 4),
     ],
-)  # fmt: skip
+)
 def test_a_full_instance_counts_for_its_slices(predictor, jobs, sharing, slices):
     found = predictor.predict(jobs, parse_sharing(sharing))
     assert found.gract == pytest.approx(slices / 7, rel=0.15)

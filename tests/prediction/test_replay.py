@@ -61,9 +61,15 @@ def slow(tenants):
     found = []
     for index, one in enumerate(tenants):
         ticks = [list(column / TICK_S) for column in (one.launch_s, one.duration_s, one.waits_s)]
-        made = SlowTenant(*ticks, list(one.demand), list(one.waves), one.host_s / TICK_S,
-                          one.lead_s / TICK_S, one.gap_s / TICK_S,
-                          in_turns=list(one.in_turns))  # fmt: skip
+        made = SlowTenant(
+            *ticks,
+            list(one.demand),
+            list(one.waves),
+            one.host_s / TICK_S,
+            one.lead_s / TICK_S,
+            one.gap_s / TICK_S,
+            in_turns=list(one.in_turns),
+        )
         made.start_at(len(one.demand) * index // len(tenants))
         found.append(made)
     return found
@@ -220,11 +226,17 @@ def kernels_of(kind):
     if kind["waits"]:
         waits_s[-1] = host_s
     return ReplayTrace(
-        launch_s=launch_s, duration_s=duration_s, demand=np.ones(len(duration_s)),
-        waves=np.ones(len(duration_s)), host_s=host_s, gap_s=1e-6, waits_s=waits_s,
+        launch_s=launch_s,
+        duration_s=duration_s,
+        demand=np.ones(len(duration_s)),
+        waves=np.ones(len(duration_s)),
+        host_s=host_s,
+        gap_s=1e-6,
+        waits_s=waits_s,
         lead_s=2 * max(host_s, float(duration_s.sum())),
-        in_turns=np.array([0.0] * len(copies_s) + [1.0] * count), place=np.arange(len(duration_s)),
-    )  # fmt: skip
+        in_turns=np.array([0.0] * len(copies_s) + [1.0] * count),
+        place=np.arange(len(duration_s)),
+    )
 
 
 def off(row, slicing):
@@ -300,9 +312,14 @@ def played(step):
     """The step for replay: of a job that fills the GPU while it runs."""
     made = replay_trace(synthetic.profile(kernels=len(step.launch_s)), 132, 0.0)
     return replace(
-        made, launch_s=step.launch_s, duration_s=step.duration_s, waits_s=step.waits_s,
-        host_s=step.host_s, gap_s=step.gap_s, lead_s=1e3,
-    )  # fmt: skip
+        made,
+        launch_s=step.launch_s,
+        duration_s=step.duration_s,
+        waits_s=step.waits_s,
+        host_s=step.host_s,
+        gap_s=step.gap_s,
+        lead_s=1e3,
+    )
 
 
 @given(waiting(), st.floats(1, 4), st.floats(1, 4))

@@ -33,11 +33,16 @@ def repeated(trace, times, host_s):
         return tuple(start + us for start in starts_us for us in column_us)
 
     return replace(
-        trace, class_of=trace.class_of * times, launch_us=moved(trace.launch_us),
-        duration_us=trace.duration_us * times, blocks=trace.blocks * times,
-        threads=trace.threads * times, resident_blocks=trace.resident_blocks * times,
-        waits_us=trace.waits_us and moved(trace.waits_us), steps=times,
-    )  # fmt: skip
+        trace,
+        class_of=trace.class_of * times,
+        launch_us=moved(trace.launch_us),
+        duration_us=trace.duration_us * times,
+        blocks=trace.blocks * times,
+        threads=trace.threads * times,
+        resident_blocks=trace.resident_blocks * times,
+        waits_us=trace.waits_us and moved(trace.waits_us),
+        steps=times,
+    )
 
 
 def as_round(job, times):
@@ -110,11 +115,16 @@ def rollouts(env_steps, updates, *, waits=1, kernels=120, noise=0.2):
     duration = np.where(np.arange(len(launch)) < bursts, 4.0, 20.0) * lengths
     count = len(launch)
     trace = KernelTrace(
-        classes=("gemm",), class_of=(0,) * count, launch_us=tuple(launch),
+        classes=("gemm",),
+        class_of=(0,) * count,
+        launch_us=tuple(launch),
         duration_us=tuple(duration.tolist()),
-        blocks=(20,) * bursts + (200,) * (count - bursts), threads=(256,) * count,
-        resident_blocks=(4,) * count, waits_us=tuple(waits_us), steps=updates,
-    )  # fmt: skip
+        blocks=(20,) * bursts + (200,) * (count - bursts),
+        threads=(256,) * count,
+        resident_blocks=(4,) * count,
+        waits_us=tuple(waits_us),
+        steps=updates,
+    )
     columns = 1e-6 * np.array(launch), 1e-6 * duration
     by_kernel = waits_for(columns[0], 1e-6 * np.array(waits_us), 1e-6 * now)
     alone_s = WaitingStep(*columns, by_kernel, 1e-6 * now, 1e-6).seconds() / updates
@@ -136,8 +146,9 @@ def updates_only(job):
     }
     launch_us = tuple(us - starts_us for us in trace.launch_us[first:])
     waits_us = (trace.waits_us[-1] - starts_us,)
-    return replace(job, trace=replace(trace, **columns, launch_us=launch_us, waits_us=waits_us,
-                                      steps=1))  # fmt: skip
+    return replace(
+        job, trace=replace(trace, **columns, launch_us=launch_us, waits_us=waits_us, steps=1)
+    )
 
 
 def test_under_time_slicing_each_wait_of_a_rollout_costs_a_turn():
@@ -161,8 +172,14 @@ def test_alone_a_step_of_a_round_takes_what_was_measured():
 def plain_tenant(one, at):
     """The same round for the plain replay; ticks are microseconds."""
     ticks = [(1e6 * column).tolist() for column in (one.launch_s, one.duration_s, one.waits_s)]
-    tenant = SlowTenant(*ticks, one.demand.tolist(), one.waves.tolist(), 1e6 * one.host_s,
-                        1e6 * one.lead_s, 1e6 * one.gap_s)  # fmt: skip
+    tenant = SlowTenant(
+        *ticks,
+        one.demand.tolist(),
+        one.waves.tolist(),
+        1e6 * one.host_s,
+        1e6 * one.lead_s,
+        1e6 * one.gap_s,
+    )
     tenant.start_at(at)
     return tenant
 

@@ -31,12 +31,16 @@ def test_it_answers_about_what_the_predictor_answers(model):
     sharings = [Naive(), Mps(), Mps((36.0, 36.0, 36.0)), Mps((20.0, 57.0, 100.0))]
     surrogate = surrogate_predictor(PROFILES, H200, model)
     limits = [np.array([each.limits or (100.0,) * 3]) for each in sharings]
-    estimated_s = np.concatenate([
-        surrogate.distilled.steps(surrogate.jobs, MixBatch(np.arange(3)[None], row), each.mode)
-        for each, row in zip(sharings, limits, strict=True)
-    ])  # fmt: skip
-    exact_s = [[each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
-               for sharing in sharings]  # fmt: skip
+    estimated_s = np.concatenate(
+        [
+            surrogate.distilled.steps(surrogate.jobs, MixBatch(np.arange(3)[None], row), each.mode)
+            for each, row in zip(sharings, limits, strict=True)
+        ]
+    )
+    exact_s = [
+        [each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
+        for sharing in sharings
+    ]
     assert np.abs(np.log(estimated_s / np.array(exact_s))).mean() < 0.15
 
 

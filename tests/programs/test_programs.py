@@ -64,9 +64,15 @@ BROKEN = "raise SystemExit(3)"
 
 def program(name, pace, **fields):
     return Program(
-        name=name, kind="test", repository="a/b", commit="0", folder=".", pace=pace,
-        command="python train.py", **fields,
-    )  # fmt: skip
+        name=name,
+        kind="test",
+        repository="a/b",
+        commit="0",
+        folder=".",
+        pace=pace,
+        command="python train.py",
+        **fields,
+    )
 
 
 SMALL = {
@@ -127,19 +133,22 @@ def test_mixes_have_two_to_five_different_jobs_and_use_all_equally_often():
     assert max(often.values()) - min(often.values()) <= 1
 
 
-@pytest.mark.parametrize(("name", "line", "steps"), [
-    ("bert", "{'epoch': 0, 'iter': 120, 'avg_loss': 9.1}", 120),
-    ("cleanrl-dqn", "SPS: 574", 10),
-    ("drl-sac-discrete", "EnvName: CPV1 seed: 0 steps: 12k score: 9", 12_000),
-    ("drl-sac-discrete", "EnvName: CPV1 seed: 0 steps: 8k score: 9", None),
-    ("gin", "Epoch: 258, Loss: 0.37, Train: 0.8, Test: 0.4", 516),
-    ("min-diffusion", "loss: 0.6412:   5%|5   | 24/469 [00:02<00:40, 11.0it/s]", 24),
-    ("mingpt-chargpt", "iter_dt 31.11ms; iter 40: train loss 2.4", 40),
-    ("open-clip", "Train Epoch: 0 [  1280/100000 (1%)] Data (t): 0.6 Batch (t): 1.1", 20),
-    ("pointnet", "[0: 3/379.28] train loss: 2.9 accuracy: 0.06", 1),
-    ("pointnet", "[0: 3/379.28] test loss: 2.9 accuracy: 0.06", None),
-    ("wgan-gp", "[Epoch 0/200] [Batch 35/938] [D loss: 1.0] [G loss: 2.0]", 7),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "line", "steps"),
+    [
+        ("bert", "{'epoch': 0, 'iter': 120, 'avg_loss': 9.1}", 120),
+        ("cleanrl-dqn", "SPS: 574", 10),
+        ("drl-sac-discrete", "EnvName: CPV1 seed: 0 steps: 12k score: 9", 12_000),
+        ("drl-sac-discrete", "EnvName: CPV1 seed: 0 steps: 8k score: 9", None),
+        ("gin", "Epoch: 258, Loss: 0.37, Train: 0.8, Test: 0.4", 516),
+        ("min-diffusion", "loss: 0.6412:   5%|5   | 24/469 [00:02<00:40, 11.0it/s]", 24),
+        ("mingpt-chargpt", "iter_dt 31.11ms; iter 40: train loss 2.4", 40),
+        ("open-clip", "Train Epoch: 0 [  1280/100000 (1%)] Data (t): 0.6 Batch (t): 1.1", 20),
+        ("pointnet", "[0: 3/379.28] train loss: 2.9 accuracy: 0.06", 1),
+        ("pointnet", "[0: 3/379.28] test loss: 2.9 accuracy: 0.06", None),
+        ("wgan-gp", "[Epoch 0/200] [Batch 35/938] [D loss: 1.0] [G loss: 2.0]", 7),
+    ],
+)
 def test_the_steps_of_a_printed_line_are_those_that_its_author_counts(name, line, steps):
     assert LISTED[name].printed_steps(line, 0) == (None if steps is None else pytest.approx(steps))
 
@@ -202,24 +211,55 @@ def test_a_process_outside_the_programs_group_is_ended_too(checkouts):
 
 def test_what_a_file_of_results_holds_is_not_measured_again(checkouts, tmp_path, monkeypatch):
     small = tmp_path / "list.toml"
-    small.write_text("".join(
-        f"[[program]]\nname = '{each.name}'\nkind = 'a'\nrepository = 'a/b'\ncommit = '0'\n"
-        f"folder = '.'\ncommand = 'python train.py'\npace = '{each.pace}'\n"
-        for each, _ in (SMALL["epochs"], SMALL["lines"])
-    ))  # fmt: skip
+    small.write_text(
+        "".join(
+            f"[[program]]\nname = '{each.name}'\nkind = 'a'\nrepository = 'a/b'\ncommit = '0'\n"
+            f"folder = '.'\ncommand = 'python train.py'\npace = '{each.pace}'\n"
+            for each, _ in (SMALL["epochs"], SMALL["lines"])
+        )
+    )
     out = tmp_path / "results.jsonl"
-    monkeypatch.setattr(sys, "argv", [
-        "measure", str(checkouts), "--out", str(out), "--devices", "cpu", "--list", str(small),
-        "--no-zoo", "--parts", "alone", "mixes", "--mixes", "0", "1", "--alone-s", "0.1",
-        "--mix-s", "0.1", "--again", "1", "--trees", str(tmp_path / "trees"),
-    ])  # fmt: skip
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        [
+            "measure",
+            str(checkouts),
+            "--out",
+            str(out),
+            "--devices",
+            "cpu",
+            "--list",
+            str(small),
+            "--no-zoo",
+            "--parts",
+            "alone",
+            "mixes",
+            "--mixes",
+            "0",
+            "1",
+            "--alone-s",
+            "0.1",
+            "--mix-s",
+            "0.1",
+            "--again",
+            "1",
+            "--trees",
+            str(tmp_path / "trees"),
+        ],
+    )
     assert measure.main() == 0
     first = out.read_text()
     *ids, again = (json.loads(line)["id"] for line in first.splitlines())
     assert sorted(ids) == [
-        "alone/epochs", "alone/epochs/again", "alone/lines", "alone/lines/again", "mix/00/mps",
-        "mix/00/mps-limits", "mix/00/naive",
-    ]  # fmt: skip
+        "alone/epochs",
+        "alone/epochs/again",
+        "alone/lines",
+        "alone/lines/again",
+        "mix/00/mps",
+        "mix/00/mps-limits",
+        "mix/00/naive",
+    ]
     assert ids[1] == f"{ids[0]}/again"
     assert again == f"{ids[4]}/again"
     assert measure.main() == 0
@@ -231,10 +271,12 @@ def test_data_is_made_again_byte_by_byte(tmp_path):
         words(tmp_path / name, words=22_000)
         image_folder(tmp_path / name / "images", classes=2, images=3, pixels=16)
     first, second = (
-        [hashlib.sha256(path.read_bytes()).hexdigest()
-         for path in sorted((tmp_path / name).rglob("*.*"))]
+        [
+            hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((tmp_path / name).rglob("*.*"))
+        ]
         for name in ("first", "second")
-    )  # fmt: skip
+    )
     assert first == second
     assert len(first) == 3 + 2 * 3
 
@@ -286,10 +328,14 @@ def results():
         return {"window": [0.0, 1000.0], "jobs": jobs}
 
     made = {
-        f"profile/{name}": {"kind": "zoo", "seconds": 20.0, "exit": 0,
-                            "profile": json.loads(profile_text(profile))}
+        f"profile/{name}": {
+            "kind": "zoo",
+            "seconds": 20.0,
+            "exit": 0,
+            "profile": json.loads(profile_text(profile)),
+        }
         for name, profile in profiles.items()
-    }  # fmt: skip
+    }
     alone = {f"alone/{name}": run(0.01, name) for name in names}
     mix = {"mix/00/naive": {"sharing": "naive", "mode": "naive", **run(0.02, *names)}}
     return made | alone | mix
@@ -321,8 +367,9 @@ def test_a_job_that_ran_alone_twice_is_compared_with_the_mean():
     measured = results()
     for key in [key for key in measured if key.startswith("alone/")]:
         again = json.loads(json.dumps(measured[key]))
-        again["jobs"][0]["stamps"] = [[1.2 * second, steps] for second, steps
-                                      in again["jobs"][0]["stamps"]]  # fmt: skip
+        again["jobs"][0]["stamps"] = [
+            [1.2 * second, steps] for second, steps in again["jobs"][0]["stamps"]
+        ]
         measured[f"{key}/again"] = again
     assert [step.alone_s for step in printed_steps(measured)] == pytest.approx([0.011, 0.011])
     (row, _) = program_scores(printed_steps(measured))

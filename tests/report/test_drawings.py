@@ -24,20 +24,31 @@ H200 = gpu("h200-141gb")
 def job(memory_mib: float) -> JobPrediction:
     step_s = Interval(0.09, 0.10, 0.12)
     return JobPrediction(
-        job="resnet50-imagenet64-bs128", step_s=step_s, epoch_s=None, slowdown=1.5,
-        memory_mib=memory_mib, memory_min_mib=0.8 * memory_mib,
+        job="resnet50-imagenet64-bs128",
+        step_s=step_s,
+        epoch_s=None,
+        slowdown=1.5,
+        memory_mib=memory_mib,
+        memory_min_mib=0.8 * memory_mib,
         memory_interval_mib=Interval(0.9 * memory_mib, memory_mib, 1.1 * memory_mib),
         oom_probability=0.0,
-    )  # fmt: skip
+    )
 
 
 def mix(sharing: str, *memory_mib: float) -> MixPrediction:
     return MixPrediction(
-        gpu=H200.key, sharing=parse_sharing(sharing), jobs=tuple(map(job, memory_mib)),
-        memory_total_mib=sum(memory_mib), memory_capacity_mib=H200.memory_mib,
-        oom_probability=0.0, weighted_speedup=1.0, power_w=None, gract=None, smact=None,
+        gpu=H200.key,
+        sharing=parse_sharing(sharing),
+        jobs=tuple(map(job, memory_mib)),
+        memory_total_mib=sum(memory_mib),
+        memory_capacity_mib=H200.memory_mib,
+        oom_probability=0.0,
+        weighted_speedup=1.0,
+        power_w=None,
+        gract=None,
+        smact=None,
         confirmed_on_hardware=True,
-    )  # fmt: skip
+    )
 
 
 def spans(bars, kind="job"):
@@ -129,22 +140,50 @@ def after(minutes):
 
 # One job for 10 min, then another for 20.
 IN_TURN = Simulation(
-    counts=(GpuCount(H200.key, 1, 1),), sharing=Serial(), policy="first-come", at_once=None,
+    counts=(GpuCount(H200.key, 1, 1),),
+    sharing=Serial(),
+    policy="first-come",
+    at_once=None,
     jobs=(
-        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=0, end_s=after(10),
-                     fair_s=1),
-        SimulatedJob(job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=600, end_s=after(30),
-                     fair_s=1),
+        SimulatedJob(
+            job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=0, end_s=after(10), fair_s=1
+        ),
+        SimulatedJob(
+            job=JOB, arrival_s=0, gpus=(0,), place=0, start_s=600, end_s=after(30), fair_s=1
+        ),
     ),
     usage=(
-        Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), places=(0,),
-              memory_mib=2048, gract=0.5, smact=0.25, power_w=300),
-        Usage(gpu=0, start_s=600, end_s=1800, jobs=(1,), speeds=(1.0,), places=(0,),
-              memory_mib=1024, gract=1.0, smact=None, power_w=500),
+        Usage(
+            gpu=0,
+            start_s=0,
+            end_s=600,
+            jobs=(0,),
+            speeds=(1.0,),
+            places=(0,),
+            memory_mib=2048,
+            gract=0.5,
+            smact=0.25,
+            power_w=300,
+        ),
+        Usage(
+            gpu=0,
+            start_s=600,
+            end_s=1800,
+            jobs=(1,),
+            speeds=(1.0,),
+            places=(0,),
+            memory_mib=1024,
+            gract=1.0,
+            smact=None,
+            power_w=500,
+        ),
     ),
-    makespan_s=after(30), energy_j=None, idle_powers_w=(None,), price_eur_per_gpu_hour=None,
+    makespan_s=after(30),
+    energy_j=None,
+    idle_powers_w=(None,),
+    price_eur_per_gpu_hour=None,
     confirmed_on_hardware=True,
-)  # fmt: skip
+)
 LINE = timeline(IN_TURN)
 
 

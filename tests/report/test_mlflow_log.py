@@ -13,23 +13,43 @@ from tests.report import mlflow_stand_in
 
 PROFILE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002)
 RUN = Run(
-    id="run-1", gpu="h200-141gb", sharing="mps", purpose="validation", repeats=None,
+    id="run-1",
+    gpu="h200-141gb",
+    sharing="mps",
+    purpose="validation",
+    repeats=None,
     tenants=tuple(
         Tenant(
-            workload=PROFILE.workload, outcome="ok", detail=None, windows=PROFILE.windows,
-            memory=None, cores=(at,), sms=None,
+            workload=PROFILE.workload,
+            outcome="ok",
+            detail=None,
+            windows=PROFILE.windows,
+            memory=None,
+            cores=(at,),
+            sms=None,
         )
         for at in range(2)
     ),
-    mps_clients=2, power_w=300.0, counters=None, provenance=PROFILE.provenance,
-)  # fmt: skip
+    mps_clients=2,
+    power_w=300.0,
+    counters=None,
+    provenance=PROFILE.provenance,
+)
 PLANS = {
-    "schema": 1, "gpu": "h200-141gb", "objective": "makespan",
-    "plans": [{
-        "rank": 1, "sharing": "mps=43,57", "late": [], "makespan_s": 4.0, "why": "it's fast",
-        "jobs": [{"job": "a(b)", "step_s": {"p05": 0.1, "p50": 0.2, "p95": float("inf")}}],
-    }],
-}  # fmt: skip
+    "schema": 1,
+    "gpu": "h200-141gb",
+    "objective": "makespan",
+    "plans": [
+        {
+            "rank": 1,
+            "sharing": "mps=43,57",
+            "late": [],
+            "makespan_s": 4.0,
+            "why": "it's fast",
+            "jobs": [{"job": "a(b)", "step_s": {"p05": 0.1, "p50": 0.2, "p95": float("inf")}}],
+        }
+    ],
+}
 
 
 @pytest.fixture

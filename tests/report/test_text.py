@@ -229,8 +229,9 @@ def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_e
     ranges = [line.split()[1] for line in lines if line.startswith("GPU ")]
     assert len(found.on) == sum(
         int(ends.split("-")[-1]) - int(ends.split("-")[0]) + 1
-        for each in ranges for ends in each.split(",")
-    )  # fmt: skip
+        for each in ranges
+        for ends in each.split(",")
+    )
     assert sum(line.startswith(("> ", "  ")) for line in lines[2:]) - 1 == len(found.plans)
 
 
@@ -272,12 +273,25 @@ def test_mig_slices_without_a_job_are_counted():
 
 
 LIVE = LiveGpu(
-    index=0, uuid="GPU-1", product="NVIDIA H200", catalogue_key="h200-141gb",
-    memory_total_mib=143771, memory_used_mib=1200, driver="580.1", mig_enabled=False,
-    mig_pending=True, compute_mode="default", mps=(), counters="gpm",
-    processes=(GpuProcess(42, None), GpuProcess(43, 1000)), power_w=75, power_limit_w=None,
-    sm_clock_mhz=345, memory_clock_mhz=3201, gpu_utilization=None,
-)  # fmt: skip
+    index=0,
+    uuid="GPU-1",
+    product="NVIDIA H200",
+    catalogue_key="h200-141gb",
+    memory_total_mib=143771,
+    memory_used_mib=1200,
+    driver="580.1",
+    mig_enabled=False,
+    mig_pending=True,
+    compute_mode="default",
+    mps=(),
+    counters="gpm",
+    processes=(GpuProcess(42, None), GpuProcess(43, 1000)),
+    power_w=75,
+    power_limit_w=None,
+    sm_clock_mhz=345,
+    memory_clock_mhz=3201,
+    gpu_utilization=None,
+)
 
 
 def test_gpus_are_listed_and_what_a_driver_does_not_know_is_unknown():
@@ -296,12 +310,13 @@ def test_gpus_are_listed_and_what_a_driver_does_not_know_is_unknown():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("mps=86,86,86", "each may use 86 % of the SMs"), ("serial[1];naive[2,3]", "A, then 2 x B"),
+        ("mps=86,86,86", "each may use 86 % of the SMs"),
+        ("serial[1];naive[2,3]", "A, then 2 x B"),
         ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
         ("mps/2", "A, 2 x B, at most 2 at a time"),
         ("mps/2[2,1,3]", "B, A, B, at most 2 at a time"),
     ],
-)  # fmt: skip
+)
 def test_notation_is_explained_by_the_names_of_the_jobs(words, said):
     assert explained(parse_sharing(words), ["A", "B", "B"]) == said
 
@@ -328,11 +343,12 @@ def test_memory_of_a_queue_is_that_of_the_largest_jobs_that_may_meet():
 @pytest.mark.parametrize(
     ("notation", "short"),
     [
-        ("mps=" + ",".join(["14"] * 40), "mps=14 x40"), ("mps=86,86,86", "mps=86,86,86"),
+        ("mps=" + ",".join(["14"] * 40), "mps=14 x40"),
+        ("mps=86,86,86", "mps=86,86,86"),
         ("serial[1];mps[2,3]", "serial[1];mps[2,3]"),
         ("mps=12.5,12.5,12.5,12.5,12.5,12.5,12.5,12.5,12", "mps=12.5 x8,12"),
     ],
-)  # fmt: skip
+)
 def test_many_jobs_are_counted_in_a_notation_and_few_stay_as_commands_take_them(notation, short):
     assert shortened(notation) == short
 
@@ -344,11 +360,12 @@ def test_many_jobs_are_counted_in_a_notation_and_few_stay_as_commands_take_them(
         (units.seconds, (100, 119, 130), "119 s (100-130)"),
         (units.seconds, (660, 738, 846), "12.3 min (11.0-14.1)"),
         (units.seconds, (864_000, 950_400, 1_036_800), "11.0 d (10.0-12.0)"),
-        (units.times, (1, 1, 1), "1.00x"), (units.times, (1.2, 1.5, 1.8), "1.50x (1.20-1.80)"),
+        (units.times, (1, 1, 1), "1.00x"),
+        (units.times, (1.2, 1.5, 1.8), "1.50x (1.20-1.80)"),
         (units.joules, (3.6e6, 7.2e6, 1.08e7), "2.00 kWh (1.00-3.00)"),
         (units.gib, (1024, 2048, 3072), "2.00 GiB (1.00-3.00)"),
     ],
-)  # fmt: skip
+)
 def test_a_figure_has_three_digits_its_unit_and_its_interval(figure, ends, said):
     assert figure(Interval(*ends)) == said
 

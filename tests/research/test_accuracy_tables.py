@@ -28,10 +28,18 @@ __all__ = ["folds_fitted_once"]
 
 H200 = gpu("h200-141gb")
 SCRIPTS = [
-    ScriptErrors(name=name, steps=9, mape=mape, median=0.1, inside=0.9, fair_share=0.5, noise=None,
-                 noise_mape=None)
+    ScriptErrors(
+        name=name,
+        steps=9,
+        mape=mape,
+        median=0.1,
+        inside=0.9,
+        fair_share=0.5,
+        noise=None,
+        noise_mape=None,
+    )
     for name, mape in (("all", 0.2), ("naive", 0.1), ("MPS", 0.3))
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +64,21 @@ def test_scripts_stand_first_then_hosts_then_all_then_rules_for_the_same_steps(e
 def test_public_scripts_stand_first_in_the_readme_then_scripts_then_the_zoo(evaluation):
     programs = [
         PrintedErrors(
-            kind=kind, mode=mode, steps=steps, mape=steps / 100, median=0.1, slowdown_mape=0.1,
-            alone=0.14, alone_twice=None, together=None, inside=0.8, width=1.3,
+            kind=kind,
+            mode=mode,
+            steps=steps,
+            mape=steps / 100,
+            median=0.1,
+            slowdown_mape=0.1,
+            alone=0.14,
+            alone_twice=None,
+            together=None,
+            inside=0.8,
+            width=1.3,
         )
         for kind, steps in (("programs", 5), ("zoo", 7))
         for mode in ("MPS", "all")
-    ]  # fmt: skip
+    ]
     text = accuracy_in_short(programs, SCRIPTS, scores_of(evaluation))
     rows = cells(text.split("\n\n")[0])
     assert rows[0][1:] == ["5", "-", "5.0 %", "-", "80.0 %"]
@@ -72,9 +89,11 @@ def test_public_scripts_stand_first_in_the_readme_then_scripts_then_the_zoo(eval
 def test_pooled_errors_are_means_over_all_jobs(evaluation):
     (ours, *_) = cells(rules_table(scores_of(evaluation)))
     errors = [
-        abs(job.error) for run in (*evaluation.runs, *evaluation.advice) for job in run.jobs
+        abs(job.error)
+        for run in (*evaluation.runs, *evaluation.advice)
+        for job in run.jobs
         if run.run.sharing == "naive"
-    ]  # fmt: skip
+    ]
     assert ours[1] == "this model"
     assert ours[3].startswith(f"{100 * np.mean(errors):.1f} / ")
 
@@ -131,10 +150,13 @@ def test_the_least_covered_large_group_stands_first(evaluation, monkeypatch):
 
 def judged_job(family, inside):
     return JobComparison(
-        job=f"{family}-1", family=family, alone_s=0.01,
-        measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
+        job=f"{family}-1",
+        family=family,
+        alone_s=0.01,
+        measured_s=0.02 if inside else 0.03,
+        predicted_s=Interval(0.019, 0.02, 0.021),
         baselines_s={},
-    )  # fmt: skip
+    )
 
 
 def judged_jobs(**inside_of):

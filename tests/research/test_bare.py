@@ -20,7 +20,7 @@ from research.bare import (
     matching,
     models_left_out,
     rescored,
-)  # fmt: skip
+)
 from research.files import ROOT, csv_rows
 from research.others import read_others
 from tests.fitted import folds_fitted_once
@@ -70,10 +70,13 @@ def test_scores_count_each_job_of_drawn_runs_once_for_each_description(evaluatio
 def panel(naive, mps, predicted_naive):
     measured = {Serial(): 1.0, Naive(): naive, Mps(): mps}
     predicted = {Serial(): 1.0, Naive(): predicted_naive, Mps(): 1.5}
-    return Panel(("a", "b"), tuple(
-        PanelOption(sharing=each, measured=pace, times=1, predicted={MODEL: predicted[each]})
-        for each, pace in measured.items()
-    ))  # fmt: skip
+    return Panel(
+        ("a", "b"),
+        tuple(
+            PanelOption(sharing=each, measured=pace, times=1, predicted={MODEL: predicted[each]})
+            for each, pace in measured.items()
+        ),
+    )
 
 
 def test_time_slicing_counts_as_best_by_three_per_cent_and_first_where_it_leads():
@@ -101,10 +104,16 @@ def test_jobs_that_share_a_v100_as_predicted_have_no_error(tmp_path):
     solo, pairs = tmp_path / "v100_solo.csv", tmp_path / "v100_pairs.csv"
     limits = {f"steps_per_s_at_{each}_percent": 10 * each / 100 for each in range(10, 101, 10)}
     alone = {
-        "job": "a", "gpu_utilization_percent": 90, "memory_utilization_percent": 40,
-        "memory_gib": 3, "power_w": 200, "sm_active_percent": 80, "sm_occupancy_percent": 40,
-        "dram_active_percent": 30, **limits,
-    }  # fmt: skip
+        "job": "a",
+        "gpu_utilization_percent": 90,
+        "memory_utilization_percent": 40,
+        "memory_gib": 3,
+        "power_w": 200,
+        "sm_active_percent": 80,
+        "sm_occupancy_percent": 40,
+        "dram_active_percent": 30,
+        **limits,
+    }
     solo.write_text(",".join(alone) + "\n" + ",".join(map(str, alone.values())) + "\n")
     profile = others.v100_profiles(tmp_path)[BY_DRIVER]["a"]
     predictor = Predictor(gpu(others.V100), load_model(model_path()))

@@ -16,8 +16,11 @@ def test_a_policy_of_the_same_rule_has_the_outcome_of_gavel_within_some_per_cent
     monkeypatch, policy
 ):
     reading = gavel.csv_rows
-    rows = [row for row in reading(DATA / "reference.csv")
-            if row["jobs"] == "300" and row["policy"] == policy]  # fmt: skip
+    rows = [
+        row
+        for row in reading(DATA / "reference.csv")
+        if row["jobs"] == "300" and row["policy"] == policy
+    ]
     monkeypatch.setattr(
         gavel, "csv_rows", lambda path: rows if path.name == "reference.csv" else reading(path)
     )

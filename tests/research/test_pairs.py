@@ -21,8 +21,9 @@ HOSTS = ("one", "other")
 def evaluation():
     """The same runs on two hosts; on one of them, each job ran alone, at 1.2 of its profile."""
     runs = [replace(run, id=f"{host}-{run.id}") for run in campaign() for host in HOSTS]
-    alone = [synthetic.run([each], "naive", 1.2, f"one-solo-{name}")
-             for name, each in PROFILES.items()]  # fmt: skip
+    alone = [
+        synthetic.run([each], "naive", 1.2, f"one-solo-{name}") for name, each in PROFILES.items()
+    ]
     return evaluate(PROFILES, [*runs, *alone], gpu("h200-141gb"))
 
 

@@ -34,8 +34,10 @@ def test_a_philly_job_runs_for_all_its_attempts_and_has_the_mean_use_of_its_gpus
     assert late.utilization == pytest.approx(0.15)  # of two GPUs; the third was offline
     assert late.submitted_s - tried.submitted_s == 8 * 3600 + 600
     assert sorted(line.partition(" ")[2].split(" (")[0] for line in trace.left_out) == [
-        "job without a plausible run time", "jobs without a GPU", "malformed row",
-    ]  # fmt: skip
+        "job without a plausible run time",
+        "jobs without a GPU",
+        "malformed row",
+    ]
     assert any("entry:6" in line for line in trace.left_out)
     assert read_trace(philly / "cluster_job_log", "philly", ALL) == trace
 
@@ -191,9 +193,15 @@ def test_a_trace_becomes_a_table_that_a_simulation_reads(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [("--keep", "0"), ("--keep", "many"), ("--stand-ins", "nothing"), ("--gpu", "none"),
-     ("--start", "noon"), ("--host-gpus", "0")],
-)  # fmt: skip
+    [
+        ("--keep", "0"),
+        ("--keep", "many"),
+        ("--stand-ins", "nothing"),
+        ("--gpu", "none"),
+        ("--start", "noon"),
+        ("--host-gpus", "0"),
+    ],
+)
 def test_a_table_that_cannot_be_written_is_refused(tmp_path, capsys, words):
     write_helios(tmp_path)
     with pytest.raises(SystemExit) as ended:
@@ -204,22 +212,48 @@ def test_a_table_that_cannot_be_written_is_refused(tmp_path, capsys, words):
 
 
 cells = st.one_of(
-    st.sampled_from([
-        "", "nan", "inf", "-3", "1e308", "7", "50.0", "NA", "2020-05-01 10:00:00", "0001-01-01",
-        "9999-12-31 23:59:59", "job", '"',
-    ]),
+    st.sampled_from(
+        [
+            "",
+            "nan",
+            "inf",
+            "-3",
+            "1e308",
+            "7",
+            "50.0",
+            "NA",
+            "2020-05-01 10:00:00",
+            "0001-01-01",
+            "9999-12-31 23:59:59",
+            "job",
+            '"',
+        ]
+    ),
     st.text(max_size=5),
-)  # fmt: skip
+)
 values = st.recursive(
     st.one_of(st.none(), st.floats(), st.integers(), cells),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(
-            ["jobid", "attempts", "submitted_time", "detail", "ip", "gpus", "start_time",
-             "end_time"]
-        ), inner, max_size=8,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "jobid",
+                    "attempts",
+                    "submitted_time",
+                    "detail",
+                    "ip",
+                    "gpus",
+                    "start_time",
+                    "end_time",
+                ]
+            ),
+            inner,
+            max_size=8,
+        )
     ),
     max_leaves=30,
-)  # fmt: skip
+)
 
 
 @given(rows=st.lists(st.lists(cells, min_size=10, max_size=11), max_size=6), document=values)

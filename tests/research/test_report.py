@@ -68,8 +68,11 @@ def test_figures_of_one_family_and_mode_follow_from_the_data(data, mode):
     kept = [run for run in shared if family not in families_of([run])]
     model = fit([MeasuredGpu(H200, seen, kept)], playback)
     predictor = Predictor(H200, model, replay=playback.play)
-    scored = [run for run in select(profiles, runs, H200).scored
-              if run.sharing == mode and family in families_of([run])]  # fmt: skip
+    scored = [
+        run
+        for run in select(profiles, runs, H200).scored
+        if run.sharing == mode and family in families_of([run])
+    ]
     errors = [
         abs(job.error)
         for run in scored

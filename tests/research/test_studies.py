@@ -24,9 +24,17 @@ from research.studies import (
 )
 
 CLAIM = Claim(
-    ids=("X001",), kind="slowdown", says="two take as long as one", metric="slowdown",
-    mixes=("2 M",), sharings=("slices",), low=1.0, high=1.2, unit="x", tolerance=0.1,
-)  # fmt: skip
+    ids=("X001",),
+    kind="slowdown",
+    says="two take as long as one",
+    metric="slowdown",
+    mixes=("2 M",),
+    sharings=("slices",),
+    low=1.0,
+    high=1.2,
+    unit="x",
+    tolerance=0.1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +98,10 @@ def test_the_committed_counts_are_of_all_rows_and_stand_in_the_documents():
 
 def test_the_best_partition_is_the_fastest_of_those_of_which_every_instance_ran(tmp_path):
     steps = ["model,batch_size,compute_slices,speed_rel_7g_median,ran"]
-    steps += [f"bert,2,{size},{pace},{ran}" for size, pace, ran in (
-        (4, 0.7, 1), (3, 0.6, 1), (2, 0.4, 1), (1, 0.9, 0))]  # fmt: skip
+    steps += [
+        f"bert,2,{size},{pace},{ran}"
+        for size, pace, ran in ((4, 0.7, 1), (3, 0.6, 1), (2, 0.4, 1), (1, 0.9, 0))
+    ]
     (tmp_path / "a100_mig_slice_steptime.csv").write_text("\n".join(steps) + "\n")
     solo = "model,batch_size,power_w,util_gpu_pct\nbert,2,160,70\n"
     (tmp_path / "a100_solo_counters.csv").write_text(solo)

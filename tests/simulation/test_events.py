@@ -121,10 +121,12 @@ def test_a_job_on_several_gpus_of_a_host_has_them_for_itself_from_start_to_end(
     work, alone, arrivals, widths = zip(*each, strict=True)
     ends = list(accumulate(hosts, initial=0))
     room = GpuCapacity(
-        (0, 0), worth=lambda seats: len(seats) ** 0.5, widths=widths,
+        (0, 0),
+        worth=lambda seats: len(seats) ** 0.5,
+        widths=widths,
         fits=lambda seats: len(seats) == 1 or all(widths[seat.job] == 1 for seat in seats),
         hosts=[range(*pair) for pair in pairwise(ends)],
-    )  # fmt: skip
+    )
     queue = queue_of(policy, room, work, widths)
 
     def on_shared_host(busy):
@@ -343,10 +345,12 @@ def test_stretches_of_a_set_add_up_to_its_last_end(sets, harm):
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 20), st.floats(0.01, 5)), min_size=2,
-             max_size=7),
-    st.sampled_from([0.5, 1.0, 2.0, 4.0]), st.integers(2, 7),
-)  # fmt: skip
+    st.lists(
+        st.tuples(st.floats(0.1, 100), st.floats(0, 20), st.floats(0.01, 5)), min_size=2, max_size=7
+    ),
+    st.sampled_from([0.5, 1.0, 2.0, 4.0]),
+    st.integers(2, 7),
+)
 def test_starts_take_all_their_cpu_time_and_more_cores_never_end_jobs_later(each, cores, at_once):
     works = [(work + start, 0.0, start, min(start, cpu)) for work, start, cpu in each]
     group = Group(tuple(range(1, len(each) + 1)), Queue(Naive(), min(at_once, len(each))))

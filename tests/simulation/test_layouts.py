@@ -22,8 +22,9 @@ quarters = st.integers(0, 40).map(lambda number: number / 4)
 # Work, arrival, and the least size of a place for each job.
 jobs_over_time = st.lists(
     st.tuples(quarters.map(lambda work: work + 0.25), quarters, st.sampled_from([1, 1, 2, 4])),
-    min_size=1, max_size=9,
-)  # fmt: skip
+    min_size=1,
+    max_size=9,
+)
 
 
 class Shared:
@@ -37,10 +38,12 @@ class Shared:
         self.layout_of = [at for at, own in enumerate(layouts) for _ in own]
         worth = worth or {size: size / 4 for size in (1, 2, 4)}
         self.room = GpuCapacity(
-            tuple(range(len(self.sizes))), offers=[self.ranges] * gpus, fits=self.fits,
+            tuple(range(len(self.sizes))),
+            offers=[self.ranges] * gpus,
+            fits=self.fits,
             worth=lambda seats: sum(worth[self.sizes[seat.place]] for seat in seats),
             mix=lambda seats: tuple((self.least[seat.job], seat.place) for seat in seats),
-        )  # fmt: skip
+        )
 
     def fits(self, seats):
         return all(self.sizes[seat.place] >= self.least[seat.job] for seat in seats)
@@ -59,9 +62,13 @@ class Shared:
             return lambda seats: [self.sizes[seat.place] / busy for seat in seats]
 
         return run(
-            tasks, on_shared_host(1), self.queue(policy), [len(self.room.offers)],
-            on_shared_host if limited else None, change_s=self.change_s,
-        )  # fmt: skip
+            tasks,
+            on_shared_host(1),
+            self.queue(policy),
+            [len(self.room.offers)],
+            on_shared_host if limited else None,
+            change_s=self.change_s,
+        )
 
 
 def plain_first_come(jobs):
@@ -120,9 +127,12 @@ def test_a_gpu_changes_its_layout_without_jobs_and_takes_its_time(policy, jobs, 
             changes += old != new
     assert history.layout_changes == changes
     for job, (work, arrival_s, least) in enumerate(jobs):
-        own = [(each, seat, speed) for each in history.stretches
-               for seat, speed in zip(each.seats, each.speeds, strict=True)
-               if seat.job == job]  # fmt: skip
+        own = [
+            (each, seat, speed)
+            for each in history.stretches
+            for seat, speed in zip(each.seats, each.speeds, strict=True)
+            if seat.job == job
+        ]
         (place,) = {seat.place for _, seat, _ in own}
         assert shared.sizes[place] >= least
         assert arrival_s <= history.starts_s[job] == own[0][0].start_s
@@ -140,8 +150,9 @@ def test_a_single_layout_is_the_sharing_without_a_choice(policy, jobs, layout):
         plain.room.places, plain.room.fits, plain.room.worth, plain.room.mix, hosts=[range(2)]
     )
     tasks = list(map(Task, plain.work, plain.arrivals))
-    expected = run(tasks, lambda seats: [plain.sizes[seat.place] for seat in seats],
-                   plain.queue(policy), [2])  # fmt: skip
+    expected = run(
+        tasks, lambda seats: [plain.sizes[seat.place] for seat in seats], plain.queue(policy), [2]
+    )
     assert chosen.history(policy) == expected
 
 

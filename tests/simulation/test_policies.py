@@ -20,16 +20,19 @@ policies = st.sampled_from(IN_ROUNDS)
 # Work, arrival and GPUs of each job.
 several = st.lists(
     st.tuples(st.integers(1, 60), st.integers(0, 50), st.sampled_from([1, 1, 2, 4])),
-    min_size=1, max_size=10,
-)  # fmt: skip
+    min_size=1,
+    max_size=10,
+)
 
 
 def room(widths, hosts, places=1):
     ends = list(accumulate(hosts, initial=0))
     return GpuCapacity(
-        (0,) * places, widths=widths, hosts=[range(*pair) for pair in pairwise(ends)],
+        (0,) * places,
+        widths=widths,
+        hosts=[range(*pair) for pair in pairwise(ends)],
         fits=lambda seats: len(seats) == 1 or all(widths[seat.job] == 1 for seat in seats),
-    )  # fmt: skip
+    )
 
 
 def alone(seats):
@@ -43,8 +46,13 @@ def simulated(jobs, hosts, policy, lost_s=0.0, round_s=ROUND_S, places=1):
     return run(tasks, alone, queue, hosts)
 
 
-@given(several, st.sampled_from([(4,), (4, 4)]), policies, st.sampled_from([0.0, 3.0]),
-       st.integers(1, 2))  # fmt: skip
+@given(
+    several,
+    st.sampled_from([(4,), (4, 4)]),
+    policies,
+    st.sampled_from([0.0, 3.0]),
+    st.integers(1, 2),
+)
 def test_a_stop_loses_its_cost_and_no_other_work(jobs, hosts, policy, lost_s, places):
     history = simulated(jobs, hosts, policy, lost_s, places=places)
     done, gpus_of = Counter(), {}
@@ -73,16 +81,19 @@ def test_no_gpu_runs_two_jobs_at_once_where_it_has_one_place(jobs, hosts, policy
     assert all(len(each.seats) == 1 for each in history.stretches)
 
 
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 50), st.just(1)), min_size=1,
-                max_size=10), policies)  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 60), st.integers(0, 50), st.just(1)), min_size=1, max_size=10
+    ),
+    policies,
+)
 def test_no_gpu_is_free_while_a_job_waits(jobs, policy):
     history = simulated(jobs, (2,), policy)
     moments = sorted({each.start_s for each in history.stretches})
     for now_s in moments:
         active = sum(
-            came <= now_s < end_s
-            for (_, came, _), end_s in zip(jobs, history.ends_s, strict=True)
-        )  # fmt: skip
+            came <= now_s < end_s for (_, came, _), end_s in zip(jobs, history.ends_s, strict=True)
+        )
         runs = sum(each.start_s <= now_s < each.end_s for each in history.stretches)
         assert runs == min(2, active)
 
@@ -186,21 +197,29 @@ def table(name):
     ("policy", "theirs"), [("first-come", "fifo"), ("max-min", "max_min_fairness")]
 )
 def test_completions_are_those_of_a_published_simulator(gpus, policy, theirs):
-    speed = {(row["job_type"], row["scale_factor"]): float(row["steps_per_s"])
-             for row in table("isolated_throughputs") if row["gpu"] == "v100"}  # fmt: skip
+    speed = {
+        (row["job_type"], row["scale_factor"]): float(row["steps_per_s"])
+        for row in table("isolated_throughputs")
+        if row["gpu"] == "v100"
+    }
     rows = table("trace")
-    alone_s = [float(row["total_steps"]) / speed[row["job_type"], row["scale_factor"]]
-               for row in rows]  # fmt: skip
+    alone_s = [
+        float(row["total_steps"]) / speed[row["job_type"], row["scale_factor"]] for row in rows
+    ]
     arrivals_s = [float(row["arrival_s"]) for row in rows]
     whole = room([int(row["scale_factor"]) for row in rows], (gpus,))
     tasks = list(map(Task, alone_s, arrivals_s))
     queue = (
-        InOrder(whole) if policy == "first-come"
+        InOrder(whole)
+        if policy == "first-come"
         else InRounds(policy, whole, tasks, alone_s, 360.0, 0.0)
-    )  # fmt: skip
+    )
     history = run(tasks, alone, queue, (gpus,), record=lambda *_: None)
-    reference = next(row for row in table("reference") if row["policy"] == theirs
-                     and (row["gpus"], row["jobs"]) == (str(gpus), str(len(rows))))  # fmt: skip
+    reference = next(
+        row
+        for row in table("reference")
+        if row["policy"] == theirs and (row["gpus"], row["jobs"]) == (str(gpus), str(len(rows)))
+    )
     hours = (np.array(history.ends_s) - arrivals_s) / 3600
     assert hours.mean() == pytest.approx(float(reference["mean_jct_h"]), rel=0.01)
     assert history.makespan_s / 3600 == pytest.approx(float(reference["makespan_h"]), rel=0.01)

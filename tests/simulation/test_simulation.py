@@ -130,14 +130,18 @@ LAST = Job(synthetic.profile("cnn-cifar10-bs500", host_s=0.04, gpu_s=0.04, memor
 
 def paces_of(arrivals, sharing, fleet, most=4, stand_in=None, problem=None):
     own = stand_in or StandIn()
-    return Paces([
-        SharedGpus(
-            count=count, predict=lambda _: own.predict, jobs=[each.job for each in arrivals],
-            layouts=[(parse_sharing(sharing), most)],
-            problem=problem or (lambda _jobs, _sharing, mix: memory_problem(mix, H200)),
-        )
-        for count in fleet.counts
-    ])  # fmt: skip
+    return Paces(
+        [
+            SharedGpus(
+                count=count,
+                predict=lambda _: own.predict,
+                jobs=[each.job for each in arrivals],
+                layouts=[(parse_sharing(sharing), most)],
+                problem=problem or (lambda _jobs, _sharing, mix: memory_problem(mix, H200)),
+            )
+            for count in fleet.counts
+        ]
+    )
 
 
 def over_time(arrivals, sharing="naive", gpus=1, policy="first-come", price=None):
@@ -259,8 +263,9 @@ def test_groups_that_do_not_fit_at_once_are_refused_and_other_jobs_wait():
 
 
 def test_a_job_of_unknown_length_is_refused():
-    endless = Job(replace(SHORT.profile, workload=replace(SHORT.profile.workload,
-                                                          examples_per_epoch=None)))  # fmt: skip
+    endless = Job(
+        replace(SHORT.profile, workload=replace(SHORT.profile.workload, examples_per_epoch=None))
+    )
     with pytest.raises(InvalidInput, match="length of an epoch"):
         over_time(at_start(endless))
 
@@ -300,10 +305,17 @@ def test_jobs_run_on_other_models_of_gpu_at_the_pace_estimated_there():
 
 def test_bare_numbers_are_enough_to_simulate_a_job_on_several_gpus(tmp_path):
     numbers = {
-        "schema": 1, "workload": "net-bs64", "gpu": "a100-40gb", "batch_size": 64, "step_s": 0.1,
-        "memory_mib": 9000, "power_w": 250, "gpu_utilization": 0.8, "memory_utilization": None,
+        "schema": 1,
+        "workload": "net-bs64",
+        "gpu": "a100-40gb",
+        "batch_size": 64,
+        "step_s": 0.1,
+        "memory_mib": 9000,
+        "power_w": 250,
+        "gpu_utilization": 0.8,
+        "memory_utilization": None,
         "examples_per_epoch": 6400,
-    }  # fmt: skip
+    }
     (folder := tmp_path / "net-bs64.json").write_text(json.dumps(numbers))
     (tmp_path / "t.csv").write_text(f"arrival_s,job,epochs,gpus\n0,{folder},2,2\n5,{folder},1,\n")
     advisor = Advisor("a100-40gb")

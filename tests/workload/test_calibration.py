@@ -40,12 +40,18 @@ def test_a_calibration_reads_back_as_it_was_written(file):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("schema", 0), ("gpu", None), ("idle_power", 76.0), ("idle_power_w", -76.0),
-        ("idle_power_w", float("inf")), ("contexts.driver_mib", -1.0),
-        ("contexts.limited.0.context_mib", -1.0), ("switching.0.overhead", 1.0),
-        ("switching.0.slice_s", -1e-3), ("switching.0.switch_s", float("nan")),
+        ("schema", 0),
+        ("gpu", None),
+        ("idle_power", 76.0),
+        ("idle_power_w", -76.0),
+        ("idle_power_w", float("inf")),
+        ("contexts.driver_mib", -1.0),
+        ("contexts.limited.0.context_mib", -1.0),
+        ("switching.0.overhead", 1.0),
+        ("switching.0.slice_s", -1e-3),
+        ("switching.0.switch_s", float("nan")),
     ],
-)  # fmt: skip
+)
 def test_a_calibration_that_cannot_be_true_is_refused_with_file_and_command(file, path, value):
     document = node = json.loads(file.read_text())
     *parents, last = [int(key) if key.isdigit() else key for key in path.split(".")]
@@ -89,11 +95,12 @@ B = replace(synthetic.profile("bert-base-finetune-bs16"), host_check_s=1e-3)
 @pytest.mark.parametrize(
     ("change", "stale"),
     [
-        ({}, [""]), ({"driver": "580.159.04", "torch": "2.11.3+cu130"}, [""]),
+        ({}, [""]),
+        ({"driver": "580.159.04", "torch": "2.11.3+cu130"}, [""]),
         ({"driver": "590.1", "torch": "2.12.0"}, ["590", "2.12"]),
         ({"host_cores": 64}, ["--check-host"]),
     ],
-)  # fmt: skip
+)
 def test_a_profile_made_with_another_driver_torch_or_host_is_stale(change, stale):
     notes = list(map(str, stale_profiles([A, B], replace(HERE, **change))))
     assert [word in note for word, note in zip(stale, notes, strict=False)] == [True] * len(notes)

@@ -20,10 +20,12 @@ def unix_socket(path):
 
 # What makes something at a path that is not a regular file, and how it is called.
 NOT_FILES = [
-    (os.mkfifo, "a FIFO"), (unix_socket, "a socket"), (os.mkdir, "a folder"),
+    (os.mkfifo, "a FIFO"),
+    (unix_socket, "a socket"),
+    (os.mkdir, "a folder"),
     (lambda path: path.symlink_to("/dev/zero"), "a device"),
     (lambda path: path.symlink_to("/dev/full"), "a device"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "kind"), NOT_FILES)

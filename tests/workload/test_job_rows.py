@@ -6,8 +6,17 @@ from advisor.errors import InvalidInput
 from advisor.workload.job_rows import rows_of, rows_text
 
 
-@pytest.mark.parametrize("text", ["a", "a:2", "a@0.5", "a:2@3;batch=64;due=1.5;user=ann;alone,b",
-                                  "a (jobs.toml 1),b;user=%2C%3B%3D", ""])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a:2",
+        "a@0.5",
+        "a:2@3;batch=64;due=1.5;user=ann;alone,b",
+        "a (jobs.toml 1),b;user=%2C%3B%3D",
+        "",
+    ],
+)
 def test_rows_in_text_come_back_as_they_were(text):
     assert rows_text(rows_of(text)) == text
 

@@ -20,9 +20,14 @@ SCRIPT = Script(
     command=("python", "train.py", "--lr", "0.1"), folder="/home/ada/net", environment={"SEED": "1"}
 )
 NET = Workload(
-    name="net", source="script", model="net", family="net", batch=64, examples_per_epoch=6400,
+    name="net",
+    source="script",
+    model="net",
+    family="net",
+    batch=64,
+    examples_per_epoch=6400,
     script=SCRIPT,
-)  # fmt: skip
+)
 SCRIPTED = replace(synthetic.profile(), workload=NET)
 
 
@@ -58,8 +63,13 @@ def test_a_word_names_a_profile_or_its_path_with_copies_and_epochs(folder):
     words = [RESNET, f"{RESNET}:2@150", f"{path}@0.5", f"{BERT}:2"]
     jobs = parse_jobs(words, measured(folder))
     assert [(job.name, job.epochs) for job in jobs] == [
-        (RESNET, 1), (RESNET, 150), (RESNET, 150), (BERT, 0.5), (BERT, 1), (BERT, 1)
-    ]  # fmt: skip
+        (RESNET, 1),
+        (RESNET, 150),
+        (RESNET, 150),
+        (BERT, 0.5),
+        (BERT, 1),
+        (BERT, 1),
+    ]
 
 
 def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
@@ -72,15 +82,23 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
 @pytest.mark.parametrize(
     ("word", "remedy"),
     [
-        (f"{RESNET}@", f"{RESNET}@3"), (f"{RESNET}@ten", f"{RESNET}@3"),
-        (f"{RESNET}@nan", f"{RESNET}@3"), (f"{RESNET}@3:2", f"{RESNET}:2@3"),
-        ("@1e9", "NAME:COPIES"), (f"{RESNET}@50%", f"{RESNET}@3"), (f"{RESNET}:1e3", f"{RESNET}:2"),
-        (f"{RESNET}@0", "above 0"), (f"{RESNET}@-1", "above 0"), ("@3", "names no job"),
+        (f"{RESNET}@", f"{RESNET}@3"),
+        (f"{RESNET}@ten", f"{RESNET}@3"),
+        (f"{RESNET}@nan", f"{RESNET}@3"),
+        (f"{RESNET}@3:2", f"{RESNET}:2@3"),
+        ("@1e9", "NAME:COPIES"),
+        (f"{RESNET}@50%", f"{RESNET}@3"),
+        (f"{RESNET}:1e3", f"{RESNET}:2"),
+        (f"{RESNET}@0", "above 0"),
+        (f"{RESNET}@-1", "above 0"),
+        ("@3", "names no job"),
         ("bert-base-finetune-bs61", BERT),
-        *((f"{RESNET}:{count}", f"1 to {MAX_JOBS}")
-          for count in ("0", "-2", "49", "1000000", "9" * 5000, "2.5", "", "two")),
+        *(
+            (f"{RESNET}:{count}", f"1 to {MAX_JOBS}")
+            for count in ("0", "-2", "49", "1000000", "9" * 5000, "2.5", "", "two")
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_word_that_makes_no_sense_is_refused_with_the_remedy(folder, word, remedy):
     with pytest.raises(InvalidInput, match=remedy):
         parse_jobs([word], measured(folder))
@@ -128,12 +146,14 @@ def test_a_file_of_jobs_sets_what_is_to_run(read):
 @pytest.mark.parametrize(
     ("line", "field", "read_as"),
     [
-        ('deadline_s = "2h"', "deadline_s", 7200), ('deadline_s = "1h 30 min"', "deadline_s", 5400),
+        ('deadline_s = "2h"', "deadline_s", 7200),
+        ('deadline_s = "1h 30 min"', "deadline_s", 5400),
         ('deadline_s = "1-00:00:30"', "deadline_s", 86_430),
         ('deadline_s = "90"', "deadline_s", 90),
-        ('validation_s = "1.5 min"', "validation_s", 90), ('protect = "10 %"', "protect", 0.1),
+        ('validation_s = "1.5 min"', "validation_s", 90),
+        ('protect = "10 %"', "protect", 0.1),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_jobs_holds_times_and_shares_as_people_write_them(read, line, field, read_as):
     (job,) = read(f"[[job]]\nprofile = '{BERT}'\n{line}\n")
     assert getattr(job, field) == read_as
@@ -173,20 +193,31 @@ def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("copy = 2", "copy"), ("copies = 0", "copies"), ("copies = 1000000", "copies"),
-        ("copies = 1.5", "copies"), ("epochs = 0", "epochs"), ("epochs = nan", "epochs"),
-        ("validation_s = -1", "validation_s"), ("start_s = -1", "start_s"),
+        ("copy = 2", "copy"),
+        ("copies = 0", "copies"),
+        ("copies = 1000000", "copies"),
+        ("copies = 1.5", "copies"),
+        ("epochs = 0", "epochs"),
+        ("epochs = nan", "epochs"),
+        ("validation_s = -1", "validation_s"),
+        ("start_s = -1", "start_s"),
         ("examples_per_epoch = 0", "examples_per_epoch"),
-        ("user = 7", "user"), ("user = ' '", "user"), ("data_parallel = 'yes'", "data_parallel"),
-        ("isolated = 2", "isolated"), ("deadline_s = 0", "deadline_s"),
-        ("deadline_s = nan", "deadline_s"), ("command = 'python \"t.py'", "command"),
-        ("command = []", "command"), ('command = ["python", "\\u0000"]', "program"),
+        ("user = 7", "user"),
+        ("user = ' '", "user"),
+        ("data_parallel = 'yes'", "data_parallel"),
+        ("isolated = 2", "isolated"),
+        ("deadline_s = 0", "deadline_s"),
+        ("deadline_s = nan", "deadline_s"),
+        ("command = 'python \"t.py'", "command"),
+        ("command = []", "command"),
+        ('command = ["python", "\\u0000"]', "program"),
         ('command = ["a"]\nenvironment = {CUDA_MPS_PIPE_DIRECTORY = "/x"}', "PIPE_DIRECTORY"),
         ('command = ["a"]\nenvironment = {CUDA_VISIBLE_DEVICES = "1"}', "VISIBLE_DEVICES"),
         ('command = ["a"]\nenvironment = {"A=B" = "1"}', "A=B"),
-        ('command = ["a"]\nenvironment = {SEED = 1}', "environment"), ('folder = "x"', "folder"),
+        ('command = ["a"]\nenvironment = {SEED = 1}', "environment"),
+        ('folder = "x"', "folder"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_line_in_a_file_of_jobs_is_refused_with_file_and_field(read, line, named):
     with pytest.raises(InvalidInput, match=r"jobs\.toml") as refusal:
         read(f"[[job]]\nprofile = '{BERT}'\n{line}\n")
@@ -195,9 +226,15 @@ def test_a_wrong_line_in_a_file_of_jobs_is_refused_with_file_and_field(read, lin
 
 @pytest.mark.parametrize(
     "text",
-    [f"[[jobs]]\nprofile = '{BERT}'", "[[job]]\ncopies = 2", f"[job]\nprofile = '{BERT}'",
-     "job = 1979-05-27", "job = []", "[[job]"],
-)  # fmt: skip
+    [
+        f"[[jobs]]\nprofile = '{BERT}'",
+        "[[job]]\ncopies = 2",
+        f"[job]\nprofile = '{BERT}'",
+        "job = 1979-05-27",
+        "job = []",
+        "[[job]",
+    ],
+)
 def test_a_file_without_jobs_is_refused_with_its_name(read, text):
     with pytest.raises(InvalidInput, match=r"jobs\.toml"):
         read(text)
@@ -215,10 +252,18 @@ def test_starts_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"epochs": 1e300}, {"epochs": 5e-324}, {"validation_s": 1e300}, {"checkpoint_s": 1e300},
-     {"start_s": -1},
-     {"deadline_s": 1e300}, {"protect": 20.0}, {"protect": -0.1}, {"protect": float("nan")}],
-)  # fmt: skip
+    [
+        {"epochs": 1e300},
+        {"epochs": 5e-324},
+        {"validation_s": 1e300},
+        {"checkpoint_s": 1e300},
+        {"start_s": -1},
+        {"deadline_s": 1e300},
+        {"protect": 20.0},
+        {"protect": -0.1},
+        {"protect": float("nan")},
+    ],
+)
 def test_a_job_of_centuries_of_no_time_or_with_a_share_in_per_cent_is_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Job(synthetic.profile(), **wrong)
@@ -247,17 +292,28 @@ def test_arrivals_may_be_separated_by_other_signs_and_have_times_with_units(read
 @pytest.mark.parametrize(
     "text",
     [
-        "", "arrival_s,job\n", f"job\n{BERT}\n", f"arrival_s,job,colour\n0,{BERT},red\n",
-        f"arrival_s,job,job\n0,{BERT},{BERT}\n", f"arrival_s,job\n0,{BERT},3\n",
-        "arrival_s,job\n0\n", f"arrival_s,job\nsoon,{BERT}\n", f"arrival_s,job\nnan,{BERT}\n",
-        f"arrival_s,job\n-1,{BERT}\n", f"arrival_s,job\n1700000000,{BERT}\n",
-        f"arrival_s,job,epochs\n0,{BERT},0\n", f"arrival_s,job,epochs\n0,{BERT},3x\n",
-        f"arrival_s,job,epochs\n0,{BERT},1e300\n", f"arrival_s,job,validation_s\n0,{BERT},-3\n",
-        f'arrival_s,job\n0,"{BERT}\n', b"arrival_s,job\n0,\xff\n", f"arrival_s,job\n0,{BERT}\x00\n",
+        "",
+        "arrival_s,job\n",
+        f"job\n{BERT}\n",
+        f"arrival_s,job,colour\n0,{BERT},red\n",
+        f"arrival_s,job,job\n0,{BERT},{BERT}\n",
+        f"arrival_s,job\n0,{BERT},3\n",
+        "arrival_s,job\n0\n",
+        f"arrival_s,job\nsoon,{BERT}\n",
+        f"arrival_s,job\nnan,{BERT}\n",
+        f"arrival_s,job\n-1,{BERT}\n",
+        f"arrival_s,job\n1700000000,{BERT}\n",
+        f"arrival_s,job,epochs\n0,{BERT},0\n",
+        f"arrival_s,job,epochs\n0,{BERT},3x\n",
+        f"arrival_s,job,epochs\n0,{BERT},1e300\n",
+        f"arrival_s,job,validation_s\n0,{BERT},-3\n",
+        f'arrival_s,job\n0,"{BERT}\n',
+        b"arrival_s,job\n0,\xff\n",
+        f"arrival_s,job\n0,{BERT}\x00\n",
         "arrival_s,job\n0,bert-base-finetune-bs61\n",
     ],
     ids=range(19),
-)  # fmt: skip
+)
 def test_arrivals_that_cannot_be_are_refused_with_their_file(read, text):
     with pytest.raises(InvalidInput, match=r"arrivals\.csv"):
         read(text, "arrivals.csv")
@@ -276,10 +332,16 @@ def test_a_profile_carries_how_its_script_is_started(folder):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"command": ()}, {"folder": "here"}, {"throughput": "("}, {"throughput": "no group"},
-     {"seconds_per_step": "(.)(.)"}, {"seconds_per_step": "[0-9"},
-     {"command": ("a",) * 10_001}],
-)  # fmt: skip
+    [
+        {"command": ()},
+        {"folder": "here"},
+        {"throughput": "("},
+        {"throughput": "no group"},
+        {"seconds_per_step": "(.)(.)"},
+        {"seconds_per_step": "[0-9"},
+        {"command": ("a",) * 10_001},
+    ],
+)
 def test_a_script_that_nothing_can_start_is_refused(wrong):
     with pytest.raises(InvalidInput):
         Script(**({"command": ("python",), "folder": "/"} | wrong))
@@ -290,22 +352,36 @@ def test_a_script_that_nothing_can_start_is_refused(wrong):
 @pytest.mark.parametrize(
     ("line", "program"),
     [
-        ("python train.py --config base.py", "train.py"), ("python3 -u a/train.py", "a/train.py"),
-        ("python -m pkg.train --epochs 3", "pkg.train"), ("bash run.sh cfg.py", "run.sh"),
-        ("torchrun --nproc_per_node 1 train.py", "train.py"), ("torchrun -m train", "train"),
+        ("python train.py --config base.py", "train.py"),
+        ("python3 -u a/train.py", "a/train.py"),
+        ("python -m pkg.train --epochs 3", "pkg.train"),
+        ("bash run.sh cfg.py", "run.sh"),
+        ("torchrun --nproc_per_node 1 train.py", "train.py"),
+        ("torchrun -m train", "train"),
         ("python -m torch.distributed.run train.py", "train.py"),
         ("accelerate launch --config_file c.yaml train.py", "train.py"),
-        ("uv run --with rich train.py", "train.py"), ("uv run -m pkg.train", "pkg.train"),
-        ("conda run -n env python train.py", "train.py"), ("/bin/deepspeed train.py", "train.py"),
-        ("env A=b HOOK=h.py python train.py", "train.py"), ("nohup python train.py", "train.py"),
-        ("time python train.py", "train.py"), ("taskset -c 0 python train.py", "train.py"),
-        ("numactl -m 0 python -m pkg.train", "pkg.train"), ("my-wrap python train.py", "train.py"),
-        ("bash -c 'cd here && python train.py'", "train.py"), ("./train --lr 1", "./train"),
-        ("fairseq-train data.py", "fairseq-train"), ("python -c 'import train'", None),
-        ("make -C src LR=3 train", "train"), ("just train", "train"), ("make", None),
-        ("bash -c 'echo \"'", None), ("env", None), ("conda run -n env mine", None),
+        ("uv run --with rich train.py", "train.py"),
+        ("uv run -m pkg.train", "pkg.train"),
+        ("conda run -n env python train.py", "train.py"),
+        ("/bin/deepspeed train.py", "train.py"),
+        ("env A=b HOOK=h.py python train.py", "train.py"),
+        ("nohup python train.py", "train.py"),
+        ("time python train.py", "train.py"),
+        ("taskset -c 0 python train.py", "train.py"),
+        ("numactl -m 0 python -m pkg.train", "pkg.train"),
+        ("my-wrap python train.py", "train.py"),
+        ("bash -c 'cd here && python train.py'", "train.py"),
+        ("./train --lr 1", "./train"),
+        ("fairseq-train data.py", "fairseq-train"),
+        ("python -c 'import train'", None),
+        ("make -C src LR=3 train", "train"),
+        ("just train", "train"),
+        ("make", None),
+        ("bash -c 'echo \"'", None),
+        ("env", None),
+        ("conda run -n env mine", None),
     ],
-)  # fmt: skip
+)
 def test_a_script_is_called_by_its_file_or_module_and_not_by_what_starts_it(line, program):
     assert Script(command=tuple(shlex.split(line)), folder="/").file == program
 

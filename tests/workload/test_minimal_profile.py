@@ -14,9 +14,16 @@ from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
 
 NUMBERS = {
-    "schema": 1, "workload": "my-job", "gpu": "a100-40gb", "batch_size": 64, "step_s": 0.12,
-    "memory_mib": 5300, "power_w": 190, "gpu_utilization": 0.83, "memory_utilization": 0.41,
-}  # fmt: skip
+    "schema": 1,
+    "workload": "my-job",
+    "gpu": "a100-40gb",
+    "batch_size": 64,
+    "step_s": 0.12,
+    "memory_mib": 5300,
+    "power_w": 190,
+    "gpu_utilization": 0.83,
+    "memory_utilization": 0.41,
+}
 WATCHED = MinimalProfile(**NUMBERS)
 
 SHARES = st.floats(0, 1)
@@ -81,18 +88,33 @@ def test_a_number_that_is_null_is_not_known(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "remedy"),
     [
-        ("step_s", float("nan"), ""), ("step_s", -0.12, ""), ("step_s", 0, ""),
-        ("step_s", 120, "120 ms are 0.12 s"), ("step_s", ..., ""), ("memory_mib", 0, ""),
-        ("memory_mib", 9, "9 GiB are 9216"), ("memory_mib", 1e9, ""), ("power_w", -1, ""),
-        ("power_w", 190_000, ""), ("power_w", ..., ""), ("gpu_utilization", 83, "83 % is 0.83"),
-        ("gpu_utilization", None, "memory_utilization"), ("gpu_utilization", -0.1, ""),
-        ("gpu_utilization", "0.83", ""), ("memory_utilization", 41.0, "41 % is 0.41"),
-        ("batch_size", 0, "batch"), ("batch_size", 64.5, ""), ("examples_per_epoch", 0, ""),
-        ("step_s", None, "duration_s"), ("duration_s", 0.05, "duration_s"),
-        ("workload", "../my-job", ""), ("schema", 0, ""), ("schema", ..., ""),
+        ("step_s", float("nan"), ""),
+        ("step_s", -0.12, ""),
+        ("step_s", 0, ""),
+        ("step_s", 120, "120 ms are 0.12 s"),
+        ("step_s", ..., ""),
+        ("memory_mib", 0, ""),
+        ("memory_mib", 9, "9 GiB are 9216"),
+        ("memory_mib", 1e9, ""),
+        ("power_w", -1, ""),
+        ("power_w", 190_000, ""),
+        ("power_w", ..., ""),
+        ("gpu_utilization", 83, "83 % is 0.83"),
+        ("gpu_utilization", None, "memory_utilization"),
+        ("gpu_utilization", -0.1, ""),
+        ("gpu_utilization", "0.83", ""),
+        ("memory_utilization", 41.0, "41 % is 0.41"),
+        ("batch_size", 0, "batch"),
+        ("batch_size", 64.5, ""),
+        ("examples_per_epoch", 0, ""),
+        ("step_s", None, "duration_s"),
+        ("duration_s", 0.05, "duration_s"),
+        ("workload", "../my-job", ""),
+        ("schema", 0, ""),
+        ("schema", ..., ""),
         ("utilisation", 0.83, ""),
     ],
-)  # fmt: skip
+)
 def test_a_number_that_cannot_be_or_has_another_unit_is_refused(tmp_path, field, value, remedy):
     with pytest.raises(InvalidInput, match=r"my-job\.json: .*--from-numbers --help") as refusal:
         read_profile(written(tmp_path, **{field: value}))

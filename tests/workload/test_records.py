@@ -43,9 +43,11 @@ def changed(text, path, value):
 
 
 ROUND = replace(
-    PROFILE, trace=replace(PROFILE.trace, steps=16), epoch_end=EpochEnd(seconds=3.0, steps=80),
+    PROFILE,
+    trace=replace(PROFILE.trace, steps=16),
+    epoch_end=EpochEnd(seconds=3.0, steps=80),
     windows=tuple(replace(each, check_s=1e-3) for each in PROFILE.windows),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, took=TOOK), ROUND])
@@ -118,11 +120,16 @@ def test_a_profile_older_than_a_field_is_still_read(path):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Profile, profile_text(PROFILE)), (Run, run_line(RUN)), (MinimalProfile, "{}"),
-        (PlanDocument, "{}"), (Calibration, "{}"), (Model, "{}"), (JobFile, "{}"),
+        (Profile, profile_text(PROFILE)),
+        (Run, run_line(RUN)),
+        (MinimalProfile, "{}"),
+        (PlanDocument, "{}"),
+        (Calibration, "{}"),
+        (Model, "{}"),
+        (JobFile, "{}"),
         (None, "{}"),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_a_newer_advisor_is_named_as_such_before_its_new_fields(kind, text):
     newer = json.dumps(json.loads(text) | {"schema": 9, "new_field": 1})
     with pytest.raises(InvalidInput, match="here: it has schema 9, and"):
@@ -131,24 +138,59 @@ def test_a_file_of_a_newer_advisor_is_named_as_such_before_its_new_fields(kind, 
 
 HUGE = 2**64
 IMPOSSIBLE = [
-    ("schema", 2), ("schema", True), ("step_ms", 3.0), ("idle_powr_w", 75.0),
-    ("power_w", 1e9), ("power_w", True), ("power_w", "300"), ("power_w", float("nan")),
-    ("power_w", float("inf")), ("energy_j", 1e300), ("gpu_s", -1.0), ("gpu_s", 1e6),
-    ("host_s", 0.0), ("host_s", 1e6), ("host_check_s", 1e6), ("host_cpu_share", 64.0),
-    ("cores", [-1]), ("cores", [HUGE]), ("cores.0", False), ("windows", []),
-    ("windows.0.seconds", 1e300), ("windows.0.seconds", 5e-324), ("windows.0.steps", 1e-9),
-    ("memory.device_mib", 1e300), ("memory.device_mib", 1.0), ("counters.gract", 97.0),
-    ("counters.pcie_rx_mib_s", -1), ("mps.unlimited.windows", []), ("mps.limited.0.windows", []),
-    ("mps.limited.0.limit_pct", 101), ("mps.limited.0.sms", HUGE), ("trace.blocks", [1]),
-    ("trace.blocks.0", HUGE), ("trace.threads.0", HUGE), ("trace.resident_blocks.0", HUGE),
-    ("trace.stream_of", [HUGE] * 100), ("trace.duration_us.0", False),
-    ("trace.duration_us", [0.0] * 100), ("trace.waits_us", [2.0, 1.0]),
-    ("trace.waits_us", [-1.0]), ("provenance.host_cores", HUGE), ("took", {"start_s": 1.0}),
-    ("workload.name", 1), ("workload.bach", 1), ("workload.batch", 0), ("workload.batch", HUGE),
-    ("workload.batch", True), ("workload.batch", 128.0), ("workload.batch", "128"),
-    ("workload.precision", "fp8"), ("workload.loader_workers", HUGE),
+    ("schema", 2),
+    ("schema", True),
+    ("step_ms", 3.0),
+    ("idle_powr_w", 75.0),
+    ("power_w", 1e9),
+    ("power_w", True),
+    ("power_w", "300"),
+    ("power_w", float("nan")),
+    ("power_w", float("inf")),
+    ("energy_j", 1e300),
+    ("gpu_s", -1.0),
+    ("gpu_s", 1e6),
+    ("host_s", 0.0),
+    ("host_s", 1e6),
+    ("host_check_s", 1e6),
+    ("host_cpu_share", 64.0),
+    ("cores", [-1]),
+    ("cores", [HUGE]),
+    ("cores.0", False),
+    ("windows", []),
+    ("windows.0.seconds", 1e300),
+    ("windows.0.seconds", 5e-324),
+    ("windows.0.steps", 1e-9),
+    ("memory.device_mib", 1e300),
+    ("memory.device_mib", 1.0),
+    ("counters.gract", 97.0),
+    ("counters.pcie_rx_mib_s", -1),
+    ("mps.unlimited.windows", []),
+    ("mps.limited.0.windows", []),
+    ("mps.limited.0.limit_pct", 101),
+    ("mps.limited.0.sms", HUGE),
+    ("trace.blocks", [1]),
+    ("trace.blocks.0", HUGE),
+    ("trace.threads.0", HUGE),
+    ("trace.resident_blocks.0", HUGE),
+    ("trace.stream_of", [HUGE] * 100),
+    ("trace.duration_us.0", False),
+    ("trace.duration_us", [0.0] * 100),
+    ("trace.waits_us", [2.0, 1.0]),
+    ("trace.waits_us", [-1.0]),
+    ("provenance.host_cores", HUGE),
+    ("took", {"start_s": 1.0}),
+    ("workload.name", 1),
+    ("workload.bach", 1),
+    ("workload.batch", 0),
+    ("workload.batch", HUGE),
+    ("workload.batch", True),
+    ("workload.batch", 128.0),
+    ("workload.batch", "128"),
+    ("workload.precision", "fp8"),
+    ("workload.loader_workers", HUGE),
     ("workload.examples_per_epoch", 128 * 48_159_360_000),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "value"), IMPOSSIBLE)
@@ -164,11 +206,16 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("power_w",), 1e9), (("mps_clients",), HUGE), (("tenants", 0, "sms"), HUGE),
-        (("tenants", 0, "host_check_s"), -1.0), (("tenants", 0, "windows", 0, "seconds"), 1e300),
-        (("capacity_mib",), 24576), (("purpose",), "memory"), (("surprise",), 1),
+        (("power_w",), 1e9),
+        (("mps_clients",), HUGE),
+        (("tenants", 0, "sms"), HUGE),
+        (("tenants", 0, "host_check_s"), -1.0),
+        (("tenants", 0, "windows", 0, "seconds"), 1e300),
+        (("capacity_mib",), 24576),
+        (("purpose",), "memory"),
+        (("surprise",), 1),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_cannot_have_been_is_refused(path, value):
     with pytest.raises(InvalidInput, match=r"^here: "):
         parse_record(Run, changed(run_line(RUN), path, value), "here")
@@ -206,11 +253,22 @@ def test_a_profile_is_read_again_only_if_its_file_changed(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "a = [1]", "{", "\x00", b"\xff", '{"a": 1, "a": 1}', '{"b": [{"a": 1, "\\u0061": 2}]}',
-        "[NaN]", "[-Infinity]", "9" * 5000, "[" * 65 + "]" * 65, "[" * 100_000, '{"a":' * 100_000,
+        "",
+        "a = [1]",
+        "{",
+        "\x00",
+        b"\xff",
+        '{"a": 1, "a": 1}',
+        '{"b": [{"a": 1, "\\u0061": 2}]}',
+        "[NaN]",
+        "[-Infinity]",
+        "9" * 5000,
+        "[" * 65 + "]" * 65,
+        "[" * 100_000,
+        '{"a":' * 100_000,
     ],
     ids=range(13),
-)  # fmt: skip
+)
 def test_a_text_that_is_not_json_or_sets_a_key_twice_is_refused_with_the_remedy(text):
     with pytest.raises(InvalidInput, match=r"^here: .*\. Correct it\.$"):
         parse_json(text, "here", "Correct it.")
@@ -225,12 +283,17 @@ def test_other_json_is_read_as_it_is(text, tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "a = " + "[" * 3000 + "]" * 3000, "a = " + "{b = " * 3000 + "1" + "}" * 3000,
-        ".".join("a" * 3000) + " = 1", "a = 1\na = 2", "a", b"a = '\xff'", '{"a": [1]}',
+        "a = " + "[" * 3000 + "]" * 3000,
+        "a = " + "{b = " * 3000 + "1" + "}" * 3000,
+        ".".join("a" * 3000) + " = 1",
+        "a = 1\na = 2",
+        "a",
+        b"a = '\xff'",
+        '{"a": [1]}',
         "a = 1" + "0" * 5000,
     ],
     ids=range(8),
-)  # fmt: skip
+)
 def test_a_text_that_is_not_toml_is_refused_with_its_path(text, tmp_path):
     path = tmp_path / "jobs.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -255,10 +318,13 @@ def test_a_record_that_contradicts_itself_is_refused(change):
 @pytest.mark.parametrize(
     "change",
     [
-        {"steps": (1,)}, {"steps": (0, 1)}, {"began_s": (-1.0, 0.0)}, {"ended_s": (0.0, 1.0)},
+        {"steps": (1,)},
+        {"steps": (0, 1)},
+        {"began_s": (-1.0, 0.0)},
+        {"ended_s": (0.0, 1.0)},
         {"pauses_s": (-0.1,)},
     ],
-)  # fmt: skip
+)
 def test_times_that_cannot_be_are_refused(change):
     done = {"steps": (1, 2), "began_s": (0.0, 0.0), "ended_s": (1.0, 2.0), "pauses_s": ()}
     with pytest.raises(InvalidInput):

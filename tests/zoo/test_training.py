@@ -223,11 +223,18 @@ def test_a_model_gets_the_optimizer_it_is_usually_trained_with(name, optimizer):
 @pytest.mark.parametrize(
     "examples",
     [
-        Images(8, 3), numbers(5, classes=3), numbers(6, 5, classes=3), sentences(50, 6, 2),
-        continuations(50, 6), spans(50, 6, 2), clicks(dense=3, sparse=4, rows=9), ratings(5, 6),
-        graphs(MOLECULES, 2), graphs(replace(ARXIV, nodes=5, edges=7), 2),
+        Images(8, 3),
+        numbers(5, classes=3),
+        numbers(6, 5, classes=3),
+        sentences(50, 6, 2),
+        continuations(50, 6),
+        spans(50, 6, 2),
+        clicks(dense=3, sparse=4, rows=9),
+        ratings(5, 6),
+        graphs(MOLECULES, 2),
+        graphs(replace(ARXIV, nodes=5, edges=7), 2),
     ],
-)  # fmt: skip
+)
 def test_an_example_from_a_loader_looks_like_a_row_of_a_resident_batch(examples):
     batch, one = examples.batch(2), examples.one()
     assert [t.shape[1:] for t in batch] == [t.shape for t in one]

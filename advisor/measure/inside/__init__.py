@@ -36,8 +36,11 @@ MARK = "advisor:"
 
 # Messages of CUDA's libraries when the device has no memory left and torch does not raise its own.
 _NO_MEMORY = (
-    "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
-)  # fmt: skip
+    "out of memory",
+    "ALLOC_FAILED",
+    "cudaErrorMemoryAllocation",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+)
 
 
 def lacks_memory(printed: str) -> bool:

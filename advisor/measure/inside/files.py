@@ -22,15 +22,22 @@ def guard_links(folder: Path) -> None:
     os.open = partial(_open_low, os.open, folder)
 
 
-def _open(opens: Callable[..., Any], folder: Path, file: Any, mode: str = "r", *arguments: Any,
-          **named: Any) -> Any:  # fmt: skip
+def _open(
+    opens: Callable[..., Any],
+    folder: Path,
+    file: Any,
+    mode: str = "r",
+    *arguments: Any,
+    **named: Any,
+) -> Any:
     if not {*"wax+"}.isdisjoint(mode):
         replace_link(file, folder, keep="w" not in mode)
     return opens(file, mode, *arguments, **named)
 
 
-def _open_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any,
-              **named: Any) -> int:  # fmt: skip
+def _open_low(
+    opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any, **named: Any
+) -> int:
     if flags & _WRITES:
         makes_it_anew = os.O_CREAT | os.O_TRUNC
         replace_link(path, folder, keep=flags & makes_it_anew != makes_it_anew)

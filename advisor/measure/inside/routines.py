@@ -36,9 +36,11 @@ Verb = Callable[..., "dict[str, Any] | Routine"]
 def versions() -> "dict[str, str | None]":
     """Return the versions of Python, torch, CUDA and timm."""
     return {
-        "python": platform.python_version(), "torch": str(torch.__version__),
-        "cuda": torch.version.cuda, "timm": installed_version("timm"),
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "timm": installed_version("timm"),
+    }
 
 
 def attempt(
@@ -76,9 +78,15 @@ def run_steps(program: Feeds, start_at: float, steps: int) -> Routine:
 
 
 def train(
-    program: Feeds, start_at: float, is_last: "Callable[[int], bool]", *,
-    checks_at: Sequence[float] = (), pieces: int = 0, partly: bool = False, counting: bool = False,
-) -> Routine:  # fmt: skip
+    program: Feeds,
+    start_at: float,
+    is_last: "Callable[[int], bool]",
+    *,
+    checks_at: Sequence[float] = (),
+    pieces: int = 0,
+    partly: bool = False,
+    counting: bool = False,
+) -> Routine:
     """From `start_at` on, train up to the step whose number `is_last`; do not wait for the device.
 
     At least one step is taken, or if `partly` none where the program ends before. After the first
@@ -127,10 +135,15 @@ def train(
         for (name, use), then in zip(used().items(), before.values(), strict=True)
     }
     return {
-        "completed_at": completed_at, "checks": checks, "between": between, "work": work,
-        "memory": memory_mib(), "fetched_s": program.fetched_s - fetched_s, **gained_use,
+        "completed_at": completed_at,
+        "checks": checks,
+        "between": between,
+        "work": work,
+        "memory": memory_mib(),
+        "fetched_s": program.fetched_s - fetched_s,
+        **gained_use,
         "over": over,
-    }  # fmt: skip
+    }
 
 
 _FEWEST_TIMED, _MOST_TIMED = 3, 40
@@ -265,7 +278,11 @@ def check_host(program: Feeds, pieces: int = 40) -> "dict[str, Any]":  # noqa: A
 
 
 VERBS: "dict[str, Verb]" = {
-    "run": run, "run_steps": run_steps, "issue": issue, "trace": trace, "record": record,
+    "run": run,
+    "run_steps": run_steps,
+    "issue": issue,
+    "trace": trace,
+    "record": record,
     "check_host": check_host,
-}  # fmt: skip
+}
 """Requests that any measured program answers; it also loads."""

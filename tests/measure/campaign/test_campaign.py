@@ -148,9 +148,15 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
 
 @pytest.mark.parametrize(
     "words",
-    [("--device", "cpu,0"), ("--device", "0,0"), ("--device", "0,"), ("--deadline", "-1"),
-     ("--cores", "x"), ("--ray", "auto", "--cores", "0")],
-)  # fmt: skip
+    [
+        ("--device", "cpu,0"),
+        ("--device", "0,0"),
+        ("--device", "0,"),
+        ("--deadline", "-1"),
+        ("--cores", "x"),
+        ("--ray", "auto", "--cores", "0"),
+    ],
+)
 def test_words_that_make_no_sense_are_wrong_use(tmp_path, words, capsys):
     files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
     code, said = refused(run_campaign, [written(tmp_path, PLAN), *files, *words], capsys)
@@ -169,24 +175,35 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("sede = 1", "seed?"), ("seed = -1", "seed"), ('seed = "7"', "seed"),
-        ('gpu = "h900"', "h900"), ('small = ["no-such-bs1"]', "no-such-bs1"),
-        ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "twice"), ('include = "w.toml"', "not both"),
-        ("solo_every = 1.5", "solo_every"), ("limits = [0]", "limits"),
-        ("degrees = {1 = {}}", "degrees"), ("degrees = 3", "degrees"),
+        ("sede = 1", "seed?"),
+        ("seed = -1", "seed"),
+        ('seed = "7"', "seed"),
+        ('gpu = "h900"', "h900"),
+        ('small = ["no-such-bs1"]', "no-such-bs1"),
+        ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "twice"),
+        ('include = "w.toml"', "not both"),
+        ("solo_every = 1.5", "solo_every"),
+        ("limits = [0]", "limits"),
+        ("degrees = {1 = {}}", "degrees"),
+        ("degrees = 3", "degrees"),
         ("degrees = {2 = {mps = {some = 1}}}", "degrees.2.mps.some"),
         ("degrees = {2 = {mig = {same = 1}}}", "degrees.2.mig"),
         ("timing = {window_s = 0}", "window_s"),
         ('profile = {known = ["absent"]}', "absent' is not a folder"),
-        ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
-         "run 'a'"),
-        ('control = [{id = "a"}]', "control"), ("gpu = [", "Correct the file"),
+        (
+            'runs = [{id = "a", sharing = "mps", purpose = "chosen", '
+            'workloads = ["mlp-toy-bs32"]}]',
+            "run 'a'",
+        ),
+        ('control = [{id = "a"}]', "control"),
+        ("gpu = [", "Correct the file"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line, named):
     key = line.partition(" ")[0]
-    rest = "\n".join(each for each in PLAN.split("[degrees.2]")[0].splitlines()
-                     if not each.startswith(f"{key} "))  # fmt: skip
+    rest = "\n".join(
+        each for each in PLAN.split("[degrees.2]")[0].splitlines() if not each.startswith(f"{key} ")
+    )
     path = written(tmp_path, f"{rest}\n{line}\n")
     with pytest.raises(InvalidInput) as refusal:
         read_campaign(path)

@@ -24,10 +24,14 @@ def deny_namespaces():
     number = {"x86_64": 272, "aarch64": 97}[platform.machine()]
     load, jump, give = 0x20, 0x15, 0x06  # of linux/bpf_common.h
     program = b"".join(
-        struct.pack("HBBI", *each) for each in (
-            (load, 0, 0, 0), (jump, 0, 1, number), (give, 0, 0, 0x50001), (give, 0, 0, 0x7FFF0000),
+        struct.pack("HBBI", *each)
+        for each in (
+            (load, 0, 0, 0),
+            (jump, 0, 1, number),
+            (give, 0, 0, 0x50001),
+            (give, 0, 0, 0x7FFF0000),
         )
-    )  # fmt: skip
+    )
     code = ctypes.create_string_buffer(program)
     filters = struct.pack("HxxxxxxP", 4, ctypes.addressof(code))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -48,10 +52,15 @@ def main():
     (hook / "advisor_inside").symlink_to(Path(inside.__file__).parent)
     variables = {"INSIDE": str(hook), "GUARD": "" if place.launcher else base}
     with subprocess.Popen(
-        [*place.launcher, *command], cwd=place.working, env=os.environ | variables, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*place.launcher, *command],
+        cwd=place.working,
+        env=os.environ | variables,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         lines = []
         while (line := process.stdout.readline().strip()) not in ("held", ""):
             lines.append(line)
@@ -61,9 +70,12 @@ def main():
         lines += process.stdout.read().splitlines()
     written, others = place.exposed.changed() if place.exposed else ([], [])
     came = {
-        "overlay": bool(place.launcher), "lines": lines, "code": process.returncode,
-        "written": written, "others": others,
-    }  # fmt: skip
+        "overlay": bool(place.launcher),
+        "lines": lines,
+        "code": process.returncode,
+        "written": written,
+        "others": others,
+    }
     print(json.dumps(came))
 
 

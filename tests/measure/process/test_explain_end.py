@@ -16,12 +16,14 @@ def explained(folder, line, output=""):
 @pytest.mark.parametrize(
     ("text", "background"),
     [
-        ("nohup python train.py > log 2>&1 &\n", True), ("python a.py &\npython b.py &\n", True),
+        ("nohup python train.py > log 2>&1 &\n", True),
+        ("python a.py &\npython b.py &\n", True),
         ("python train.py & echo started\n", True),
-        ("python train.py &\nwait\n", False), ("cd here && python train.py 2>&1 | tee log", False),
+        ("python train.py &\nwait\n", False),
+        ("cd here && python train.py 2>&1 | tee log", False),
         ("python train.py &> log\n# nohup python train.py &\n", False),
     ],
-)  # fmt: skip
+)
 def test_a_shell_that_leaves_its_program_in_the_background_is_told_to_wait(
     tmp_path, text, background
 ):
@@ -60,14 +62,17 @@ def test_a_python_that_lacks_a_package_is_not_the_one_of_the_script(tmp_path, mo
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("wandb agent ada/net/abc", "wandb agent"), ("python -m wandb sweep s.yaml", "wandb sweep"),
+        ("wandb agent ada/net/abc", "wandb agent"),
+        ("python -m wandb sweep s.yaml", "wandb sweep"),
         ("uv run optuna study optimize a.py objective", "optuna"),
         ("python train.py --multirun lr=0.1,0.2", "--multirun"),
-        ("python train.py -m lr=0.1,0.2", "--multirun"), ("python sweep.py", "sweep.py"),
-        ("bash scripts/run_sweep.sh", "run_sweep.sh"), ("sbatch train.sbatch", "sbatch"),
+        ("python train.py -m lr=0.1,0.2", "--multirun"),
+        ("python sweep.py", "sweep.py"),
+        ("bash scripts/run_sweep.sh", "run_sweep.sh"),
+        ("sbatch train.sbatch", "sbatch"),
         ("bash -c 'cd here; tmux new -d train'", "tmux"),
     ],
-)  # fmt: skip
+)
 def test_what_starts_trainings_elsewhere_is_named_with_the_command_to_give(tmp_path, line, named):
     text = explained(tmp_path, line)
     assert named in text
@@ -77,11 +82,14 @@ def test_what_starts_trainings_elsewhere_is_named_with_the_command_to_give(tmp_p
 @pytest.mark.parametrize(
     "line",
     [
-        "python train.py --logger wandb agent", "python -c 'import os; os.x & 1'",
-        "python train.py -m 5", "python -m pkg.train", "wandb login",
+        "python train.py --logger wandb agent",
+        "python -c 'import os; os.x & 1'",
+        "python train.py -m 5",
+        "python -m pkg.train",
+        "wandb login",
         "python train.py --config sweep.py",
     ],
-)  # fmt: skip
+)
 def test_a_training_is_not_taken_for_a_sweep(tmp_path, line):
     assert explained(tmp_path, line) == ""
 

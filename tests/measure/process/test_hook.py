@@ -277,10 +277,14 @@ def test_each_step_of_a_cross_validation_is_counted(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "report",
     [
-        "", '{"steps": 3', "[]", '{"steps": -1, "at": 2}', '{"steps": 1.5, "at": 2}',
+        "",
+        '{"steps": 3',
+        "[]",
+        '{"steps": -1, "at": 2}',
+        '{"steps": 1.5, "at": 2}',
         '{"steps": 1, "at": 2, "memory": {"allocated_mib": 2, "reserved_mib": 1}}',
     ],
-)  # fmt: skip
+)
 def test_a_report_that_is_half_written_or_cannot_be_true_does_not_count(report, tmp_path):
     (tmp_path / "progress").write_text(report)
     assert read_progress(tmp_path / "progress") is None
@@ -339,9 +343,13 @@ def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, sh
     home, hook = tmp_path / "home", tmp_path / "hook"
     home.mkdir()
     for name, text in {
-        "show.py": f"#!/usr/bin/env python\n{SHOWS}", "run.sh": RUNS, "Makefile": MAKES,
-        "conda": CONDA, "uv": UV, "accelerate": f"#!{sys.executable}\n{ACCELERATE}",
-    }.items():  # fmt: skip
+        "show.py": f"#!/usr/bin/env python\n{SHOWS}",
+        "run.sh": RUNS,
+        "Makefile": MAKES,
+        "conda": CONDA,
+        "uv": UV,
+        "accelerate": f"#!{sys.executable}\n{ACCELERATE}",
+    }.items():
         (home / name).write_text(text)
         (home / name).chmod(0o755)
     path = os.pathsep.join([str(home), str(Path(sys.executable).parent), os.environ["PATH"]])

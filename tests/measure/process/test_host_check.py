@@ -79,10 +79,12 @@ def test_a_command_names_the_python_of_its_script_or_leaves_it_to_another_progra
 @pytest.mark.parametrize(
     ("changes", "counts"),
     [
-        ({}, True), ({"made_at": time() - 3600}, False), ({"host": "another"}, False),
+        ({}, True),
+        ({"made_at": time() - 3600}, False),
+        ({"host": "another"}, False),
         ({"check_s": -1.0}, False),
     ],
-)  # fmt: skip
+)
 def test_a_check_counts_on_its_own_host_for_ten_minutes(changes, counts, cache):
     check = replace(recorded.host_check(), host=node(), made_at=time())
     cache.mkdir(parents=True)

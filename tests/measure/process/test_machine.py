@@ -41,9 +41,11 @@ def test_every_device_has_as_many_cores_and_no_core_is_in_two_shares(cores, part
 def test_the_first_gpu_to_which_a_scheduler_confined_us_is_used(visible, device):
     printed = subprocess.run(
         [sys.executable, "-c", "from advisor.hardware import DEFAULT_DEVICE as d; print(d)"],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": visible}, capture_output=True, text=True,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": visible},
+        capture_output=True,
+        text=True,
         check=True,
-    ).stdout  # fmt: skip
+    ).stdout
     assert printed == device + "\n"
 
 
@@ -123,8 +125,18 @@ def test_scripts_of_a_killed_run_are_ended(holder):
 
 
 def test_a_command_is_recorded_without_paths_and_values_of_variables():
-    words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--env", "TOKEN=hush",
-             "--measure-env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
+    words = [
+        "/home/ann/secret/plans.json",
+        "--out",
+        "../runs.jsonl",
+        "--env",
+        "TOKEN=hush",
+        "--measure-env=KEY=hush",
+        "--",
+        "python",
+        "a.py",
+        "x=3",
+    ]
     assert command_line("profile", words) == (
         "advisor profile plans.json --out runs.jsonl --env TOKEN=... "
         "--measure-env=KEY=... -- python a.py x=3"

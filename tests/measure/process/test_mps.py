@@ -47,8 +47,9 @@ def test_a_daemon_that_was_stopped_leaves_no_process(session, folder):
     mps_stand_in.become_clients(folder / "mps", [101])
     session.proved_clients(Mps(), [101])
     assert {each.role for each in mps_processes() if each.pid in mps_within(folder)} == {
-        "control", "server"
-    }  # fmt: skip
+        "control",
+        "server",
+    }
     session.close()
     assert not mps_within(folder)
 

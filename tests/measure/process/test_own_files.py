@@ -184,8 +184,9 @@ def test_ten_gigabytes_of_data_are_read_and_not_copied(tmp_path, base):
         with (folder / name).open("wb") as file:
             file.truncate(10 * 2**30)
     assert in_place(folder, base, "tail -c 1 data.bin | wc -c; wc -c < data.tar").split() == [
-        "1", str(10 * 2**30)
-    ]  # fmt: skip
+        "1",
+        str(10 * 2**30),
+    ]
     assert bytes_on_disk(base) < 2**20
 
 
@@ -226,10 +227,17 @@ def test_scripts_of_one_folder_that_run_at_once_do_not_see_each_others_files(tmp
         for name in ("first", "second"):
             (own := base.with_name(name)).mkdir()
             place = place_for(Script(command=("sh",), folder=str(folder)), own)
-            running.append(stack.enter_context(subprocess.Popen(
-                [*place.launcher, "sh", "-c", line, name], cwd=place.working, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )))  # fmt: skip
+            running.append(
+                stack.enter_context(
+                    subprocess.Popen(
+                        [*place.launcher, "sh", "-c", line, name],
+                        cwd=place.working,
+                        text=True,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                    )
+                )
+            )
         for each in running:
             assert each.stdout.readline() == "ready\n"
         printed = [each.communicate("\n")[0].split() for each in running]
@@ -348,9 +356,10 @@ def original(tmp_path):
 
 def contents(folder):
     return {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
         if path.is_file()
-    }  # fmt: skip
+    }
 
 
 def test_a_script_finds_what_is_in_its_folder_and_around_it(original, tmp_path):
@@ -387,8 +396,10 @@ def test_file_systems_mounted_inside_a_folder_are_covered_or_named(top):
     )
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", mounts, "sh", *map(str, words), "sh", "-c", line],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     came, after = done.stdout.splitlines()
     assert json.loads(came)["lines"] == ["old", "new"] * 2
     assert after == "old", "a file system of its own"

@@ -186,9 +186,13 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
     script = scripted(home, "python", "plain.py", 30, SEED="7", **WHOLE)
     with started(script) as ((tenant,), (loaded,)):
         assert loaded["found"] == {
-            "batch": 30, "steps_per_epoch": 4, "loader_workers": 1,
-            "precision": "default", "execution": "eager", "other_epochs": [],
-        }  # fmt: skip
+            "batch": 30,
+            "steps_per_epoch": 4,
+            "loader_workers": 1,
+            "precision": "default",
+            "execution": "eager",
+            "other_epochs": [],
+        }
         assert tenant.versions["torch"]
         assert took(tenant, home, 9) == 9  # beyond the end of two passes
         assert steps_file(home).with_suffix(".txt.own").exists(), "the user's own sitecustomize ran"
@@ -267,14 +271,15 @@ def test_a_program_that_ends_too_early_beside_others_is_to_train_for_longer(home
     [
         (f"PYTHONPATH=. {sys.executable} accumulated.py", "PYTHONPATH=DIR:$PYTHONPATH"),
         pytest.param(
-            f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'", "-uI",
+            f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'",
+            "-uI",
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
             f"nohup {sys.executable} accumulated.py > log &", "wait", marks=pytest.mark.exhaustive
         ),
     ],
-)  # fmt: skip
+)
 def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
     with started(scripted(home, "sh", "-c", line)) as ((_,), (ended,)):
         assert isinstance(ended, Ended)
@@ -495,9 +500,10 @@ For debugging consider passing CUDA_LAUNCH_BLOCKING=1; kernel errors may come la
         (TORCHRUN, "[rank0]: ValueError: my data is broken"),
         (ACCELERATE, "ValueError: my data is broken"),
         (CUDA, "RuntimeError: CUDA error: an illegal memory access was encountered"),
-        ("loading\nKilled\n\n", "Killed"), ("\r\n\n", ""),
+        ("loading\nKilled\n\n", "Killed"),
+        ("\r\n\n", ""),
         ("  5%| 1.0it/s\r 10%| 2.0it/s\r", "10%| 2.0it/s"),
     ],
-)  # fmt: skip
+)
 def test_the_line_that_says_why_a_program_failed_is_shown(printed, line):
     assert error_line(printed).startswith(line)

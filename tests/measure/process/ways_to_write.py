@@ -134,9 +134,10 @@ WAYS = {
     "beside the folder": shell("echo x >> ../{}"),
 }
 ELSEWHERE = {
-    "link out of the folder": "beyond/{}", "link to a file outside": "outside-{}",
+    "link out of the folder": "beyond/{}",
+    "link to a file outside": "outside-{}",
     "beside the folder": "../{}",
-}  # fmt: skip
+}
 
 
 def victim(way):

@@ -155,8 +155,9 @@ def whole(name, sharing, steps, **other):
 
 def of_gpu(sharing, steps):
     workloads = tuple(map(workload, TOYS[: len(steps)]))
-    whole = PlannedRun(id="whole", sharing=sharing, purpose="completion", steps=steps,
-                       workloads=workloads)  # fmt: skip
+    whole = PlannedRun(
+        id="whole", sharing=sharing, purpose="completion", steps=steps, workloads=workloads
+    )
     (full,) = single_runs(whole)
     return list(full.groups)
 
@@ -164,8 +165,9 @@ def of_gpu(sharing, steps):
 def test_each_job_of_a_group_keeps_its_limit():
     assert of_gpu("mps=30,60,90", (1, 1, 1)) == [((0, 1, 2), Mps((30, 60, 90)))]
     assert of_gpu("mps=90,30[3,1];serial[2]", (1, 1, 1)) == [
-        ((0, 2), Mps((30, 90))), ((1,), Naive())
-    ]  # fmt: skip
+        ((0, 2), Mps((30, 90))),
+        ((1,), Naive()),
+    ]
     assert of_gpu("serial", (1, 1)) == [((0,), Naive()), ((1,), Naive())]
 
 
@@ -176,14 +178,20 @@ def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, 
     commands = (["by_itself.py"], ["two_networks.py"], ["-c", printer])
     workloads = [
         Workload(
-            name=f"job{n}", source="script", model="it", family="it", batch=4,
+            name=f"job{n}",
+            source="script",
+            model="it",
+            family="it",
+            batch=4,
             script=Script(
-                command=("python", *words), folder=str(folder), environment={"COUNT": os.devnull},
+                command=("python", *words),
+                folder=str(folder),
+                environment={"COUNT": os.devnull},
                 throughput="rate ([0-9]+)" if words[0] == "-c" else None,
             ),
         )
         for n, words in enumerate(commands)
-    ]  # fmt: skip
+    ]
     shared = command(mix("scripts", workloads=[asdict(each) for each in workloads]))
     code, said = shared.finish("--settle", "0.2", "--window", "0.3", "--windows", "2")
     assert code == 0, said
@@ -195,9 +203,12 @@ def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, 
 
 
 PLAN = {
-    "id": "p1", "sharing": "mps=43,57", "purpose": "drawn", "repeats": None,
+    "id": "p1",
+    "sharing": "mps=43,57",
+    "purpose": "drawn",
+    "repeats": None,
     "workloads": ["mlp-toy-bs32", asdict(workload("cnn-cifar10-bs32"))],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -230,22 +241,30 @@ def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"sharing": "mps=43"}, "1 limit"), ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG"),
-        ({"sharing": "shared"}, "sharing"), ({"sharing": 3}, "sharing"), ({"id": ""}, "id"),
-        ({"purpose": "fun"}, "purpose"), ({"repeats": "p0"}, "repeat"),
-        ({"purpose": "repeat"}, "repeat"), ({"capacity_mib": 24576}, "memory"),
-        ({"purpose": "memory", "capacity_mib": 24.5}, "mib"), ({"colour": "red"}, "colour"),
-        ({"workloads": []}, "workloads"), ({"workloads": ["mlp-toy-bs32"] * 49}, "49"),
+        ({"sharing": "mps=43"}, "1 limit"),
+        ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG"),
+        ({"sharing": "shared"}, "sharing"),
+        ({"sharing": 3}, "sharing"),
+        ({"id": ""}, "id"),
+        ({"purpose": "fun"}, "purpose"),
+        ({"repeats": "p0"}, "repeat"),
+        ({"purpose": "repeat"}, "repeat"),
+        ({"capacity_mib": 24576}, "memory"),
+        ({"purpose": "memory", "capacity_mib": 24.5}, "mib"),
+        ({"colour": "red"}, "colour"),
+        ({"workloads": []}, "workloads"),
+        ({"workloads": ["mlp-toy-bs32"] * 49}, "49"),
         ({"workloads": [7]}, "workloads"),
         ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batch": 0}]}, "batch"),
         ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batches": 3}]}, "batches"),
-        ({"steps": [1, 2]}, "completion"), ({"purpose": "completion"}, "completion"),
+        ({"steps": [1, 2]}, "completion"),
+        ({"purpose": "completion"}, "completion"),
         ({"purpose": "completion", "steps": [1]}, "steps"),
         ({"purpose": "completion", "steps": [1, 0]}, "steps"),
         ({"purpose": "completion", "steps": [1, 2], "sharing": "naive[1];naive[3]"}, "once"),
         ({"sharing": "mps/2", "workloads": ["mlp-toy-bs32"] * 3}, "no run measures a queue"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_makes_no_sense_is_refused_with_its_place(read, change, named):
     with pytest.raises(InvalidInput, match=named) as refusal:
         read(PLAN | {"id": "p0"}, PLAN | change)

@@ -15,13 +15,21 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 def of_gpu(pod, *, gpu="0", at=range(100), busy=80, memory=5000, power=200, **labels):
     """The series of dcgm-exporter of a pod on a GPU, at these samples, 30 s apart."""
     own = {
-        "gpu": gpu, "UUID": f"GPU-{gpu}", "modelName": A100, "Hostname": "node-1",
-        "container": "main", "namespace": "ml", "pod": pod, **labels,
-    }  # fmt: skip
+        "gpu": gpu,
+        "UUID": f"GPU-{gpu}",
+        "modelName": A100,
+        "Hostname": "node-1",
+        "container": "main",
+        "namespace": "ml",
+        "pod": pod,
+        **labels,
+    }
     values = {
-        "DCGM_FI_DEV_GPU_UTIL": busy, "DCGM_FI_DEV_MEM_COPY_UTIL": busy / 2,
-        "DCGM_FI_DEV_FB_USED": memory, "DCGM_FI_DEV_POWER_USAGE": power,
-    }  # fmt: skip
+        "DCGM_FI_DEV_GPU_UTIL": busy,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": busy / 2,
+        "DCGM_FI_DEV_FB_USED": memory,
+        "DCGM_FI_DEV_POWER_USAGE": power,
+    }
     return [
         ({"__name__": name, **own}, {30 * sample: value for sample in at})
         for name, value in values.items()
@@ -65,14 +73,16 @@ def _matrix(series, path):
     selectors = [_SELECTOR.fullmatch(part).groups("") for part in words["query"].split(" or ")]
     start, end = float(words["start"]), float(words["end"])
     result = [
-        {"metric": labels, "values": [[at, str(number)] for at, number in points.items()
-                                      if start <= at <= end]}
+        {
+            "metric": labels,
+            "values": [[at, str(number)] for at, number in points.items() if start <= at <= end],
+        }
         for labels, points in series
         if any(
             labels["__name__"] == name
             and all(labels.get(label, "") == value for label, value in _LABEL.findall(wanted))
             for name, wanted in selectors
         )
-    ]  # fmt: skip
+    ]
     data = {"resultType": "matrix", "result": [each for each in result if each["values"]]}
     return json.dumps({"status": "success", "data": data}).encode()

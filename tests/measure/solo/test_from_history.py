@@ -154,14 +154,21 @@ HONEST = [0.9 + sample % 7 / 100 for sample in range(40)]
 @pytest.mark.parametrize(
     ("engine", "busy", "share", "noted"),
     [
-        ([0.0] * 40, 97, 0.97, True), ([0.004, 0.0] * 20, 30, 0.3, True),
-        ([0.31] * 40, [20, 97] * 20, 0.585, True), ([0.02] * 40, 97, 0.97, True),
-        (HONEST[:20] + [0.0] * 20, 97, 0.97, True), ([0.0, 0.95] * 20, 97, 0.96, True),
-        ([float("nan")] * 40, 97, 0.97, False), ([None] * 30 + [0.95] * 10, 97, 0.97, False),
-        (HONEST, 97, 0.93, False), ([0.35] * 40, 80, 0.35, False), ([1.0] * 40, 100, 1, False),
-        (HONEST, 0, 0.93, False), ([0.0] * 3 + HONEST, [0] * 3 + [97] * 40, 0.93, False),
+        ([0.0] * 40, 97, 0.97, True),
+        ([0.004, 0.0] * 20, 30, 0.3, True),
+        ([0.31] * 40, [20, 97] * 20, 0.585, True),
+        ([0.02] * 40, 97, 0.97, True),
+        (HONEST[:20] + [0.0] * 20, 97, 0.97, True),
+        ([0.0, 0.95] * 20, 97, 0.96, True),
+        ([float("nan")] * 40, 97, 0.97, False),
+        ([None] * 30 + [0.95] * 10, 97, 0.97, False),
+        (HONEST, 97, 0.93, False),
+        ([0.35] * 40, 80, 0.35, False),
+        ([1.0] * 40, 100, 1, False),
+        (HONEST, 0, 0.93, False),
+        ([0.0] * 3 + HONEST, [0] * 3 + [97] * 40, 0.93, False),
     ],
-)  # fmt: skip
+)
 def test_a_counter_that_the_drivers_utilisation_contradicts_is_not_believed(
     engine, busy, share, noted, tmp_path, capsys
 ):
@@ -178,11 +185,17 @@ NAMES = ("SM_ACTIVE", "SM_OCCUPANCY", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE")
 def with_counters(pod, names=NAMES, **stuck):
     """The series of a pod with these profiling counters; `stuck` are values in its first half."""
     labels, points = of_gpu(pod)[0]
-    return [*of_gpu(pod), *(
-        ({**labels, "__name__": f"DCGM_FI_PROF_{name}"},
-         {at_s: stuck.get(counter, share) if at_s < 1500 else share for at_s in points})
-        for name, (counter, share) in zip(NAMES, COUNTERS.items(), strict=True) if name in names
-    )]  # fmt: skip
+    return [
+        *of_gpu(pod),
+        *(
+            (
+                {**labels, "__name__": f"DCGM_FI_PROF_{name}"},
+                {at_s: stuck.get(counter, share) if at_s < 1500 else share for at_s in points},
+            )
+            for name, (counter, share) in zip(NAMES, COUNTERS.items(), strict=True)
+            if name in names
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -233,20 +246,27 @@ def test_a_job_that_holds_memory_at_0_per_cent_is_left_out_with_what_it_may_be(t
 
 
 RENAMED = {
-    "exported_pod": "train", "exported_namespace": "ml", "exported_container": "trainer",
-    "exported_job": "batch-7", "namespace": "monitoring", "container": "exporter", "job": "dcgm",
-}  # fmt: skip
+    "exported_pod": "train",
+    "exported_namespace": "ml",
+    "exported_container": "trainer",
+    "exported_job": "batch-7",
+    "namespace": "monitoring",
+    "container": "exporter",
+    "job": "dcgm",
+}
 
 
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (["--match", "namespace=ml"], {"train"}), (["--match", "exported_namespace=ml"], {"train"}),
+        (["--match", "namespace=ml"], {"train"}),
+        (["--match", "exported_namespace=ml"], {"train"}),
         (["--match", "container=trainer", "--match", "job=batch-7"], {"train"}),
         (["--match", "pod=train", "--by", "job"], {"batch-7"}),
-        (["--match", "namespace=monitoring"], set()), (["--match", "namespace=other"], {"plain"}),
+        (["--match", "namespace=monitoring"], set()),
+        (["--match", "namespace=other"], {"plain"}),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("in_file", [False, True])
 def test_labels_that_prometheus_renamed_match_by_their_own_names(words, names, in_file, tmp_path):
     series = of_gpu("dcgm-exporter-x", **RENAMED)
@@ -354,7 +374,8 @@ def test_a_long_range_has_longer_intervals(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "code", "remedy"),
     [
-        ((401, {}, b""), 1, prometheus.TOKEN), ((503, {}, b"busy"), 1, "HTTP 503"),
+        ((401, {}, b""), 1, prometheus.TOKEN),
+        ((503, {}, b"busy"), 1, "HTTP 503"),
         ((400, {}, b'{"status": "error", "error": "bad query"}'), 1, "bad query"),
         ((302, {"Location": "http://elsewhere.example/x"}, b""), 1, "elsewhere.example"),
         ((200, {}, b"<html>Grafana</html>"), 2, "Prometheus itself"),
@@ -363,7 +384,7 @@ def test_a_long_range_has_longer_intervals(tmp_path):
         ((200, {}, b"[]"), 2, "Prometheus itself"),
         ((200, {}, b'{"data": {"resultType": "matrix", "result": []}}'), 2, "no series"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_is_no_history_is_refused_in_a_sentence(
     answer, code, remedy, tmp_path, capsys
 ):
@@ -395,15 +416,20 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        (["http://me:secret@prometheus:9090"], prometheus.TOKEN), (["http://"], "prometheus:9090"),
-        (["http://x:99999999"], "prometheus:9090"), ([], "file or an address"),
+        (["http://me:secret@prometheus:9090"], prometheus.TOKEN),
+        (["http://"], "prometheus:9090"),
+        (["http://x:99999999"], "prometheus:9090"),
+        ([], "file or an address"),
         (["http://x", "--start", "1h", "--end", "2h"], "--start"),
         (["http://x", "--start", "9d", "--interval", "1"], "--interval"),
-        (["http://x", "--start", "soon"], "2h"), (["http://x", "--match", "ml"], "LABEL=VALUE"),
-        (["http://x", "--step-s", "a=fast"], "seconds"), (["http://x", "--by", "a b"], "a b"),
-        (["http://x", "--step-metric", "up{}"], "up{}"), (["nowhere.csv"], "nowhere.csv"),
+        (["http://x", "--start", "soon"], "2h"),
+        (["http://x", "--match", "ml"], "LABEL=VALUE"),
+        (["http://x", "--step-s", "a=fast"], "seconds"),
+        (["http://x", "--by", "a b"], "a b"),
+        (["http://x", "--step-metric", "up{}"], "up{}"),
+        (["nowhere.csv"], "nowhere.csv"),
     ],
-)  # fmt: skip
+)
 def test_wrong_words_are_refused_before_anything_is_asked(words, remedy, capsys):
     code, said = refused(run_from_history, ["--from-history", *words], capsys)
     assert (code, remedy in said, "secret" in said) == (2, True, False), said
@@ -478,13 +504,15 @@ def smi_dmon():
 @pytest.mark.parametrize(
     ("text", "name", "duration_s", "words"),
     [
-        (smi(), "gpu0", 20, ()), (grafana_wide(), "a", 1200, ()), (grafana_long(), "a", 1200, ()),
+        (smi(), "gpu0", 20, ()),
+        (grafana_wide(), "a", 1200, ()),
+        (grafana_long(), "a", 1200, ()),
         (dcgmi(), "gpu0", 40, ("--interval", "2", "--gpu", "a100-40gb")),
         (smi_dmon(), "gpu0", 20, ("--gpu", "a100-40gb")),
         (smi(), "my-job", 20, ("--name", "my-job")),
     ],
     ids=["nvidia-smi", "grafana-wide", "grafana-long", "dcgmi", "nvidia-smi-dmon", "named"],
-)  # fmt: skip
+)
 def test_files_of_each_tool_hold_the_same_job(text, name, duration_s, words, tmp_path):
     file = tmp_path / "history.csv"
     file.write_text(text)
@@ -501,16 +529,24 @@ def test_files_of_each_tool_hold_the_same_job(text, name, duration_s, words, tmp
 @pytest.mark.parametrize(
     ("text", "words", "remedy"),
     [
-        ("", (), "utilization.gpu"), ("a,b\n1,2\n", (), "utilization.gpu"),
-        (SMI, (), "no numbers"), (smi() + "2026/05/01 12:01:00, 0\n", (), "history.csv:22"),
-        (smi(busy="fast"), (), "'fast'"), (smi().replace("2026/05", "soon"), (), "history.csv:2"),
-        (dcgmi(), ("--start", "1h"), "--start"), (smi(), ("--by", "pod"), "pod"),
-        (smi(), ("--step-s", "other=1"), "gpu0"), (smi() + '"', (), "history.csv"),
+        ("", (), "utilization.gpu"),
+        ("a,b\n1,2\n", (), "utilization.gpu"),
+        (SMI, (), "no numbers"),
+        (smi() + "2026/05/01 12:01:00, 0\n", (), "history.csv:22"),
+        (smi(busy="fast"), (), "'fast'"),
+        (smi().replace("2026/05", "soon"), (), "history.csv:2"),
+        (dcgmi(), ("--start", "1h"), "--start"),
+        (smi(), ("--by", "pod"), "pod"),
+        (smi(), ("--step-s", "other=1"), "gpu0"),
+        (smi() + '"', (), "history.csv"),
         (smi(), ("--start", "2027-01-01"), "--start"),
-        (grafana_long() + grafana_long().split("\n", 1)[1].replace(",a,0,", ",b,1,"),
-         ("--name", "x"), "--name"),
+        (
+            grafana_long() + grafana_long().split("\n", 1)[1].replace(",a,0,", ",b,1,"),
+            ("--name", "x"),
+            "--name",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_history_is_refused_in_a_sentence(text, words, remedy, tmp_path, capsys):
     file = tmp_path / "history.csv"
     file.write_text(text)
@@ -538,11 +574,14 @@ def test_without_times_a_file_needs_the_interval_or_the_step(tmp_path, capsys):
 
 SAMPLES = st.lists(
     st.tuples(
-        st.integers(0, 2), st.integers(0, 40), st.sampled_from("abc"), st.integers(0, 100),
+        st.integers(0, 2),
+        st.integers(0, 40),
+        st.sampled_from("abc"),
+        st.integers(0, 100),
         st.integers(100, 9000),
     ),
     max_size=120,
-)  # fmt: skip
+)
 
 
 @given(SAMPLES)
@@ -550,8 +589,10 @@ def test_the_numbers_are_those_of_the_moments_that_a_job_had_to_itself(samples):
     series = []
     for gpu, at, job, busy, memory in samples:
         labels = {"gpu": str(gpu), "pod": job}
-        series += [Series("coarse_busy", labels, [(at, busy / 100)]),
-                   Series("memory_mib", labels, [(at, memory)])]  # fmt: skip
+        series += [
+            Series("coarse_busy", labels, [(at, busy / 100)]),
+            Series("memory_mib", labels, [(at, memory)]),
+        ]
     jobs = recorded_jobs(series, "pod", 1.0) if series else []
     assert {job.name for job in jobs} == {job for _, _, job, _, _ in samples}
     for job in jobs:

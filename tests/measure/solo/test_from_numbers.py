@@ -15,14 +15,30 @@ from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 
 WORDS = (
-    "--from-numbers", "--name", "my-job", "--gpu", "a100-40gb", "--batch-size", "64",
-    "--step-s", "0.12", "--memory-mib", "5300",
-)  # fmt: skip
+    "--from-numbers",
+    "--name",
+    "my-job",
+    "--gpu",
+    "a100-40gb",
+    "--batch-size",
+    "64",
+    "--step-s",
+    "0.12",
+    "--memory-mib",
+    "5300",
+)
 REST = ("--power-w", "190", "--gpu-utilization", "0.83", "--memory-utilization", "0.41")
 KNOWN = MinimalProfile(
-    schema=1, workload="my-job", gpu="a100-40gb", batch_size=64, step_s=0.12, memory_mib=5300.0,
-    power_w=190.0, gpu_utilization=0.83, memory_utilization=0.41,
-)  # fmt: skip
+    schema=1,
+    workload="my-job",
+    gpu="a100-40gb",
+    batch_size=64,
+    step_s=0.12,
+    memory_mib=5300.0,
+    power_w=190.0,
+    gpu_utilization=0.83,
+    memory_utilization=0.41,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +65,16 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
 
 
 BUSY = ("--gpu-utilization", "83%")
-COUNTERS = ("--sm-active", "60%", "--sm-occupancy", "0.3", "--tensor-active", "0.2",
-            "--dram-active", "25%")  # fmt: skip
+COUNTERS = (
+    "--sm-active",
+    "60%",
+    "--sm-occupancy",
+    "0.3",
+    "--tensor-active",
+    "0.2",
+    "--dram-active",
+    "25%",
+)
 LIMITS = ("--step-under-limit", "50=0.14", "--step-under-limit", "25 %=220ms")
 
 
@@ -59,8 +83,12 @@ def test_counters_and_steps_under_limits_are_kept_and_every_plan_uses_them(more,
     assert run_from_numbers([*WORDS, *BUSY, *more]) == 0
     written = read_profile(home / "my-job.json")
     given = {word.strip("-").replace("-", "_") for word in more if word.startswith("--")}
-    for name, share in (("sm_active", 0.6), ("sm_occupancy", 0.3), ("tensor_active", 0.2),
-                        ("dram_active", 0.25)):  # fmt: skip
+    for name, share in (
+        ("sm_active", 0.6),
+        ("sm_occupancy", 0.3),
+        ("tensor_active", 0.2),
+        ("dram_active", 0.25),
+    ):
         assert getattr(written.counters, name) == (share if name in given else None)
     assert written.counters.source == ("nvml" if more == LIMITS else "dcgm")
     steps_s = {run.limit_pct: run.step_s for run in written.mps.limited} if written.mps else {}
@@ -74,11 +102,16 @@ def test_counters_and_steps_under_limits_are_kept_and_every_plan_uses_them(more,
 @pytest.mark.parametrize(
     ("gpu", "mib", "framework"),
     [
-        ("a100-40gb", 30_720, "JAX"), ("a100-40gb", 31_200, "JAX"), ("t4-16gb", 11_700, "JAX"),
-        ("h200-141gb", 129_800, "vLLM"), ("h100-sxm-80gb", 77_900, "TensorFlow"),
-        ("a100-40gb", 40_200, "TensorFlow"), ("a100-40gb", 28_000, None), ("l4-24gb", 5_300, None),
+        ("a100-40gb", 30_720, "JAX"),
+        ("a100-40gb", 31_200, "JAX"),
+        ("t4-16gb", 11_700, "JAX"),
+        ("h200-141gb", 129_800, "vLLM"),
+        ("h100-sxm-80gb", 77_900, "TensorFlow"),
+        ("a100-40gb", 40_200, "TensorFlow"),
+        ("a100-40gb", 28_000, None),
+        ("l4-24gb", 5_300, None),
     ],
-)  # fmt: skip
+)
 def test_memory_as_a_framework_takes_at_its_start_is_asked_about(
     gpu, mib, framework, tmp_path, capsys
 ):
@@ -126,19 +159,28 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
 @pytest.mark.parametrize(
     ("changes", "remedy"),
     [
-        (["--gpu-utilization", "83"], "83 % is 0.83"), (["--step-s", "120"], "120 ms are 0.12 s"),
-        (["--step-s", "nan"], "--step-s"), (["--memory-mib", "-5300"], "--memory-mib"),
-        (["--memory-mib", "5.3 GB"], "GiB"), (["--power-w", "high"], "watts"),
-        (["--memory-mib", "53000"], "40,960"), (["--gpu", "a1000"], "a1000"),
-        (["--name", "my/job"], "my/job"), (["--batch-size", "many"], "--batch-size"),
-        (["--seconds", "3"], "--seconds"), (["--power-w", "900"], "400 W"),
-        (["--power-w", "10"], "20 W"), (["resnet50-imagenet64-bs128"], "resnet50"),
-        (["--sm-active", "0.4"], "needs gpu_utilization"), ([*BUSY, "--sm-active", "40"], "0.4"),
-        (["--step-under-limit", "50"], "PERCENT"), (["--step-under-limit", "0=1"], "per cent"),
+        (["--gpu-utilization", "83"], "83 % is 0.83"),
+        (["--step-s", "120"], "120 ms are 0.12 s"),
+        (["--step-s", "nan"], "--step-s"),
+        (["--memory-mib", "-5300"], "--memory-mib"),
+        (["--memory-mib", "5.3 GB"], "GiB"),
+        (["--power-w", "high"], "watts"),
+        (["--memory-mib", "53000"], "40,960"),
+        (["--gpu", "a1000"], "a1000"),
+        (["--name", "my/job"], "my/job"),
+        (["--batch-size", "many"], "--batch-size"),
+        (["--seconds", "3"], "--seconds"),
+        (["--power-w", "900"], "400 W"),
+        (["--power-w", "10"], "20 W"),
+        (["resnet50-imagenet64-bs128"], "resnet50"),
+        (["--sm-active", "0.4"], "needs gpu_utilization"),
+        ([*BUSY, "--sm-active", "40"], "0.4"),
+        (["--step-under-limit", "50"], "PERCENT"),
+        (["--step-under-limit", "0=1"], "per cent"),
         (["--step-under-limit", "50=0.04"], "less than"),
         (["--gpu", "h200-141gb", "--name", "resnet50-imagenet64-bs128"], "shipped"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(changes, remedy, home, capsys):
     code, said = refused(run_from_numbers, [*WORDS, *changes], capsys)
     assert (code, remedy in said, home.exists()) == (2, True, False), said

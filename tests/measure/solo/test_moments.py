@@ -33,17 +33,24 @@ def measured(pace=1.0, minute=0, profile=JOB, **other):
     """`profile`, measured in some minute in which its host took `pace` times as long."""
     slower = tuple(replace(each, seconds=each.seconds * pace) for each in profile.windows)
     return replace(
-        profile, windows=slower, host_s=profile.host_s * pace,
-        host_check_s=profile.host_check_s * pace, trace=profile.trace.launched(pace),
+        profile,
+        windows=slower,
+        host_s=profile.host_s * pace,
+        host_check_s=profile.host_check_s * pace,
+        trace=profile.trace.launched(pace),
         provenance=replace(
             synthetic.PROVENANCE, date=DATE.format(minute), **{"host": "node"} | other
         ),
-    )  # fmt: skip
+    )
 
 
 def moments(*paces):
-    return [Moment(date=DATE.format(at), step_s=0.01 * pace, host_s=0.01 * pace,
-                   host_check_s=0.001 * pace) for at, pace in enumerate(paces)]  # fmt: skip
+    return [
+        Moment(
+            date=DATE.format(at), step_s=0.01 * pace, host_s=0.01 * pace, host_check_s=0.001 * pace
+        )
+        for at, pace in enumerate(paces)
+    ]
 
 
 @pytest.fixture
@@ -54,8 +61,12 @@ def profile_train(tmp_path, monkeypatch, capsys):
         def alone(job, *_, **__):
             if isinstance(result, BaseException):
                 raise result
-            return replace(result, workload=replace(result.workload, name=job.name, source="script",
-                                                    script=job.script))  # fmt: skip
+            return replace(
+                result,
+                workload=replace(
+                    result.workload, name=job.name, source="script", script=job.script
+                ),
+            )
 
         monkeypatch.setattr(profile_command, "profile_alone", alone)
         options = ("--device", "cpu", "--out", tmp_path, "--folder", "/a", *words)
@@ -90,15 +101,18 @@ def test_a_fourth_moment_drops_the_oldest_and_the_epoch_may_become_known(profile
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"recipes": "0123456789ab"}, "code"), ({"torch": "2.12.0"}, "torch"),
-        ({"driver": "590.1"}, "driver"), ({"device": "NVIDIA H100"}, "GPU"),
-        ({"host": "other"}, "machine"), ({"host_cores": 4}, "cores"),
+        ({"recipes": "0123456789ab"}, "code"),
+        ({"torch": "2.12.0"}, "torch"),
+        ({"driver": "590.1"}, "driver"),
+        ({"device": "NVIDIA H100"}, "GPU"),
+        ({"host": "other"}, "machine"),
+        ({"host_cores": 4}, "cores"),
         ({"profile": replace(JOB, workload=replace(JOB.workload, batch=7))}, "batch"),
         ({"profile": replace(JOB, gpu_s=0.0095)}, "kernels"),
         ({"profile": replace(JOB, trace=synthetic.trace(120, 0.008, 0.01, 1000))}, "kernels"),
         ({"profile": replace(JOB, trace=replace(JOB.trace, classes=("conv",)))}, "kernels"),
     ],
-)  # fmt: skip
+)
 def test_what_changed_is_named_and_the_moments_start_again(change, named, profile_train):
     profile_train(measured(1.0))
     profile_train(measured(1.2, minute=1))
@@ -165,8 +179,9 @@ def solo(profile: Profile):
 @given(st.sampled_from(("resnet50-imagenet64-bs128", "mlp-toy-bs128")), paces)
 def test_the_range_covers_all_moments_and_is_never_narrower_for_them(name, values):
     once = load_profile(name, "h200-141gb")
-    job = averaged(once, [Moment(date=DATE.format(0), step_s=once.step_s * pace)
-                          for pace in values])  # fmt: skip
+    job = averaged(
+        once, [Moment(date=DATE.format(0), step_s=once.step_s * pace) for pace in values]
+    )
     without, ranged = solo(replace(job, moments=())), solo(job)
     assert ranged.p50 == pytest.approx(without.p50)
     assert ranged.p05 <= without.p05 * (1 + 1e-9)

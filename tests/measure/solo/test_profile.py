@@ -106,12 +106,16 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ((), "name a workload"), (("mlp-toy-bs2", "--batch-size", "4"), "--batch-size"),
-        (("--timm", "resnet18"), "--resolution"), (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
-        (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "0"), "above"),
+        ((), "name a workload"),
+        (("mlp-toy-bs2", "--batch-size", "4"), "--batch-size"),
+        (("--timm", "resnet18"), "--resolution"),
+        (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
+        (("mlp-toy-bs2", "--gpu", "h201"), "h201"),
+        (("mlp-toy-bs2", "--deadline", "0"), "above"),
         (("mlp-toy-bs2", "--deadline", "soon"), "15min"),
         (("x", "--batch-size", "many"), "--batch-size"),
-        (("mlp-toy-bs2", "--cores", "4096"), "4096"), (("--name", "a"), "command after --"),
+        (("mlp-toy-bs2", "--cores", "4096"), "4096"),
+        (("--name", "a"), "command after --"),
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
@@ -119,12 +123,14 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
         (("--measure-env", "CUDA_VISIBLE_DEVICES=1", "--", "./a"), "leave it out"),
         (("--measure-env", "A=1"), "command after --"),
         (("--seconds-per-step", "[0-9", "--", "./a"), "one group"),
-        (("--name", "a b", "--", "python"), "a b"), (("--", "python", "trän 1.py"), "--name NAME"),
+        (("--name", "a b", "--", "python"), "a b"),
+        (("--", "python", "trän 1.py"), "--name NAME"),
         (("--", "python", "-c", "import train"), "--name NAME"),
-        (("--batch-size", "0", "--", "./a"), "batch"), (("--throughput", "(", "--", "python"), "("),
+        (("--batch-size", "0", "--", "./a"), "batch"),
+        (("--throughput", "(", "--", "python"), "("),
         (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
     ],
-)  # fmt: skip
+)
 def test_words_that_make_no_sense_are_wrong_use_with_a_remedy(words, remedy, tmp_path, capsys):
     options = ["--device", "cpu", "--out", tmp_path]
     code, said = refused(run_profile, [*options, *words], capsys)
@@ -143,9 +149,12 @@ def kept_profile(tmp_path, folder, *command):
 
 @pytest.mark.parametrize(
     ("folder", "words"),
-    [("b", ("--", "python", "train.py")), ("a", ("--", "python", "train.py", "--lr", "1")),
-     ("a", ("--name", "train", "--", "bash", "run.sh"))],
-)  # fmt: skip
+    [
+        ("b", ("--", "python", "train.py")),
+        ("a", ("--", "python", "train.py", "--lr", "1")),
+        ("a", ("--name", "train", "--", "bash", "run.sh")),
+    ],
+)
 def test_a_profile_of_another_folder_or_command_is_not_replaced(folder, words, tmp_path, capsys):
     path = kept_profile(tmp_path, "/a", "python", "train.py", "--token", "hidden")
     before = path.read_text()
@@ -191,8 +200,21 @@ def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, m
         return replace(synthetic.profile(), workload=replace(job, batch=7), gpu="cpu")
 
     monkeypatch.setattr(profile_command, "profile_alone", measured)
-    words = ("--device", "cpu", "--out", tmp_path, "--env", "SEED=1", "--measure-env", "SEED=2",
-             "--measure-env", "WANDB_MODE=disabled", "--", "python", "train.py")  # fmt: skip
+    words = (
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path,
+        "--env",
+        "SEED=1",
+        "--measure-env",
+        "SEED=2",
+        "--measure-env",
+        "WANDB_MODE=disabled",
+        "--",
+        "python",
+        "train.py",
+    )
     assert refused(run_profile, words, capsys)[0] == 0
     kept = read_profile(tmp_path / "train.json").workload
     assert seen == [{"SEED": "2", "WANDB_MODE": "disabled"}]
@@ -206,9 +228,14 @@ def test_the_command_that_watches_a_measurement_does_not_load_torch():
 
 @pytest.mark.parametrize(
     ("steps", "status"),
-    [("40", "0"), *(pytest.param(*each, marks=pytest.mark.exhaustive)
-                    for each in (("4", "0"), ("9", "0"), ("13", "0"), ("40", "3")))],
-)  # fmt: skip
+    [
+        ("40", "0"),
+        *(
+            pytest.param(*each, marks=pytest.mark.exhaustive)
+            for each in (("4", "0"), ("9", "0"), ("13", "0"), ("40", "3"))
+        ),
+    ],
+)
 def test_a_training_that_ends_before_it_is_measured_is_measured_by_all_its_steps(
     steps, status, command, tmp_path
 ):
@@ -241,8 +268,17 @@ def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
 @pytest.mark.exhaustive
 def test_what_is_not_pytorch_is_measured_by_what_it_prints(command, tmp_path):
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
-    words = ("--device", "cpu", "--out", str(tmp_path), "--batch-size", "4",
-             "--throughput", "rate ([0-9]+)", "--name")  # fmt: skip
+    words = (
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path),
+        "--batch-size",
+        "4",
+        "--throughput",
+        "rate ([0-9]+)",
+        "--name",
+    )
     assert command.finish(*words, "rate", "--", "python", "-c", printer)[0] == 0
     assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
     code, said = command.finish(*words, "no", "--", "sh", "-c", "echo no >&2; exit 3")

@@ -23,10 +23,13 @@ def times(steps_s, *, passes_at=(), passes_s=0.0, saves_at=(), saves_s=0.0, forw
     seen["loader"][list(passes_at)] = passes_s
     seen["saved"][list(saves_at)] = saves_s
     return StepTimes(
-        intervals_s=steps_s, new_pass=seen["new_pass"] > 0, loader_s=seen["loader"],
-        checkpoint_s=seen["saved"], work=np.full(len(steps_s), np.nan),
+        intervals_s=steps_s,
+        new_pass=seen["new_pass"] > 0,
+        loader_s=seen["loader"],
+        checkpoint_s=seen["saved"],
+        work=np.full(len(steps_s), np.nan),
         validation_s=np.zeros(len(steps_s)) if forwards_s is None else np.asarray(forwards_s),
-    )  # fmt: skip
+    )
 
 
 def noisy(round_s, steps, *, noise=0.1, seed=0, shift=0):

@@ -57,9 +57,13 @@ class Recording:
         arguments: dict = {"stream": 7, "bytes": 2**20} | correlation
         if cat == "kernel":
             arguments |= {
-                "grid": [40, 2, 1], "block": [32, 8, 1], "registers per thread": 32,
-                "shared memory": 0, "blocks per SM": 0.61, "warps per SM": 4.9,
-            }  # fmt: skip
+                "grid": [40, 2, 1],
+                "block": [32, 8, 1],
+                "registers per thread": 32,
+                "shared memory": 0,
+                "blocks per SM": 0.61,
+                "warps per SM": 4.9,
+            }
         self.events.append(Event(at, dur, cat, name, arguments))
         return self
 
@@ -88,8 +92,11 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     step = one_step().step()
     trace = kernel_trace(step, (100e-6, 200e-6), 1)
     assert [trace.classes[index] for index in trace.class_of] == [
-        "host copy", "gemm", "memset", "reduce"
-    ]  # fmt: skip
+        "host copy",
+        "gemm",
+        "memset",
+        "reduce",
+    ]
     assert trace.duration_us == (10, 30, 1.23, 300)
     assert trace.blocks == (0, 80, 0, 80)
     assert trace.threads == (0, 256, 0, 256)
@@ -258,9 +265,8 @@ def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
 def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile(tmp_path):
     events = recorded_events("mlp-toy-bs128", tmp_path)
     marks = sorted(
-        each for each in events
-        if each.name.startswith(MARK) and each.category == "user_annotation"
-    )  # fmt: skip
+        each for each in events if each.name.startswith(MARK) and each.category == "user_annotation"
+    )
     phases = [(each.begin_us, each.end_us) for each in marks]  # fetch, forward, backward, update
     steps = traced_steps(events, [phases[at : at + 4] for at in range(0, len(phases), 4)], H200)
     kinds = [[work.kind for work in step.work] for step in steps]
@@ -330,7 +336,8 @@ NAMES = {
         "void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*, int)",
     ],
     "gemm": [
-        "ampere_sgemm_128x64_nn", "triton_tem_fused_addmm_relu_4",
+        "ampere_sgemm_128x64_nn",
+        "triton_tem_fused_addmm_relu_4",
         "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute",
         "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT",
         "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_nn_align4>(Params)",
@@ -369,7 +376,7 @@ NAMES = {
     "optimizer": [f"{NATIVE}multi_tensor_apply_kernel<FusedAdamMathFunctor>"],
     "layout": ["void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, cudnnData>"],
     "other": ["void some_kernel_of_a_user<float>(float*)"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

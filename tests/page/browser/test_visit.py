@@ -74,11 +74,18 @@ def test_a_copied_link_opens_the_same_answer(visit):
 
 @pytest.mark.parametrize(
     ("link", "key"),
-    [("/?gpu=rtx-5090", "gpu"), ("/?goal=fun", "goal"), ("/?jobs=no-such-job", "jobs"),
-     ("/?jobs=%5Bx%5D(http://example.com/),a:b", "jobs"), ("/?jobs=http://example.com", "jobs"),
-     ("/?jobs=WWW.example.com", "jobs"), ("/?jobs=a@b.example.com", "jobs"),
-     ("/?plan=nonsense", "plan"), ("/more?ask=nonsense", "ask")],
-)  # fmt: skip
+    [
+        ("/?gpu=rtx-5090", "gpu"),
+        ("/?goal=fun", "goal"),
+        ("/?jobs=no-such-job", "jobs"),
+        ("/?jobs=%5Bx%5D(http://example.com/),a:b", "jobs"),
+        ("/?jobs=http://example.com", "jobs"),
+        ("/?jobs=WWW.example.com", "jobs"),
+        ("/?jobs=a@b.example.com", "jobs"),
+        ("/?plan=nonsense", "plan"),
+        ("/more?ask=nonsense", "ask"),
+    ],
+)
 def test_a_bad_link_gets_a_sentence_with_its_key(visitor, link, key):
     page = visitor.open(link)
     expect(visitor.problems.first).to_contain_text(key)
