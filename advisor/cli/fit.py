@@ -13,7 +13,8 @@ from advisor.cli.options import (
     passed_options,
     to_write,
 )
-from advisor.cli.output import leave_out, progress, show_answer
+from advisor.cli.output import leave_out, progress, show, show_answer, show_json
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput, counted, require_extra, with_article
 from advisor.hardware import DEFAULT_GPU
 
@@ -59,7 +60,7 @@ def fit(
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
     from advisor.prediction.model import model_text
-    from advisor.report.fitted import fit_document, fit_report
+    from advisor.report.lists import fit_of, fit_report
     from advisor.workload.reading import MODEL_FILE, user_folder
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
@@ -89,7 +90,7 @@ def fit(
         sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
     )
     write_whole(path, model_text(model))
-    show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
+    show_answer(fit_of(path, model, measured, others), as_json, fit_report)
 
 
 def _fit_with_progress(
@@ -137,7 +138,7 @@ def evaluate(
     from advisor.hardware.machine import allowed_cores
     from advisor.learn.evaluate import entries_text, score_entries
     from advisor.learn.evaluate import evaluate as evaluate_model
-    from advisor.report.scores import evaluation_document, evaluation_table
+    from advisor.report.scores import evaluation_answer, evaluation_table
     from advisor.workload.writing import write_whole
 
     if not predictions:
@@ -160,4 +161,7 @@ def evaluate(
             )
     if out:
         write_whole(out, entries_text(evaluation))
-    show_answer(evaluation, as_json, evaluation_table, evaluation_document)
+    if as_json:
+        show_json(answer_document(evaluation_answer(evaluation)))
+    else:
+        show(evaluation_table(evaluation))

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, leave_out, show, show_json, show_text, warn
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
@@ -216,13 +217,13 @@ def recommend(
             advisor, [advisor.find_profile(copied.removesuffix(_COPIES))], check_host, EXACT_JOBS
         )
         conditions = confined(advisor.card, conditions, whole=root)
-        from advisor.report.copies import copies_document, copies_report
+        from advisor.report.copies import copies_report
 
         copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
         answer = _Answer(
             standing=copies.standing,
             report=partial(copies_report, copies, details=details),
-            document=partial(copies_document, copies),
+            document=partial(answer_document, copies),
         )
     else:
         members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
@@ -238,7 +239,7 @@ def recommend(
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
             _check_by_throughput(passed, objective, power_cap, "--now" if now else "--running")
-            from advisor.report.copies import additions_document, additions_report
+            from advisor.report.copies import additions_report
 
             joined = advisor.admit(
                 at_work, members, MAX_SLOWDOWN if max_slowdown is None else max_slowdown, conditions
@@ -246,7 +247,7 @@ def recommend(
             answer = _Answer(
                 standing=joined.standing,
                 report=partial(additions_report, joined, top),
-                document=partial(additions_document, joined, top),
+                document=lambda: answer_document(replace(joined, plans=joined.plans[:top])),
             )
         elif several:
             terms = FleetTerms(
@@ -429,7 +430,7 @@ def _print(
 def _fleet_answer(
     plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]
 ) -> _Answer:
-    from advisor.report.fleet import fleet_commands, fleet_csv, fleet_document, fleet_report
+    from advisor.report.fleet import fleet_advice, fleet_commands, fleet_csv, fleet_report
 
     top, device = (params[name] if name in passed else None for name in ("top", "device"))
     command, details = _fleet_command(plan, params, passed), params["details"]
@@ -437,7 +438,7 @@ def _fleet_answer(
         standing=plan.standing,
         jobs=plan.jobs,
         report=partial(fleet_report, plan, top, command=command, details=details),
-        document=partial(fleet_document, plan, device, top),
+        document=lambda: answer_document(fleet_advice(plan, device, top)),
         commands=lambda rank: fleet_commands(plan, rank, device),
         table=partial(fleet_csv, plan),
     )
@@ -448,7 +449,7 @@ def _plans_answer(
 ) -> _Answer:
     """An answer that has `top` plans; None: each way at its best, and a document with all."""
     from advisor.report.plan_tables import plan_commands, plans_csv, plans_report
-    from advisor.report.recommendation import another_layout_text, recommendation_document
+    from advisor.report.recommendation import advice, another_layout_text
 
     def picture(form: "PictureForm") -> bytes:
         from advisor.report.picture import ways_picture
@@ -462,7 +463,7 @@ def _plans_answer(
         jobs=advised.jobs,
         refused=advised.refused_variants,
         report=partial(plans_report, advised, top, command=command, details=details),
-        document=partial(recommendation_document, advised, top),
+        document=lambda: answer_document(advice(advised, top)),
         commands=partial(plan_commands, advised),
         table=partial(plans_csv, advised),
         picture=picture,

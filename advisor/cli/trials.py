@@ -46,12 +46,12 @@ def batch(
 
     The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
     """
-    from advisor.report.copies import slice_batches_document, slice_batches_report
+    from advisor.report.copies import slice_batches_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     batches = advisor.batches(names, on=slices.split(",") if slices else [])
     warn(batches.standing.doubts)
-    show_answer(batches, as_json, slice_batches_report, slice_batches_document)
+    show_answer(batches, as_json, slice_batches_report)
 
 
 def trials(
@@ -110,7 +110,7 @@ def trials(
     """
     from advisor.plan.rules import Conditions
     from advisor.plan.trials import TrialTerms
-    from advisor.report.copies import trials_document, trials_report
+    from advisor.report.copies import trials_report
     from advisor.workload.job import Job
 
     exclude(passed_options(context), "steps", ("epochs",), "both set the length of a trial.")
@@ -136,6 +136,4 @@ def trials(
         ),
     )
     warn(search.standing.doubts)
-    show_answer(
-        search, as_json, lambda answer: trials_report(answer, details=details), trials_document
-    )
+    show_answer(search, as_json, lambda it: trials_report(it, details=details))

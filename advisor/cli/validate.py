@@ -17,6 +17,7 @@ from advisor.cli.options import (
     passed_options,
 )
 from advisor.cli.output import aside, show_answer, show_text
+from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ def validate(
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))
-    document = validation.validation_document
-    show_answer(validated, as_json, validation.validation_table, document)
+    show_answer(validated, as_json, validation.validation_table)
     if log is not None:
-        log.validation(document(validated))
+        log.validation(answer_document(validated))
     validation.check(validated)

@@ -7,10 +7,11 @@ To add a rule that predicts steps, write one function of the type `Baseline` and
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
+from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.capacity import capacity_steps
@@ -130,15 +131,17 @@ class JobComparison:
     alone_s: float
     measured_s: float
     predicted_s: Interval
-    baselines_s: Mapping[str, float | None]
+    baselines_s: Annotated[Mapping[str, float | None], Mark.LEFT_OUT]
     memory_mib: float | None = None
 
     @property
+    @in_document
     def error(self) -> float:
         """Predicted over measured step, minus 1."""
         return self.predicted_s.p50 / self.measured_s - 1
 
     @property
+    @in_document
     def inside(self) -> bool:
         """True if the measured step lies in the predicted interval."""
         return self.predicted_s.contains(self.measured_s)
@@ -148,15 +151,29 @@ class JobComparison:
 class RunComparison:
     """All tenants of one run, in its order."""
 
-    run: Run
+    run: Annotated[Run, As("id")]
     jobs: tuple[JobComparison, ...]
 
     @property
+    @in_document
+    def sharing(self) -> str:
+        return "serial" if len(self.jobs) == 1 else self.run.sharing
+
+    @property
+    @in_document
+    def measured_memory_mib(self) -> tuple[float | None, ...]:
+        """Device memory of each process; None: not measured."""
+        memories = (tenant.memory for tenant in self.run.tenants)
+        return tuple(None if memory is None else memory.device_mib for memory in memories)
+
+    @property
+    @in_document
     def measured_speedup(self) -> float:
         """Sum over jobs of solo step over measured step."""
         return sum(job.alone_s / job.measured_s for job in self.jobs)
 
     @property
+    @in_document
     def predicted_speedup(self) -> float:
         """Sum over jobs of solo step over predicted step."""
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)

@@ -1,19 +1,18 @@
 """The scoreboard of predictions as table and JSON, with the words for modes, rules and shares."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from rich.box import SIMPLE
 from rich.console import Group
-from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
+from advisor.documents import Inline
 from advisor.errors import counted
 from advisor.learn.evaluate import SPLIT, Evaluation
 from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret
 from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
 from advisor.report.format import FittedTable
-from advisor.workload.records import AsDict
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
@@ -143,17 +142,11 @@ def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
             yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows if row.bound == ALL)
 
 
-_Row = Annotated[dict[str, Any], AsDict(ScoreRow)]
-
-
-class RegretFields(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegretAnswer:
     """Regret of the model's choices, as shares; `baselines` are other rules."""
 
-    n: int
-    mean: float | None
-    worst: float | None
-    best: int
-    ours: float | None
+    model: Annotated[Regret, Inline("n", "mean", "worst", "best", "ours")]
     noise: float | None
     worst_beyond_noise: float | None
     baselines: dict[str, float | None]
@@ -161,58 +154,55 @@ class RegretFields(TypedDict):
     baselines_n: dict[str, int]
 
 
-class EvaluationDocument(TypedDict):
-    """Scores of predictions for model families left out of the fit; errors are shares."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationAnswer:
+    """Scores of predictions for model families left out of the fit; errors are shares.
 
-    schema: int
+    Attributes:
+        rows: An entry for each mode and degree, and one with degree null for each mode, of all
+            hosts and jobs.
+        rows_by_jobs: Equal jobs apart from mixes.
+        panels: The rows of the runs from which plans are chosen.
+    """
+
     gpu: str
     split: str
-    families: list[str]
-    rows: list[_Row]
-    regret: RegretFields
-    rows_by_jobs: list[_Row]
-    panels: list[_Row]
-    unusable_runs: list[str]
+    families: tuple[str, ...]
+    rows: tuple[ScoreRow, ...]
+    regret: RegretAnswer
+    rows_by_jobs: tuple[ScoreRow, ...]
+    panels: tuple[ScoreRow, ...]
+    unusable_runs: tuple[str, ...]
 
 
-def evaluation_document(evaluation: Evaluation) -> EvaluationDocument:
-    """Return what ``advisor evaluate --json`` prints: shares, not per cent.
-
-    `rows` contains an entry for each mode and degree, and one with degree null for each mode, of
-    all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes; `panels` has the rows of the
-    runs from which plans are chosen.
-    """
+def evaluation_answer(evaluation: Evaluation) -> EvaluationAnswer:
+    """Return what ``advisor evaluate --json`` prints: shares, not per cent."""
     scores = scores_of(evaluation)
-    rows = [row for row in scores.rows if row.part == "drawn"]
-    return {
-        "schema": 1,
-        "gpu": scores.gpu,
-        "split": SPLIT,
-        "families": list(scores.families),
-        "rows": [asdict(row) for row in rows if row.jobs == ALL],
-        "regret": regret_document(scores.chosen),
-        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
-        "panels": [asdict(row) for row in scores.rows if row.part == "panels" and row.jobs == ALL],
-        "unusable_runs": list(evaluation.chosen.unusable),
-    }
+    drawn = [row for row in scores.rows if row.part == "drawn"]
+    panels = [row for row in scores.rows if row.part == "panels"]
+    return EvaluationAnswer(
+        gpu=scores.gpu,
+        split=SPLIT,
+        families=tuple(scores.families),
+        rows=tuple(row for row in drawn if row.jobs == ALL),
+        regret=regret_answer(scores.chosen),
+        rows_by_jobs=tuple(row for row in drawn if row.jobs != ALL),
+        panels=tuple(row for row in panels if row.jobs == ALL),
+        unusable_runs=tuple(evaluation.chosen.unusable),
+    )
 
 
-def regret_document(chosen: Choices) -> RegretFields:
+def regret_answer(chosen: Choices) -> RegretAnswer:
     """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
     others = {name: each for name, each in chosen.rules.items() if name != MODEL}
-    model = chosen.rules[MODEL]
-    return {
-        "n": model.n,
-        "mean": model.mean,
-        "worst": model.worst,
-        "best": model.best,
-        "ours": model.ours,
-        "noise": chosen.noise,
-        "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
-        "baselines": {name: each.mean for name, each in others.items()},
-        "baselines_worst": {name: each.worst for name, each in others.items()},
-        "baselines_n": {name: each.n for name, each in others.items()},
-    }
+    return RegretAnswer(
+        model=chosen.rules[MODEL],
+        noise=chosen.noise,
+        worst_beyond_noise=chosen.worst_beyond_noise(MODEL),
+        baselines={name: each.mean for name, each in others.items()},
+        baselines_worst={name: each.worst for name, each in others.items()},
+        baselines_n={name: each.n for name, each in others.items()},
+    )
 
 
 def remarks(scores: Scores) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.documents import answer_document, document
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import (
@@ -20,7 +21,7 @@ from advisor.learn.observations import ReplayCache
 from advisor.learn.scoreboard import scoreboard, scores_of
 from advisor.learn.scores import JobComparison, RunComparison
 from advisor.prediction.prediction import Interval
-from advisor.report.scores import evaluation_document
+from advisor.report.scores import evaluation_answer
 from tests import synthetic
 from tests.learn.campaign import NAMES, PROFILES, advised_campaign, campaign
 from tests.test_schemas import problems
@@ -78,7 +79,7 @@ def test_panels_are_scored_apart_from_drawn_runs_with_the_same_columns(ours):
     assert sum(row.n for row in panels if row.bound == "all") == 4
     assert [row.mode for row in panels if row.bound == "all"] == ["naive", "mps"]
     assert sum(row.n for row in drawn if row.bound == "all") == 60
-    document = evaluation_document(ours)
+    document = answer_document(evaluation_answer(ours))
     assert problems("evaluation", json.loads(json.dumps(document))) == []
     assert {row["part"] for row in document["rows"]} == {"drawn"}
     assert {row["part"] for row in document["panels"]} == {"panels"}
@@ -162,7 +163,7 @@ def test_our_predictions_score_the_same_from_a_file(ours, tmp_path):
     raw = [row for row in scoreboard(ours) if row.view == "raw"]
     for before, after in zip(raw, scoreboard(again), strict=True):
         assert [getattr(before, name) for name in names] == [getattr(after, name) for name in names]
-    first, second = (evaluation_document(each)["regret"] for each in (ours, again))
+    first, second = (document(evaluation_answer(each))["regret"] for each in (ours, again))
     assert (first["mean"], first["worst"], first["n"]) == (second["mean"], second["worst"], 1)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.documents import document
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import Evaluation, Selection, evaluate
 from advisor.learn.regret import CHOOSERS, chosen_and_drawn, panels
@@ -19,7 +20,7 @@ from advisor.learn.scores import (
     summed_utilisation,
 )
 from advisor.prediction.prediction import Interval
-from advisor.report.scores import regret_document
+from advisor.report.scores import regret_answer
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from tests import synthetic
@@ -101,13 +102,13 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
 
 def test_the_document_has_the_model_and_every_rule_to_beat():
     chosen, _ = chosen_and_drawn(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
-    document = regret_document(chosen)
-    assert document["n"] == 1
-    assert document["mean"] == document["worst"] == pytest.approx(0.25)
-    assert document["baselines"]["always-mps"] == pytest.approx(0.25)
-    assert document["baselines"]["always-naive"] == 0
-    assert document["baselines"]["equal-limits"] is None
-    assert document["baselines_n"]["equal-limits"] == 0
+    answered = document(regret_answer(chosen))
+    assert answered["n"] == 1
+    assert answered["mean"] == answered["worst"] == pytest.approx(0.25)
+    assert answered["baselines"]["always-mps"] == pytest.approx(0.25)
+    assert answered["baselines"]["always-naive"] == 0
+    assert answered["baselines"]["equal-limits"] is None
+    assert answered["baselines_n"]["equal-limits"] == 0
 
 
 SHARINGS = [*map(parse_sharing, ("serial", "naive", "mps", "mps=50,50", "mps=86,86", "mps=30,70"))]
