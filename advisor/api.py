@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant
-from advisor.hardware.machine import LiveGpu
+from advisor.hardware.machine import HostCheck, LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.cluster import FleetTerms, GpuPool
@@ -42,9 +42,9 @@ from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.workload.calibration import HostCheck, Present
 from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.staleness import Present
 from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
-from platform import node
 from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
@@ -155,11 +154,6 @@ def cache_folder(kind: Literal["engine", "factors", "host", "inductor"]) -> Path
     """Return the folder for caches that outlive a run, by the same specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "advisor" / kind
-
-
-def host_check_file() -> Path:
-    """Return the file of this host's last check; machines often share home folders."""
-    return cache_folder("host") / f"{node()}.json"
 
 
 # The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
