@@ -38,12 +38,7 @@ from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
 from advisor.measure.tenants import receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
-from advisor.workload.calibration import (
-    Calibration,
-    Contexts,
-    LimitedContext,
-    Switching,
-)
+from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import median_step_s
 from advisor.workload.reading import user_folder
@@ -68,31 +63,6 @@ def load_kernel(served: Any, device: str, kernel_s: float) -> dict[str, Any]:
     ahead = max(2, min(900, round(0.1 / kernel_s)))
     served.step = _queue(call, ahead) if device == "cuda" else call
     return {}
-
-
-def _product(side: int, device: str) -> Callable[[], Any]:
-    import torch
-
-    left, right = (torch.randn(side, side, device=device) for _ in range(2))
-    return lambda: left @ right
-
-
-def _timed_s(call: Callable[[], object], count: int, device: str) -> float:
-    """Seconds of `count` calls, by a GPU's own clock if it has one."""
-    import torch
-
-    cuda: Any = torch.cuda
-    marks = [cuda.Event(enable_timing=True) for _ in range(2 * (device == "cuda"))]
-    began_s = perf_counter()
-    for mark in marks[:1]:
-        mark.record()
-    for _ in range(count):
-        call()
-    if not marks:
-        return perf_counter() - began_s
-    marks[1].record()
-    marks[1].synchronize()
-    return float(marks[0].elapsed_time(marks[1])) / 1e3
 
 
 def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
@@ -175,6 +145,33 @@ def _turns(
     slice_s = cycle_s - away_s
     # With fewer than 4 kernels in a slice, kernels and not the driver end it.
     return (slice_s, cycle_s) if slice_s >= 4 * alone_s else None
+
+
+def _timed_s(call: Callable[[], object], count: int, device: str) -> float:
+    """Seconds of `count` calls, by a GPU's own clock if it has one."""
+    import torch
+
+    if device != "cuda":
+        began_s = perf_counter()
+        for _ in range(count):
+            call()
+        return perf_counter() - began_s
+    cuda: Any = torch.cuda
+    began, ended = (cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
+    for _ in range(count):
+        call()
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended) / 1e3)
+
+
+def _product(side: int, device: str) -> Callable[[], Any]:
+    """Return a call that enqueues one product of square matrices in FP32."""
+    import torch
+
+    left, right = (torch.randn(side, side, device=device) for _ in range(2))
+    return lambda: torch.nn.functional.linear(left, right)
 
 
 CALIBRATION_VERBS = {"load_kernel": load_kernel}
