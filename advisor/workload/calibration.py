@@ -1,4 +1,12 @@
-"""A calibration of a machine, checks of its host, and profiles that another machine made."""
+"""A GPU by a sweep of operators: how long each took, and the rates that it attained.
+
+A shape is written as the sweep's files have it, ``x`` between its numbers:
+
+- ``linear`` and ``bmm``: BxMxNxK, a product of (B, M, N) by (N, K), or by (B, N, K)
+- ``conv``: batch x channels in x channels out x kernel x side of the image x stride x padding
+- ``ln``, ``softmax``, ``gelu``, ``add``, ``copy``: rows x columns; ``empty``: 1, a kernel that does
+  nothing
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -34,12 +34,6 @@ def test_a_calibration_reads_back_as_it_was_written(file):
     assert read_calibration(file) == calibration()
 
 
-def test_a_calibration_of_an_earlier_version_is_read_without_its_sweep_of_operators(file):
-    swept = {"l2_mib": 50.0, "sm_clock_mhz": 1980, "launch_us": 5.0, "times": []}
-    file.write_text(json.dumps({**json.loads(file.read_text()), "gpu_side": swept}))
-    assert read_calibration(file) == calibration()
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
