@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant, parse_gpus
-from advisor.hardware.machine import LiveGpu
+from advisor.hardware.machine import HostCheck, LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.cluster import FleetTerms, GpuPool
@@ -42,9 +42,9 @@ from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.workload.calibration import HostCheck, Present
 from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.staleness import Present
 from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Advisor:
     @cached_property
     def find_profile(self) -> FindsProfiles:
         """Function from a name or file to the profile, estimated if measured on another GPU."""
-        finder = profile_finder(self.card, self.profiles, self.calibration)
+        finder = profile_finder(self.card, self.profiles)
 
         def find(name: str) -> Profile:
             check_kind("a profile", name, str, "its name")

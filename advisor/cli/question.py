@@ -64,7 +64,7 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.workload.file_kinds import kind_of_file
+    from advisor.workload.records import kind_of_file
     from advisor.workload.reading import read_bytes
 
     def is_plan(word: str) -> bool:
@@ -225,7 +225,7 @@ def advisor_for(
 
     present, check = present_machine(gpu), None
     if present is not None:
-        from advisor.workload.store import recent_host_check
+        from advisor.hardware.machine import recent_host_check
 
         check = recent_host_check()
     return Advisor(

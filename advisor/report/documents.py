@@ -13,10 +13,10 @@ from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, JobPrediction
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Usage
-from advisor.workload.calibration import Stale
 from advisor.workload.profile import Profile
 from advisor.workload.records import AsDict
 from advisor.workload.spec import Script, Workload
+from advisor.workload.staleness import Stale
 
 IntervalFields = Annotated[dict[str, float], AsDict(Interval)]
 WorkloadFields = Annotated[dict[str, Any], AsDict(Workload)]

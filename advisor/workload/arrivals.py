@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 from advisor.errors import InvalidInput
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Arrival, Job, name_from
 from advisor.workload.profile import FindsProfiles
 from advisor.workload.reading import located, read_bytes
-from advisor.workload.records import OrText
+from advisor.workload.records import OrText, expecting
 from advisor.workload.units import amount, seconds
 
 _Seconds = Annotated[float, OrText(seconds)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from advisor.workload.file_kinds import kind_of_file
+from advisor.workload.records import kind_of_file
 from advisor.workload.writing import calibration_text, profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, RESNET, SMALL
