@@ -153,7 +153,8 @@ def _row(columns: Sequence[str], texts: Sequence[str]) -> TraceRow:
             try:
                 cells[column] = _READ[column](text)
             except InvalidInput as error:
-                raise InvalidInput(f"{column}: {error}") from None
+                since = ", from the first job on" if column == "arrival_s" else ""
+                raise InvalidInput(f"{column}{since}: {error}") from None
     for column in _NEEDED:
         if column not in cells:
             raise InvalidInput(f"its {column} is empty")
