@@ -272,13 +272,22 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
+    document = load_json(text, where, remedy, distinct_keys)
     with _parsing("JSON", where, remedy):
-        document = json.loads(
-            text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
-        )
         _refuse_deep(document)
     refuse_newer(document, where)
     return document
+
+
+def load_json(
+    text: str | bytes,
+    where: str,
+    remedy: str,
+    object_of: Callable[[list[tuple[str, Any]]], dict[str, Any]],
+) -> Any:
+    """Parse `text` as `parse_json` does, however deep; `object_of` makes objects of their pairs."""
+    with _parsing("JSON", where, remedy):
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=_refuse_constant)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

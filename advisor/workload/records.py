@@ -5,7 +5,6 @@ The only importer of pydantic, and only when a record is read.
 
 import json
 import re
-import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,21 +14,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.reading import REMOVED_FIELDS, NewerFile, distinct_keys, refuse_newer
+from advisor.workload.reading import (
+    REMOVED_FIELDS,
+    NewerFile,
+    distinct_keys,
+    load_json,
+    refuse_newer,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _Record = TypeVar("_Record")
 
-_MOST_FLOAT = sys.float_info.max
-_KEY = re.compile(rb'"\s*:')
-_REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
-# An exponent of three digits, or 300 digits, may be beyond all that a float holds; a digest in
-# quotes is not a number. They are searched with each digit as a 0, which takes a tenth of the time.
-_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
-_NOT_FINITE = b"NaN", b"Infinity", b"0" * 300
-_LARGE = re.compile(rb"e\+?000+\s*[,\]}]")
+_REMOVED = [name.encode() for name in REMOVED_FIELDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +79,20 @@ def parse_record(
         InvalidInput: `text` is not such a record: it is not JSON, a key is misspelt or occurs
             twice, a field is missing, or a value has another type or is impossible.
     """
-    from pydantic_core import from_json
-
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     content = content.removeprefix(BOM_UTF8)  # some editors write it
-    try:
-        plain = from_json(content)
-        repeats = _keys(plain) < len(_KEY.findall(content))
-        zeros = content.translate(_DIGITS)
-        large = any(each in zeros for each in _NOT_FINITE) or _LARGE.search(zeros)
-        careful = repeats or large or _REMOVED.search(content)
-        # The standard library takes three times as long, but lets us look at every pair.
-        document = json.loads(content, object_pairs_hook=_kept) if careful else None
-    except (InvalidInput, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: not valid JSON: {error}. {remedy}") from None
-    refuse_newer(plain, where, _newest(kind))
-    if careful:
-        return _record(kind, document, where, remedy)
+    document = load_json(content, where, remedy, _kept)
+    refuse_newer(document, where, _newest(kind))
+    if any(field in content for field in _REMOVED):
+        content = json.dumps(document).encode()
     return _validated(kind, content, where, remedy)
+
+
+def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = distinct_keys(pairs)
+    if REMOVED_FIELDS.isdisjoint(entries):
+        return entries
+    return {name: value for name, value in entries.items() if name not in REMOVED_FIELDS}
 
 
 def _newest(kind: type) -> int:
@@ -122,13 +116,7 @@ def check_record(
     """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`."""
     refuse_newer(document, where, _newest(kind))
     kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
-    return _record(kind, kept, where, remedy)
-
-
-def _record(kind: type[_Record], document: Any, where: str, remedy: str) -> _Record:
-    if (place := next(_not_finite(document), None)) is not None:
-        raise InvalidInput(f"{where}: {_place(place)}: a number must be finite. {remedy}")
-    return _validated(kind, json.dumps(document).encode(), where, remedy)
+    return _validated(kind, json.dumps(kept).encode(), where, remedy)
 
 
 def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> _Record:
@@ -138,39 +126,12 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
     try:
         return adapter.validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        wrong = error.errors(include_url=False)
         reason = _reason(kind, wrong)
         stop = "" if reason.endswith("?") else "."
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {str(error).removesuffix('.')}. {remedy}") from None
-
-
-def _keys(document: Any) -> int:
-    """Keys of all objects in `document`; a list without a container first is not searched."""
-    keys, left = 0, [document]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            keys += len(node)
-            left += node.values()
-        elif isinstance(node, list) and node and isinstance(node[0], dict | list):
-            left += node
-    return keys
-
-
-def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = distinct_keys(pairs).items()
-    return {name: value for name, value in entries if name not in REMOVED_FIELDS}
-
-
-def _not_finite(node: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Places of numbers in `node` that no float holds."""
-    if isinstance(node, dict | list):
-        for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _not_finite(inner, (*place, key))
-    elif isinstance(node, int | float) and not -_MOST_FLOAT <= node <= _MOST_FLOAT:
-        yield place
 
 
 # One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``.
@@ -187,6 +148,8 @@ _WRITE = {
     "string_type": 'text in quotes, as "..."',
     "dict_type": 'a table, as {NAME = "VALUE"}',
 }
+_BOUNDS = {"greater_than_equal": "at least", "less_than_equal": "at most"}
+_MOST_SHOWN = 1e300
 # Missing fields beyond these are counted.
 _NAMED = 3
 # Fields of a record are listed up to so many.
@@ -216,9 +179,19 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
         if not near and len(fields_there) <= _LISTED:
             return f"{field} is not a known field: there are {', '.join(fields_there)}"
         return f"{field} is not a known field" + "".join(f"; did you mean {it}?" for it in near)
-    if first["type"] in _WRITE:
-        return f"{field}: write {_WRITE[first['type']]}"
-    return f"{field} is missing" if first["type"] == _MISSING else f"{field}: {first['msg']}"
+    return f"{field}{_problem(first)}"
+
+
+def _problem(wrong: _Wrong) -> str:
+    """The problem of a value, to follow the place of its field."""
+    kind = wrong["type"]
+    if kind in _WRITE:
+        return f": write {_WRITE[kind]}"
+    if kind in _BOUNDS:
+        bound, value = wrong["ctx"].get("le", wrong["ctx"].get("ge")), wrong["input"]
+        got = f"{value:,.12g}" if abs(value) < _MOST_SHOWN else "one of hundreds of digits"
+        return f" must be {_BOUNDS[kind]} {bound:,.12g}, got {got}; check its unit"
+    return " is missing" if kind == _MISSING else f": {wrong['msg']}"
 
 
 def _place(parts: Sequence[str | int]) -> str:
