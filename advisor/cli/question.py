@@ -64,8 +64,8 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.workload.records import kind_of_file
     from advisor.workload.reading import read_bytes
+    from advisor.workload.records import kind_of_file
 
     def is_plan(word: str) -> bool:
         if word.endswith(".json"):
