@@ -26,10 +26,10 @@ from advisor.hardware.live_gpu import (
 from advisor.hardware.machine import NOT_METERED, Activity, allowed_cores, mps_processes
 from advisor.measure.inside import installed_version
 from advisor.measure.process import wait_until
-from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
 from advisor.workload.reading import is_file
 from advisor.workload.spec import Script
+from advisor.workload.staleness import Present
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 

@@ -23,10 +23,9 @@ from advisor.measure.run_list import (
 )
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import MAX_JOBS
 from advisor.workload.reading import check, check_number, is_folder, located, read_bytes, read_toml
-from advisor.workload.records import check_record
+from advisor.workload.records import check_record, expecting
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 

@@ -10,8 +10,7 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 
 from advisor.measure.process import error_line
-from advisor.workload.launchers import is_launcher, is_shell, program_of, python_of
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, is_launcher, is_shell, program_of, python_of
 
 _PRINTED = {
     re.compile(r"^(?:\S*: )?EOFError\b|Inappropriate ioctl for device", re.MULTILINE): (

@@ -19,11 +19,9 @@ from tempfile import TemporaryDirectory
 from time import time
 
 from advisor.errors import AdvisorError
+from advisor.hardware.machine import HostCheck, host_check_file
 from advisor.measure.inside import FOLDER
-from advisor.workload.calibration import HostCheck
-from advisor.workload.launchers import python_of
-from advisor.workload.reading import host_check_file
-from advisor.workload.spec import Script, masked_words
+from advisor.workload.spec import Script, masked_words, python_of
 from advisor.workload.writing import write_whole
 
 VARIABLE = "ADVISOR_CHECK_HOST"

@@ -14,7 +14,7 @@ from advisor.prediction.model import Model
 from advisor.report.forecast import SCHEMA
 from advisor.report.format import FittedTable, percent
 from advisor.report.record_documents import FitDocument, UsedRuns
-from advisor.workload.calibration import odd_ones
+from advisor.workload.staleness import odd_ones
 
 
 def fit_document(
