@@ -19,27 +19,25 @@ from advisor.hardware.machine import HostCheck, LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.forecast import (
-    CappedPredictor,
-    Machine,
-    MixCache,
-    Mixes,
-    OverTime,
-    forecast,
-    machine,
-    over_time,
-)
+from advisor.plan.forecast import Machine, Mixes, OverTime, forecast, machine, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
 from advisor.prediction.host import on_host
-from advisor.prediction.mix_steps import PacedPredictor, Predicts
-from advisor.prediction.model import Model, OwnPace, load_model, pace_of
+from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.model import Model, OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.prediction.prediction import LEVELS, Level
-from advisor.prediction.predictor import Predictor, SharedCores
+from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
+from advisor.prediction.wrappers import (
+    CappedPredictor,
+    MixCache,
+    PacedPredictor,
+    SharedCores,
+    pace_of,
+)
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
