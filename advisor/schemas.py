@@ -13,7 +13,7 @@ _FROM_FILE = ("name", "prefix")
 def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
     from advisor.doctor import FindingsDocument
-    from advisor.measure.draw import Campaign
+    from advisor.measure.planned_runs import Campaign
     from advisor.report import documents, record_documents
     from advisor.report.scores import EvaluationDocument
     from advisor.workload.arrivals import TraceRow
