@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Context, Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    exclude,
-    folder_to_write,
-    passed_options,
-    to_write,
-)
+from advisor.cli.options import folder_to_write, to_write
 from advisor.cli.output import leave_out, progress, show_answer
+from advisor.cli.question import exclude
 from advisor.errors import InvalidInput, counted, require_extra, with_article
 from advisor.hardware import DEFAULT_GPU
 
@@ -142,8 +138,7 @@ def evaluate(
 
     if not predictions:
         require_extra("`advisor evaluate`", "fit", "sklearn")
-    why = "--out writes advisor's own predictions."
-    exclude(passed_options(context), "out", ("predictions",), why)
+    exclude(context, "out", "predictions", why="--out writes advisor's own predictions.")
     card = find_gpu(gpu)
     measured, shipped = _read_measured(card, profiles)
     if predictions:

@@ -2,20 +2,14 @@
 
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Context, Exit, Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    mlflow_log,
-)
 from advisor.cli.output import aside, show_json, show_text
+from advisor.cli.question import mlflow_log
 from advisor.errors import GpuUnavailable, InvalidInput
-
-if TYPE_CHECKING:
-    pass
-
 
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "

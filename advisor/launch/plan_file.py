@@ -23,7 +23,6 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count, without_ended
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Job
 from advisor.workload.plan_document import (
     DocumentedJob,
@@ -38,7 +37,7 @@ from advisor.workload.plan_document import (
 )
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.reading import located, parse_json, present_folder, read_bytes
-from advisor.workload.records import check_record, parse_record
+from advisor.workload.records import check_record, expecting, parse_record
 from advisor.workload.spec import Script, is_secret, masked_words
 from advisor.workload.writing import json_text
 

@@ -31,14 +31,20 @@ from advisor.hardware.live_gpu import (
     power_w_now,
     process_memory_mib,
 )
-from advisor.hardware.machine import NOT_METERED, Activity, allowed_cores, mps_processes
+from advisor.hardware.machine import (
+    NOT_METERED,
+    Activity,
+    HostCheck,
+    allowed_cores,
+    host_check_file,
+    mps_processes,
+)
 from advisor.measure.inside import FOLDER, installed_version
 from advisor.measure.process import wait_until
-from advisor.workload.calibration import HostCheck, Present
-from advisor.workload.launchers import python_of
 from advisor.workload.profile import Memory, Provenance
-from advisor.workload.reading import host_check_file, is_file
-from advisor.workload.spec import Script, masked_words
+from advisor.workload.reading import is_file
+from advisor.workload.spec import Script, masked_words, python_of
+from advisor.workload.staleness import Present
 from advisor.workload.writing import write_whole
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")

@@ -33,7 +33,6 @@ from advisor.sharing.groups import (
     with_a_queue,
 )
 from advisor.workload.catalogue import workload
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import MAX_JOBS
 from advisor.workload.reading import (
     check,
@@ -44,7 +43,7 @@ from advisor.workload.reading import (
     read_json,
     read_toml,
 )
-from advisor.workload.records import OrText, check_record
+from advisor.workload.records import OrText, check_record, expecting
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole

@@ -30,7 +30,6 @@ from advisor.measure.process import say
 from advisor.measure.tenant import LOAD_S
 from advisor.workload import units
 from advisor.workload.catalogue import timm_workload, workload
-from advisor.workload.launchers import is_launcher
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.moments import add_moment
 from advisor.workload.profile import Profile
@@ -40,6 +39,7 @@ from advisor.workload.spec import (
     Precision,
     Script,
     Workload,
+    is_launcher,
     is_name,
     masked_words,
 )

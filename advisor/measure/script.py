@@ -32,11 +32,10 @@ from advisor.measure.process import (
     tail,
     wait_until,
 )
-from advisor.workload.launchers import is_launcher, is_shell, program_of, python_of
 from advisor.workload.profile import Memory
 from advisor.workload.reading import MOST_COUNT, check_number, is_file, reason_of
 from advisor.workload.records import parse_record
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, is_launcher, is_shell, program_of, python_of
 
 # Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
 # is first on PATH, in case that a script of the user's sets PYTHONPATH, or all variables.

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.machine import HostCheck
 from advisor.hardware.mig import largest_layouts
 from advisor.hardware.profile_checks import preallocating_profiles
 from advisor.plan import ObjectiveName
@@ -57,16 +58,10 @@ from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.simulation.turns import from_the_start, task_of
-from advisor.workload.calibration import (
-    Calibration,
-    HostCheck,
-    Present,
-    present_of,
-    stale_profiles,
-    unsteady_profiles,
-)
+from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
+from advisor.workload.staleness import Present, present_of, stale_profiles, unsteady_profiles
 from advisor.workload.store import estimated_profiles, last_solo_runs, load_calibration
 
 

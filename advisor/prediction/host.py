@@ -11,10 +11,10 @@ from math import inf, log
 from statistics import geometric_mean
 
 from advisor.hardware.gpus import catalogue, known_gpus
+from advisor.hardware.machine import HostCheck
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import measured_exponent, waiting_step
-from advisor.workload.calibration import HostCheck
-from advisor.workload.pace import at_pace
+from advisor.workload.moments import at_pace
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 

@@ -10,7 +10,7 @@ from advisor.learn.observations import MeasuredGpu, shared_runs
 from advisor.prediction.model import Model
 from advisor.report.forecast import SCHEMA
 from advisor.report.record_documents import FitDocument, UsedRuns
-from advisor.workload.calibration import odd_ones
+from advisor.workload.staleness import odd_ones
 
 
 def fit_document(

@@ -12,8 +12,8 @@ from advisor.measure import device
 from advisor.measure.planned_runs import single_runs
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import PHYSICS
-from advisor.workload.calibration import present_of
 from advisor.workload.reading import MODEL_FILE
+from advisor.workload.staleness import present_of
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
@@ -201,7 +201,7 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     monkeypatch.delenv("ADVISOR_CHECK_HOST")
     here = present_of(synthetic.PROVENANCE)
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
-    recent = "advisor.workload.store.recent_host_check"
+    recent = "advisor.hardware.machine.recent_host_check"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=1))
     assert document_of(advisor, *on_slow_host)["host_factor"] is None, "one process, and two jobs"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=2))

@@ -19,7 +19,7 @@ from advisor.prediction.host import (
 )
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.pace import at_pace
+from advisor.workload.moments import at_pace
 from advisor.workload.profile import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit

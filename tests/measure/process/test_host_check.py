@@ -10,11 +10,10 @@ from time import time
 
 import pytest
 
+from advisor.hardware.machine import recent_host_check
 from advisor.measure import device
 from advisor.measure.device import check_host
-from advisor.workload.launchers import python_of
-from advisor.workload.spec import Script
-from advisor.workload.store import recent_host_check
+from advisor.workload.spec import Script, python_of
 from tests.measure.calibrate import recorded
 
 

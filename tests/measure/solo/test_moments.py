@@ -16,9 +16,9 @@ from advisor.measure.profile import run_profile
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial
-from advisor.workload.calibration import unsteady_profiles
 from advisor.workload.moments import add_moment, averaged
 from advisor.workload.profile import Moment, Profile
+from advisor.workload.staleness import unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
