@@ -236,3 +236,22 @@ def test_a_calibration_is_named(advisor, own):
     path.write_text(calibration_text(replace(calibration(), gpu="a100-80gb")))
     said = advisor(*words, "--calibration", path)
     assert (said.code, "a100-80gb" in said.err) == (2, True)
+
+
+def test_evaluate_compares_predictions_with_ones_own_runs(advisor, own, tmp_path, monkeypatch):
+    monkeypatch.delenv("ADVISOR_PROFILES")
+    said = advisor("evaluate")
+    assert (said.code, "validate" in said.err) == (2, True)
+    for sharing in ("naive", "mps"):
+        run = synthetic.run(JOBS, sharing, 1.6, f"mine-{sharing}")
+        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+    scores = document_of(advisor, "evaluate")
+    assert problems("evaluation", scores) == []
+    assert [(row["mode"], row["n"]) for row in scores["modes"]] == [("naive", 2), ("mps", 2)]
+    assert scores["choices"]["sets"] == 1
+    line = {"run": "mine-mps", "step_s": [{"p50": 1.6 * job.step_s} for job in JOBS]}
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
+    scores = document_of(advisor, "evaluate", "--predictions", tmp_path / "theirs.jsonl")
+    (row,) = scores["modes"]
+    assert (row["mape"], row["coverage90"]) == (pytest.approx(0.0), None)
+    assert "Choosing as" in advisor("evaluate").out
