@@ -14,7 +14,7 @@ def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
     from advisor.doctor import FindingsDocument
     from advisor.learn.scores import Scores
-    from advisor.measure.draw import Campaign
+    from advisor.measure.planned_runs import Campaign
     from advisor.report import documents, record_documents
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration

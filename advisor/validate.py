@@ -23,7 +23,7 @@ from advisor.errors import (
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
-from advisor.measure.run_list import PlannedRun
+from advisor.measure.planned_runs import PlannedRun
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
