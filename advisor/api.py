@@ -14,35 +14,33 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant
+from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant, parse_gpus
 from advisor.hardware.machine import HostCheck, LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.forecast import (
-    CappedPredictor,
-    Machine,
-    MixCache,
-    Mixes,
-    OverTime,
-    forecast,
-    machine,
-    over_time,
-)
+from advisor.plan.forecast import Machine, Mixes, OverTime, forecast, machine, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
 from advisor.prediction.host import on_host
-from advisor.prediction.mix_steps import PacedPredictor, Predicts
-from advisor.prediction.model import Model, OwnPace, load_model, pace_of
+from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.model import Model, OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.prediction.prediction import LEVELS, Level
-from advisor.prediction.predictor import Predictor, SharedCores
+from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
+from advisor.prediction.wrappers import (
+    CappedPredictor,
+    MixCache,
+    PacedPredictor,
+    SharedCores,
+    pace_of,
+)
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
+from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.staleness import Present
 from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
@@ -279,20 +277,37 @@ class Advisor:
         jobs: JobsLike,
         objective: ObjectiveName = "makespan",
         *,
+        gpus: int | str = 1,
+        effort: float = 1.0,
+        host_memory_mib: float | None = None,
         conditions: Conditions = UNCONDITIONAL,
         level: Level = "p50",
     ) -> "Recommendation | FleetPlan":
-        """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
+        """Rank the ways in which `jobs` can share the GPUs, best first, by `level` of their costs.
 
-        More than eight jobs get the best plan that `recommend_fleet` finds. `conditions` are limits
-        of the machine and the user in addition to those of the jobs.
+        More than eight jobs, or several `gpus`, get the best plan that `recommend_fleet` finds with
+        this `effort`. `conditions` are limits of the machine and the user in addition to those of
+        the jobs.
         """
-        members = self.jobs(jobs)
-        if not are_many(len(members)):
-            return self.rank(members, objective, conditions=conditions, level=level)
+        total = sum(each.gpus for each in parse_gpus(gpus, MOST_GPUS))
+        members = self.jobs(jobs, total)
         _check_ranking(conditions, level)
-        terms = FleetTerms(objective=objective, conditions=conditions, level=level)
-        return self._remembered((members, terms), lambda: self.recommend_fleet(members, terms))
+        if are_many(len(members), total):
+            terms = FleetTerms(
+                objective=objective,
+                gpus=gpus,
+                effort=effort,
+                host_memory_mib=host_memory_mib,
+                conditions=conditions,
+                level=level,
+            )
+            return self.recommend_fleet(members, terms)
+        if effort != 1 or host_memory_mib is not None:
+            raise InvalidInput(
+                "effort and host memory are for more than 8 jobs or several GPUs: all plans of "
+                "fewer jobs are compared. Leave them out."
+            )
+        return self.rank(members, objective, conditions=conditions, level=level)
 
     def rank(
         self,
@@ -348,7 +363,7 @@ class Advisor:
         members = self.jobs(jobs, terms.total)
         most_busy = sum(job.gpus for job in members)
         pools = self._pools(terms.counts, members, most_busy, terms.host_memory_mib)
-        plan = plan_fleet(pools, terms)
+        plan = self._remembered((members, terms), lambda: plan_fleet(pools, terms))
         return replace(plan, standing=self.standing(members))
 
     def _pools(
@@ -467,6 +482,7 @@ class Advisor:
         from advisor.plan.admission import Running, additions
 
         check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
+        check_protection("max_slowdown", max_slowdown)
         waiting = self.jobs(offered)
         answer = additions(running, waiting, self.card, self.predictor, max_slowdown, conditions)
         return replace(answer, standing=self.standing([*running.jobs, *waiting]))

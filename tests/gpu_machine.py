@@ -13,16 +13,16 @@ from importlib import import_module
 
 from advisor import Advisor, validation_runs
 from advisor.errors import AdvisorError
+from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
     campaign,
     history_command,
     pace,
     process,
-    profile_command,
     shared_run,
 )
-from advisor.measure import profile as probing
+from advisor.measure import profile as profile_command
 from advisor.measure.device import Device
 from advisor.measure.history import Series
 from advisor.sharing import parse_sharing

@@ -13,7 +13,7 @@ from advisor.hardware.gpus import gpu_meant, gpu_of_product
 from advisor.measure.history import Series, epoch_s, has_labels, read_history, renamed
 from advisor.measure.parser import Parser, above_0
 from advisor.measure.process import say
-from advisor.measure.profile_command import OUT_HELP, write_numbers
+from advisor.measure.profile import OUT_HELP, write_numbers
 from advisor.measure.prometheus import (
     MOST_POINTS,
     TOKEN,

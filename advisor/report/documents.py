@@ -316,7 +316,7 @@ class FitFields(TypedDict):
 
 
 class CopiesDocument(StandingFields, FitFields):
-    """The answer of `advisor recommend JOB:auto --json`."""
+    """The answer of `advisor copies JOB --json`."""
 
     schema: int
     gpu: str
@@ -396,7 +396,7 @@ class AdditionFields(MemoryFields):
 
 
 class AdditionsDocument(StandingFields):
-    """The answer of `advisor recommend --running JOBS --json`."""
+    """The answer of `advisor admit JOBS --json`."""
 
     schema: int
     gpu: str

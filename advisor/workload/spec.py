@@ -190,8 +190,8 @@ class Workload:
         if self.is_bare and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
-                f"Name its command in a job file, leave it out, or run it yourself: `advisor "
-                f"recommend JOB... --commands 1`"
+                f"Name its command in a job file, leave it out, or run it yourself: "
+                f"`advisor export JOB...`"
             )
         if self.source == "duration":
             raise InvalidInput(
