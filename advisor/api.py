@@ -20,12 +20,7 @@ from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.forecast import (
-    Mixes,
-    OverTime,
-    forecast,
-    over_time,
-)
+from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation
 from advisor.prediction.find_profile import names_of_batches

@@ -65,7 +65,6 @@ ANSWERING = (
 NEEDING = {
     "app": "page",
     "fit --out models": "fit",
-    f"evaluate {GPU}": "fit",
     "profile resnet152-cifar10-bs32 --device cpu --out own": "profile",
     f"export {R} {GPU} --mlflow sqlite:///x.db": "mlflow",
     f"export {R} {B} {GPU} --plot plans.svg": "page",

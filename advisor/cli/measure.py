@@ -32,9 +32,9 @@ def profile(context: Context) -> None:
     as_json, ours = "--json" in ours, [word for word in ours if word != "--json"]
     log = mlflow_log(uri)
     began_s = time()
-    entry = "profile_command:run_profile"
+    entry = "profile:run_profile"
     if "--from-numbers" in ours:
-        entry = "profile_command:run_from_numbers"
+        entry = "profile:run_from_numbers"
     elif any(word.partition("=")[0] == "--from-history" for word in ours):
         entry = "history_command:run_from_history"
     code = supervise(f"advisor.measure.{entry}", [*ours, *words[end:]])

@@ -275,7 +275,7 @@ def on_checked_host(
         return advisor
     if not check:
         return replace(advisor, host_check=None)
-    from advisor.measure.host_check import check_host
+    from advisor.measure.device import check_host
 
     script = next(filter(None, (each.workload.script for each in profiles)), None)
     return replace(advisor, host_check=check_host(at_once, script, aside) or recent)

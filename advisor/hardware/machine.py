@@ -105,7 +105,7 @@ class HostCheck:
     """The speed of a host at one moment.
 
     Attributes:
-        check_s: Seconds of the fixed piece of host work (`advisor.measure.host_check`), mean over
+        check_s: Seconds of the fixed piece of host work (`advisor.measure.device`), mean over
             the processes that repeated it at once.
         busy: Number of these processes; they floated over `cores` cores.
         host: Name of the machine.

@@ -16,7 +16,7 @@ from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
-from advisor.measure.run_list import is_advice
+from advisor.measure.planned_runs import is_advice
 from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed

@@ -11,16 +11,23 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, MigProfile, gpu_meant
 from advisor.hardware.machine import HostCheck
-from advisor.plan.forecast import CappedPredictor, Machine, MixCache, machine
+from advisor.plan.forecast import Machine, machine
 from advisor.plan.values import Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.host import on_host
-from advisor.prediction.mix_steps import PacedPredictor, Predicts
-from advisor.prediction.model import Model, OwnPace, load_model, pace_of
+from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.model import Model, OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
-from advisor.prediction.predictor import Predictor, SharedCores
+from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import replay_mix
+from advisor.prediction.wrappers import (
+    CappedPredictor,
+    MixCache,
+    PacedPredictor,
+    SharedCores,
+    pace_of,
+)
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.staleness import Present

@@ -2,7 +2,7 @@
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.measure.host_check`) shows by how much.
+host work (`advisor.measure.device`) shows by how much.
 """
 
 from collections.abc import Mapping, Sequence

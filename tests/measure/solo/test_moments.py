@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from advisor import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.measure import profile_command
-from advisor.measure.profile_command import run_profile
+from advisor.measure import profile as profile_command
+from advisor.measure.profile import run_profile
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial
