@@ -305,7 +305,7 @@ _OF_GPU = (
         _users,
         "process {it} uses it",
         "measurements with it would be wrong",
-        "wait for it, or use another GPU; what may join it: advisor recommend --now",
+        "wait for it, or use another GPU; what may join it: advisor admit JOB --now",
     ),
     _Check(
         "note",

@@ -13,7 +13,7 @@ _FROM_FILE = ("name", "prefix")
 
 def _files() -> dict[str, type]:
     """Types of files by name; imported only here, because answers need few of them."""
-    from advisor.measure.draw import Campaign
+    from advisor.measure.planned_runs import Campaign
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -37,6 +37,7 @@ def _files() -> dict[str, type]:
 def _answers() -> dict[str, type]:
     """Types of answers by name."""
     from advisor.doctor import Findings
+    from advisor.learn.scores import Scores
     from advisor.plan.admission import Additions
     from advisor.plan.copies import Copies
     from advisor.plan.forecast import OverTime
@@ -54,7 +55,6 @@ def _answers() -> dict[str, type]:
         WorkloadList,
     )
     from advisor.report.recommendation import Advice
-    from advisor.report.scores import EvaluationAnswer
     from advisor.run import ListedRuns
     from advisor.validate import Validation
 
@@ -69,7 +69,7 @@ def _answers() -> dict[str, type]:
         "trials": Search,
         "batch": SlicesForJob,
         "validation": Validation,
-        "evaluation": EvaluationAnswer,
+        "evaluation": Scores,
         "fit": FittedModel,
         "measured": MeasuredProfiles,
         "runs": ListedRuns,

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
+from advisor.cli.admit import admit
 from advisor.cli.export import export
 from advisor.cli.fit import evaluate, fit
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
@@ -26,7 +27,7 @@ from advisor.cli.predict import compare, predict
 from advisor.cli.recommend import recommend
 from advisor.cli.run import run, stop
 from advisor.cli.simulate import simulate
-from advisor.cli.trials import batch, trials
+from advisor.cli.trials import batch, copies, trials
 from advisor.cli.validate import validate
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
@@ -86,7 +87,7 @@ _app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
-    "Ask": (recommend, compare, predict, trials, batch, simulate),
+    "Ask": (recommend, copies, admit, trials, batch, predict, compare, simulate),
     "Measure": (profile, campaign, runs, calibrate, doctor),
     "Run": (export, run, stop, validate),
     "Learn": (fit, evaluate),

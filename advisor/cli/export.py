@@ -1,7 +1,6 @@
 """``advisor export``: write a plan as a file that applies it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,26 +8,27 @@ from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_sharing
-from advisor.cli.options import (
+from advisor.cli.output import aside, show_text, warn
+from advisor.cli.question import (
     advisor_for,
     chosen_jobs,
     confined,
     counted_gpus,
     exclude,
+    mlflow_log,
     on_checked_host,
-    passed_options,
-    require,
-    to_write,
 )
-from advisor.cli.output import aside, show_text, warn
-from advisor.errors import InvalidInput
+from advisor.documents import answer_document
+from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
-    from advisor.api import Advisor
-    from advisor.plan.cluster import FleetTerms
+    from advisor.hardware.gpus import Gpu
+    from advisor.plan.fleet import FleetForecast, FleetPlan
+    from advisor.plan.values import Recommendation
     from advisor.prediction.prediction import MixPrediction
+    from advisor.report.mlflow_log import MlflowLog
     from advisor.workload.job import Job
 
 
@@ -44,11 +44,8 @@ def export(
         ),
     ] = None,
     rank: Annotated[
-        int | None,
-        Option(
-            "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best."
-        ),
-    ] = None,
+        int, Option("--rank", metavar="RANK", min=1, help="Write the plan of this rank.")
+    ] = 1,
     form: Annotated[
         ExportFormat,
         Option(
@@ -57,19 +54,25 @@ def export(
     ] = "commands",
     out: Annotated[
         Path | None,
-        Option(metavar="FILE", parser=to_write, help="Write to this file; default: stdout."),
+        Option(
+            metavar="FILE", parser=options.to_write, help="Write to this file; default: stdout."
+        ),
     ] = None,
-    gpus: options.Gpus = "1",
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
+    gpus: options.Gpus = "1",
     objective: options.Objective = "makespan",
+    pessimistic: options.Pessimistic = False,
+    power_cap: options.CapOrAuto = None,
     root: options.Root = True,
-    power_cap: options.PowerCap = None,
+    mig: options.Mig = "plain",
+    effort: options.Effort = 1.0,
     profiles: options.Profiles = None,
     models: options.Models = None,
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
+    host_memory: options.HostMemory = None,
     gres_name: Annotated[
         str | None,
         Option(
@@ -87,74 +90,136 @@ def export(
             help="Write the part of the plan on this one of several GPU models.",
         ),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        Option(
+            "--plot",
+            metavar="FILE",
+            parser=options.picture,
+            help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        ),
+    ] = None,
+    mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it.
 
     On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan; kubernetes
     is a pod for each training, for NVIDIA's GPU operator.
     """
-    from advisor.launch.exports import exported
-    from advisor.launch.plan_file import refused_by_run
-    from advisor.plan.cluster import FleetTerms
+    from advisor.plan.fleet import FleetPlan
     from advisor.plan.rules import Conditions
-    from advisor.report.forecast import with_estimates_named
-    from advisor.workload.spec import secrets_held
+    from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    passed = passed_options(context)
-    total, gpu = counted_gpus(gpus, gpu, context)
     if gres_name and form != "slurm":
         raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
-    why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
-    exclude(passed, "sharing", ("objective", "rank", "root"), why)
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
+    if plot is not None:
+        require_extra("--plot", "page", "altair", "vl_convert")
+    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    if only is not None and total == 1:
+        raise InvalidInput("--only is for --gpus of several models.")
+    cap_w, choose = options.cap_or_auto(power_cap)
+    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
-    terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
-    if total > 1:
-        exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, members, terms, form, out, gres_name, only)
-        return
-    require(passed, "only", {"gpus": "--gpus of several models"})
-    if sharing is None:
-        conditions = confined(advisor.card, terms.conditions, whole=root)
-        terms = replace(terms, conditions=conditions)
-        members, prediction = _plan_to_export(advisor, members, terms, rank)
-    else:
+    if sharing is not None:
         prediction = advisor.predict(members, sharing).prediction
-    text, notes = exported(members, advisor.card, prediction, form, gres_name)
+        _write_one(members, advisor.card, prediction, form, out, gres_name)
+        return
+    conditions = Conditions(root=root, power_caps=choose, mig=mig)
+    advised = advisor.recommend(
+        members,
+        objective,
+        gpus=gpus,
+        effort=effort,
+        host_memory_mib=host_memory,
+        conditions=confined(advisor.card, conditions, whole=root or total > 1),
+        level="p95" if pessimistic else "p50",
+    )
+    _draw_and_log(advised, plot, log)
+    if not isinstance(advised, FleetPlan):
+        prediction = ranked_plan(advised.plans, rank).prediction
+        _write_one(members, advisor.card, prediction, form, out, gres_name)
+    elif total == 1:
+        (on,) = ranked_plan(advised.plans, rank).on
+        _write_one(on.members, on.gpu, on.forecast.prediction, form, out, gres_name)
+    else:
+        _write_all(ranked_plan(advised.plans, rank), form, out, gres_name, only)
+
+
+# Parameters that choose a plan.
+_OF_SEARCH = (
+    "gpus",
+    "objective",
+    "rank",
+    "pessimistic",
+    "root",
+    "mig",
+    "effort",
+    "host_memory",
+    "plot",
+    "mlflow",
+)
+
+
+def _draw_and_log(
+    advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
+) -> None:
+    """Draw the ways to share to the file `plot`, and log the plans."""
+    from advisor.plan.rules import EXACT_JOBS
+    from advisor.plan.values import Recommendation
+    from advisor.report.fleet import fleet_advice
+    from advisor.report.recommendation import advice
+    from advisor.workload.writing import write_whole
+
+    if isinstance(advised, Recommendation):
+        document = answer_document(advice(advised))
+        if plot is not None:
+            from advisor.report.picture import ways_picture
+
+            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
+    else:
+        document = answer_document(fleet_advice(advised))
+        if plot is not None:
+            raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
+    if log is not None:
+        log.plans(document)
+
+
+def _write_one(
+    jobs: "Sequence[Job]",
+    gpu: "Gpu",
+    prediction: "MixPrediction",
+    form: ExportFormat,
+    out: Path | None,
+    gres_name: str | None,
+) -> None:
+    """Write the plan of one GPU."""
+    from advisor.launch.exports import exported
+    from advisor.launch.plan_file import refused_by_run
+    from advisor.workload.spec import secrets_held
+
+    text, notes = exported(jobs, gpu, prediction, form, gres_name)
     as_json = form == "json"
-    refused = refused_by_run(members) if as_json else ()
+    refused = refused_by_run(jobs) if as_json else ()
     # The other formats leave variables to the user.
-    workloads = [job.profile.workload for job in members]
+    workloads = [job.profile.workload for job in jobs]
     secrets = secrets_held(workloads, variables=as_json, text=text)
     warn([*notes, *secrets, *refused])
     _write(text, out, "" if refused or not as_json else f"advisor run {out}")
 
 
-def _write(text: str, file: Path | None, run: str) -> None:
-    """Write `text` to `file`, or to stdout; `run`: the command that prints what it would start."""
-    from advisor.workload.writing import write_whole
-
-    if file is None:
-        show_text(text, end="")
-        return
-    write_whole(file, text)
-    aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))
-
-
-def _export_of_all(
-    advisor: "Advisor",
-    jobs: "Sequence[Job]",
-    terms: "FleetTerms",
+def _write_all(
+    plan: "FleetForecast",
     form: ExportFormat,
     out: Path | None,
     gres_name: str | None,
     only: str | None,
 ) -> None:
-    """Write the plan that `recommend --gpus` finds, or its part on the GPU model `only`."""
+    """Write the plan of all GPUs, or its part on the GPU model `only`."""
     from advisor.hardware.gpus import gpu_meant
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE, image_wanted
@@ -165,7 +230,7 @@ def _export_of_all(
     if form not in WHOLE:
         raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
     as_json = form == "json"
-    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms), gres_name)
+    plans = fleet_launch_plans(plan, gres_name)
     if only is not None:
         key, models = gpu_meant(only).key, ", ".join(dict.fromkeys(each.gpu.key for each in plans))
         plans = tuple(plan for plan in plans if plan.gpu.key == key)
@@ -185,20 +250,12 @@ def _export_of_all(
     _write(text, out, run if runs else "")
 
 
-def _plan_to_export(
-    advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", rank: int | None
-) -> "tuple[Sequence[Job], MixPrediction]":
-    """Return jobs and prediction of the plan with that `rank`, or the best."""
-    from advisor.launch.plan_file import plan_of_rank
-    from advisor.plan.rules import EXACT_JOBS, are_many
+def _write(text: str, file: Path | None, run: str) -> None:
+    """Write `text` to `file`, or to stdout; `run`: the command that prints what it would start."""
+    from advisor.workload.writing import write_whole
 
-    if not are_many(len(jobs)):
-        advised = advisor.rank(jobs, terms.objective, conditions=terms.conditions)
-        return jobs, plan_of_rank(advised, rank or 1)
-    if rank is None:
-        (on,) = advisor.recommend_fleet(jobs, terms).on
-        return on.members, on.forecast.prediction
-    raise InvalidInput(
-        f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
-        f"Leave --rank out."
-    )
+    if file is None:
+        show_text(text, end="")
+        return
+    write_whole(file, text)
+    aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))

@@ -2,21 +2,15 @@
 
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Context, Exit, Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    mlflow_log,
-)
 from advisor.cli.output import aside, show_json, show_text
+from advisor.cli.question import mlflow_log
 from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput
-
-if TYPE_CHECKING:
-    pass
-
 
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
@@ -39,9 +33,9 @@ def profile(context: Context) -> None:
     as_json, ours = "--json" in ours, [word for word in ours if word != "--json"]
     log = mlflow_log(uri)
     began_s = time()
-    entry = "profile_command:run_profile"
+    entry = "profile:run_profile"
     if "--from-numbers" in ours:
-        entry = "profile_command:run_from_numbers"
+        entry = "profile:run_from_numbers"
     elif any(word.partition("=")[0] == "--from-history" for word in ours):
         entry = "history_command:run_from_history"
     code = supervise(f"advisor.measure.{entry}", [*ours, *words[end:]])

@@ -1,26 +1,17 @@
 """Commands on given plans: ``advisor predict`` and ``compare``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan_or_job, complete_sharing
-from advisor.cli.options import (
-    advisor_for,
-    chosen_jobs,
-    exclude,
-    on_checked_host,
-    passed_options,
-    to_write,
-)
+from advisor.cli.options import to_write
 from advisor.cli.output import show_answer, warn
+from advisor.cli.question import advisor_for, chosen_jobs, on_checked_host, passed, plans_and_jobs
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict(
@@ -105,23 +96,20 @@ def compare(
     from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
-    named, jobs = options.plans_and_jobs(words)
+    named, jobs = plans_and_jobs(words)
     if len(named) < 2:
-        meant = [part for word in named for part in ([word] if "=" in word else word.split(","))]
         raise InvalidInput(
-            f"expected two PLANs or more before the JOBs: advisor compare "
-            f"{' '.join(dict.fromkeys([*meant, 'naive', 'mps']))} {' '.join(jobs) or 'JOB'}"
+            "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
     plans = [plan_named(word, profiles) for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
-    passed = passed_options(context) | ({"jobs": "JOB"} if jobs else {})
     if saved:
-        passed |= {"plan": "a plan file"}
-        exclude(passed, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
-        if len(saved) == len(plans) and all(plan.power_cap_w for plan in saved):
-            exclude(passed, "plan", ("power_cap",), "the plans have their own caps.")
+        if jobs or job_file:
+            raise InvalidInput("a plan file has its own jobs. Leave out JOBs and --jobs.")
+        if power_cap and len(saved) == len(plans) and all(plan.power_cap_w for plan in saved):
+            raise InvalidInput("the plans have power caps of their own. Leave out --power-cap.")
         planned = check_same_jobs(saved)
-        check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, "the file")
+        check_gpu_of_plan(gpu if passed(context, "gpu") else None, planned.gpu, "the file")
         gpu = planned.gpu
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)

@@ -10,15 +10,8 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan
-from advisor.cli.options import (
-    advisor_for,
-    exclude,
-    mlflow_log,
-    on_checked_host,
-    passed_options,
-    require,
-)
 from advisor.cli.output import aside, live, show_json, show_text
+from advisor.cli.question import advisor_for, exclude, mlflow_log, on_checked_host, require
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 
@@ -143,10 +136,9 @@ def run(
     if list_runs:
         _list(as_json)
         return
-    passed = passed_options(context)
-    require(passed, "as_json", {"list_runs": "--list"})
-    of_here = ("cores", "check_host", "metrics")
-    exclude(passed, "ray", of_here, "the jobs run on the nodes of the cluster.")
+    require(context, "as_json", "list_runs")
+    why = "the jobs run on the nodes of the cluster."
+    exclude(context, "ray", "cores", "check_host", "metrics", why=why)
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)

@@ -2,26 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Context, Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    advisor_for,
-    chosen_jobs,
-    exclude,
-    folder_to_write,
-    mlflow_log,
-    on_checked_host,
-    passed_options,
-)
+from advisor.cli.options import folder_to_write
 from advisor.cli.output import aside, show_answer, show_text
+from advisor.cli.question import advisor_for, chosen_jobs, exclude, mlflow_log, on_checked_host
 from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
-
-if TYPE_CHECKING:
-    pass
 
 
 def validate(
@@ -71,7 +61,6 @@ def validate(
     from advisor.report.forecast import host_note, with_estimates_named
     from advisor.validation_runs import planned_on, process_text
 
-    passed = passed_options(context)
     of_running = (
         "jobs",
         "job_file",
@@ -83,9 +72,9 @@ def validate(
         "calibration",
         "check_host",
     )
-    exclude(passed, "runs", of_running, "--runs compares existing runs and chooses none.")
-    exclude(passed, "dry_run", ("as_json", "out", "ray"), "a dry run only prints processes.")
-    exclude(passed, "ray", ("device", "check_host"), "the plans run on the nodes of the cluster.")
+    exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
+    exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
+    exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
     log = mlflow_log(mlflow)
     advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
     if runs is not None:

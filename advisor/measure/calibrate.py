@@ -22,6 +22,7 @@ from advisor.errors import AdvisorError, InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
+from advisor.measure.bench import Bench, MpsSession, bench_on, receive_all, send_all, tenants_on
 from advisor.measure.device import (
     Clocks,
     Meter,
@@ -31,12 +32,11 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.mps import Bench, MpsSession, bench_on
-from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
 from advisor.measure.parser import Parser
+from advisor.measure.planned_runs import Timing
 from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
-from advisor.measure.tenants import receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
 from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from advisor.workload.catalogue import workload

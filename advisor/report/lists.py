@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
+from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,14 +19,15 @@ from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.learn.observations import MeasuredGpu, shared_runs
+from advisor.learn.scores import Scores
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
 from advisor.prediction.model import Data, Model
-from advisor.report.format import NOT_MEASURED, number, plain_table, share
+from advisor.report.format import NOT_MEASURED, FittedTable, number, percent, plain_table, share
 from advisor.sharing import Instance
-from advisor.workload.calibration import odd_ones
 from advisor.workload.job import Job
 from advisor.workload.profile import EpochEnd, Memory, Profile, Provenance
 from advisor.workload.spec import Workload
+from advisor.workload.staleness import odd_ones
 
 _UNKNOWN = "unknown"
 
@@ -390,3 +392,28 @@ def fit_report(fit: FittedModel) -> Text:
             f"Predictions now follow the pace of your own runs of {', '.join(fit.own_paces_of)}."
         )
     return Text("\n".join(lines))
+
+
+def scores_report(scores: Scores) -> Group:
+    """Return what ``advisor evaluate`` prints."""
+    table = FittedTable(
+        title=f"{scores.gpu}: errors of predicted step times", box=SIMPLE, pad_edge=False
+    )
+    for heading in ("sharing", "runs", "jobs", "mean", "median", "P90", "in 90 % interval"):
+        table.add_column(heading, justify="left" if heading == "sharing" else "right")
+    for row in scores.modes:
+        shares = map(percent, (row.mape, row.median, row.p90, row.coverage90))
+        table.add_row(row.mode, str(row.runs), str(row.n), *shares)
+    notes = []
+    if scores.left_out:
+        notes.append(
+            f"{counted(scores.left_out, 'run')} not scored: a tenant ended early or has no profile."
+        )
+    if choices := scores.choices:
+        always = "" if choices.always_mps is None else f" Always MPS: {percent(choices.always_mps)}"
+        notes.append(
+            f"Job sets that ran in several ways: {choices.sets}. Choosing as `recommend` does lost "
+            f"{percent(choices.mean)} of the best measured throughput on average, "
+            f"{percent(choices.worst)} at worst.{always and always + '.'}"
+        )
+    return Group(table, *notes)

@@ -115,7 +115,7 @@ def _in_full(
             [note, *forecast.layout_needs([(advised.gpu, each) for each in shown], advised.serial)]
         )
     )
-    yield Text("`--commands 1` prints the shell commands of plan 1.")
+    yield Text("`advisor export --rank 1` writes the script of plan 1.")
 
 
 def plan_commands(advised: Recommendation, rank: int) -> str:
