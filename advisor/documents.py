@@ -115,8 +115,7 @@ _Entry = tuple[str, Any, _Mark | None]
 """Name, type and mark of a field of JSON."""
 
 
-@cache
-def _entries(kind: Any) -> tuple[_Entry, ...]:
+def _read_entries(kind: type) -> tuple[_Entry, ...]:
     """The fields of records of `kind`, then the properties that they or their bases mark."""
     hints = get_type_hints(kind, include_extras=True)
     types = {field.name: hints[field.name] for field in fields(kind)}
@@ -126,6 +125,9 @@ def _entries(kind: Any) -> tuple[_Entry, ...]:
             if "in_document" in getattr(getter, "__dict__", ()):
                 types[name] = get_type_hints(getter, include_extras=True)["return"]
     return tuple((name, *_without_mark(hint)) for name, hint in types.items())
+
+
+_entries: Callable[[type], tuple[_Entry, ...]] = cache(_read_entries)
 
 
 def _without_mark(hint: Any) -> tuple[Any, _Mark | None]:
