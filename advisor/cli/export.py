@@ -178,7 +178,7 @@ def _draw_and_log(
     if isinstance(advised, Recommendation):
         document = answer_document(advice(advised))
         if plot is not None:
-            from advisor.report.picture import ways_picture
+            from advisor.report.charts import ways_picture
 
             write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     else:

@@ -2,9 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from rich.console import Group, RenderableType
@@ -25,13 +24,10 @@ from advisor.plan.values import Standing
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction, around
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.csv_tables import csv_text, range_columns
 from advisor.report.forecast import AdvisedJob, Request
-from advisor.report.format import fits, table_of
-from advisor.report.simulation import Timeline, in_rows, same_times
+from advisor.report.tables import csv_text, fits, range_columns, table_of
 from advisor.sharing import Group as Sharers
 from advisor.sharing.groups import groups, relabelled
-from advisor.simulation.simulate import SimulatedJob, Simulation
 from advisor.workload.job import Job
 
 _LINES, _COLUMNS = 14, 100  # of an answer without details
@@ -550,32 +546,3 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
 
 def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
     return list(commands(launches[0], device) if len(launches) == 1 else commands_at_once(launches))
-
-
-JobOnGpu = tuple[int, SimulatedJob]
-"""The number of a job, from 1 in the order of the request, and its run on one of several GPUs."""
-
-
-def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[JobOnGpu]:
-    """Return the jobs of a plan; `simulations` are those of the GPUs of `plan.on`."""
-    return by_gpu(
-        (number, replace(run, gpus=(on.number,)))
-        for on, simulation in zip(plan.on, simulations, strict=True)
-        for number, run in zip(on.jobs, simulation.jobs, strict=True)
-    )
-
-
-def by_gpu(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
-    """Sort `jobs` by GPU, and on each as they start; copies next to each other."""
-    return sorted(jobs, key=lambda job: (job[1].gpu, job[1].start_s, job[1].job.name, job[0]))
-
-
-def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
-    """Return a row for each job, by GPU; copies with equal times on one GPU share a row."""
-    rows = []
-    for (name, (gpu,), *_), equal in groupby(jobs, lambda job: same_times(job[1])):
-        copies = list(equal)
-        number, run = copies[0]
-        rows.append((f"GPU {gpu} · {number} · {units.collapsed([name] * len(copies))}", run))
-    ends = [max(run.end_s.at(level) for _, run in jobs) for level in LEVELS]
-    return in_rows(rows, around(ends))

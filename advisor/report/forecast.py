@@ -19,7 +19,6 @@ from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
-from advisor.report.format import kind_of_mode
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
@@ -123,7 +122,7 @@ def host_note(standing: Standing) -> str:
     factors = []
     for name, pace in standing.own_paces.items():
         by_mode = (
-            f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
+            f"{units.number(each.factor)} ({mode}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
         )
         if pace.beside:

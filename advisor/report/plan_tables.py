@@ -11,11 +11,8 @@ from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.format import FittedTable, FixedRow, table_of
 from advisor.report.recommendation import caveats, hints, missing_ways, opening
-
-_PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
+from advisor.report.tables import FittedTable, csv_text, range_columns, table_of
 
 
 def plans_report(
@@ -89,18 +86,21 @@ def _in_full(
     advised: Recommendation, shown: Sequence[Plan], letters: forecast.Letters
 ) -> Iterator[RenderableType]:
     yield from (Text(f"{letter}  {job}") for letter, job in letters.values())
-    yield Text()
-    yield FixedRow((), _PLAN_HEADINGS, _PLAN_WIDTHS)
     for plan in shown:
-        yield Text(f"{plan.rank}  {forecast.plan_name(advised, plan)}", style="bold")
-        epochs = tuple(
-            f"{units.collapsed([letters[each.job][0] for each in same])}  {forecast.epoch(same[0])}"
+        yield Text(f"\n{plan.rank}  {forecast.plan_name(advised, plan)}", style="bold")
+        rows = [
+            {
+                "": f"   {units.collapsed([letters[each.job][0] for each in same])}",
+                "epoch (shared)": forecast.epoch(same[0]),
+                "slowdown": units.times(forecast.slowdown(same[0])),
+            }
             for same in forecast.equal_jobs(plan.prediction.jobs)
-        )
-        memory = forecast.memory_held(plan).replace(" of ", "\nof ", 1)
-        cells = ("", epochs, memory, units.times(forecast.gain(advised, plan)))
-        yield FixedRow(cells, _PLAN_HEADINGS, _PLAN_WIDTHS)
-        yield Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False)
+        ]
+        yield table_of(rows)
+        gain = units.times(forecast.gain(advised, plan))
+        yield Text(f"   memory {forecast.memory_held(plan)}; gain over serial {gain}")
+        yield Padding(plan.why, (0, 0, 0, 3), style="dim", expand=False)
+    yield Text()
     if len(advised.plans) > len(shown):
         more = counted(len(advised.plans) - len(shown), "more plan")
         yield Text(f"{more}: --top {len(advised.plans)}.")

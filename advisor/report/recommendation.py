@@ -19,7 +19,7 @@ from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.forecast import AdvisedJob, Request
-from advisor.report.format import each_counted, explained, in_order, short_names
+from advisor.report.format import each_counted, in_order, places, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
@@ -102,7 +102,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
 def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False) -> str:
     """Return what to do, as a person says it; `names` are those of the jobs in order.
 
-    In short, it is without the order of a queue, and without the places of more than two jobs.
+    In short, it is without the order of a queue.
     """
     sharing, jobs = plan.sharing, len(names)
     if jobs == 1:
@@ -122,8 +122,7 @@ def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False)
     if len(runs) > 1:
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
-        places = "cut as drawn below" if in_short and jobs > 2 else explained(sharing, names)
-        return f"Use MIG, {places}{cap}"
+        return f"Use MIG, {places(sharing, names)}{cap}"
     way = runs[0].removeprefix(f"{every_job} ").removeprefix("under ").removeprefix("by ")
     return f"Use {way}{cap}"
 
