@@ -45,7 +45,6 @@ def _answers() -> dict[str, type]:
     from advisor.plan.slices import SlicesForJob
     from advisor.plan.trials import Search
     from advisor.plan.values import Forecast
-    from advisor.report.fleet import FleetAdvice
     from advisor.report.lists import (
         FittedModel,
         GpuList,
@@ -54,7 +53,7 @@ def _answers() -> dict[str, type]:
         ProfileList,
         WorkloadList,
     )
-    from advisor.report.recommendation import Advice
+    from advisor.report.plans import Advice, FleetAdvice
     from advisor.run import ListedRuns
     from advisor.validate import Validation
 

@@ -171,8 +171,7 @@ def _draw_and_log(
     """Draw the ways to share to the file `plot`, and log the plans."""
     from advisor.plan.rules import EXACT_JOBS
     from advisor.plan.values import Recommendation
-    from advisor.report.fleet import fleet_advice
-    from advisor.report.recommendation import advice
+    from advisor.report.plans import advice, fleet_advice
     from advisor.workload.writing import write_whole
 
     if isinstance(advised, Recommendation):

@@ -103,7 +103,8 @@ def show_plans(
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
     from advisor.plan.fleet import FleetPlan
-    from advisor.report import fleet, plan_tables, recommendation
+    from advisor.report import plans
+    from advisor.report.recommendation import another_layout_text
     from advisor.workload.spec import secrets_held
     from advisor.workload.writing import write_whole
 
@@ -112,21 +113,21 @@ def show_plans(
         warn(secrets_held([job.profile.workload for job in advised.jobs], variables=True))
     if isinstance(advised, FleetPlan):
         if csv_file is not None:
-            write_whole(csv_file, fleet.fleet_csv(advised))
+            write_whole(csv_file, plans.fleet_csv(advised))
         if as_json:
-            show_json(answer_document(fleet.fleet_advice(advised)))
+            show_json(answer_document(plans.fleet_advice(advised)))
         else:
-            show(fleet.fleet_report(advised, command=command, details=details))
+            show(plans.fleet_report(advised, command=command, details=details))
         return
     leave_out(*advised.refused_variants)
     if advised.another_layout is not None:
-        aside(recommendation.another_layout_text(advised, advised.another_layout))
+        aside(another_layout_text(advised, advised.another_layout))
     if csv_file is not None:
-        write_whole(csv_file, plan_tables.plans_csv(advised))
+        write_whole(csv_file, plans.plans_csv(advised))
     if as_json:
-        show_json(answer_document(recommendation.advice(advised)))
+        show_json(answer_document(plans.advice(advised)))
     else:
-        show(plan_tables.plans_report(advised, command=command, details=details))
+        show(plans.plans_report(advised, command=command, details=details))
 
 
 def _start(

@@ -11,6 +11,7 @@ from advisor.page.question import Question, advisor_of, plain
 from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.report import charts, fleet
 from advisor.report.forecast import NOT_CONFIRMED
+from advisor.report.plans import fleet_advice
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 from advisor.workload.writing import json_text
@@ -52,12 +53,12 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
             ]
         )
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json_text(answer_document(fleet.fleet_advice(plan)))
+    document = json_text(answer_document(fleet_advice(plan)))
     with st.container(horizontal=True):
         if why := why_not_started(fleet_launch_plans(plan)):
             st.caption(plain(why))
         else:
-            text = fleet.fleet_commands(plan, 1)
+            text = fleet.fleet_commands(plan)
             st.download_button("Download the commands", text, "fleet.sh", "text/plain")
         st.download_button("Download as JSON", document, "fleet.json", "application/json")
 

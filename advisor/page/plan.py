@@ -19,8 +19,8 @@ from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
 from advisor.report.forecast import job_rows, plan_rows
 from advisor.report.format import notation_of, shortened
-from advisor.report.plan_tables import plans_csv
-from advisor.report.recommendation import advice, caveats, hints
+from advisor.report.plans import advice, plans_csv
+from advisor.report.recommendation import caveats, hints
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 from advisor.workload.writing import json_text

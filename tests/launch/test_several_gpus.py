@@ -12,7 +12,7 @@ from advisor.launch.exports import WHOLE
 from advisor.launch.slurm import slurm_text_of_all
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
-from advisor.report.fleet import fleet_advice
+from advisor.report.plans import fleet_advice
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic

@@ -52,7 +52,7 @@ def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
     assert badge(page) == ":green-badge[Share]"
     assert re.search(r"[\d.]+ min instead of [\d.]+\.$", line(page))
     assert [row for row in jobs(page)] == [RESNET, SMALL, BERT]
-    assert len(charts(page)) == 3, "ways to share; memory and SMs of the GPU"
+    assert len(charts(page)) == 2, "ways to share; jobs over time"
     above = [badge(page), line(page), words(page.markdown)[2]]
     assert len(" ".join(above).split()) <= 40
 
