@@ -52,10 +52,7 @@ def export(
         ),
     ] = "commands",
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", parser=options.to_write, help="Write to this file; default: stdout."
-        ),
+        Path | None, options.file_to_write("Write to this file; default: stdout.")
     ] = None,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
@@ -150,7 +147,7 @@ def export(
 
 
 # Parameters that choose a plan.
-_OF_SEARCH = (
+_OF_SEARCH = [
     "gpus",
     "objective",
     "rank",
@@ -161,7 +158,7 @@ _OF_SEARCH = (
     "host_memory",
     "plot",
     "mlflow",
-)
+]
 
 
 def _draw_and_log(

@@ -54,6 +54,16 @@ seconds, share, euros, mebibytes, watts = map(
 """Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
 
 
+def in_seconds(help_text: str, *names: str) -> Any:
+    """Return an option of a duration."""
+    return Option(*names, metavar="SECONDS", parser=seconds, help=help_text)
+
+
+def file_to_write(help_text: str, *names: str) -> Any:
+    """Return an option of a file that the command writes."""
+    return Option(*names, metavar="FILE", parser=to_write, help=help_text)
+
+
 def cap_or_auto(word: str | None) -> tuple[float | None, bool]:
     """Return the watts of ``--power-cap WORD``, and whether each plan may choose a cap."""
     if word in (None, "auto"):
@@ -88,23 +98,12 @@ GpuKey = Annotated[
         f"GPU in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
     ),
 ]
+_READ = "Read {} from this folder instead of the shipped ones."
 Profiles = Annotated[
-    Path | None,
-    Option(
-        "--profiles",
-        metavar="DIR",
-        envvar="ADVISOR_PROFILES",
-        help="Read profiles from this folder instead of the shipped ones.",
-    ),
+    Path | None, Option(metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles"))
 ]
 Models = Annotated[
-    Path | None,
-    Option(
-        "--models",
-        metavar="DIR",
-        envvar="ADVISOR_MODELS",
-        help="Read models from this folder instead of the shipped ones.",
-    ),
+    Path | None, Option(metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models"))
 ]
 Calibration = Annotated[
     Path | None,
