@@ -29,9 +29,9 @@ from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.wrappers import at_own_pace
 from advisor.report.format import percent
 from advisor.report.record_documents import ValidationDocument
 from advisor.sharing import Mode

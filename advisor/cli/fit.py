@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    folder_to_write,
-)
+from advisor.cli.options import folder_to_write
 from advisor.cli.output import leave_out, progress, show_answer
 from advisor.errors import InvalidInput, counted, require_extra, with_article
 from advisor.hardware import DEFAULT_GPU
