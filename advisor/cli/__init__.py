@@ -23,8 +23,9 @@ from advisor.cli.fit import evaluate, fit
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import calibrate, campaign, doctor, runs
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
+from advisor.cli.own_numbers import from_history, from_numbers
 from advisor.cli.predict import compare, predict
-from advisor.cli.profile import as_commands, from_numbers, profile
+from advisor.cli.profile import as_commands, profile
 from advisor.cli.recommend import recommend
 from advisor.cli.run import run, stop
 from advisor.cli.simulate import simulate
@@ -107,6 +108,7 @@ for _group, _members in _COMMANDS.items():
             help=_EXAMPLES.sub("\b\n", getdoc(_command) or ""),
         )(_command)
 _app.command("profile --from-numbers", cls=_Command, hidden=True)(from_numbers)
+_app.command("profile --from-history", cls=_Command, hidden=True)(from_history)
 
 
 def _version(wanted: bool) -> None:

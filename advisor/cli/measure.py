@@ -55,7 +55,7 @@ def campaign(
         Option(
             metavar="LIST",
             help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or cpu,cpu to try it out with "
-            "two runners; default: 0; with --ray, all that are free.",
+            "two runners; default: 0; on Ray, all that are free.",
         ),
     ] = None,
     cores: Annotated[

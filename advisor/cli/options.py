@@ -259,6 +259,14 @@ Deadline = Annotated[
         help="Start nothing that would end later.",
     ),
 ]
+ProfilesOut = Annotated[
+    Path | None,
+    Option(
+        metavar="DIR",
+        parser=folder_to_write,
+        help="Write to this folder of profiles; default: your own, which every command reads.",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[
     str | None,

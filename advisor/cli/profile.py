@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,28 +12,20 @@ from typer import Argument, BadParameter, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.measure import supervised
-from advisor.cli.output import aside, show_json
+from advisor.cli.output import aside
+from advisor.cli.own_numbers import show_written
 from advisor.cli.question import mlflow_log
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
 
 if TYPE_CHECKING:
-    from advisor.report.mlflow_log import MlflowLog
+    pass
 
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
     "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
 )
-
-_Out = Annotated[
-    Path | None,
-    Option(
-        metavar="DIR",
-        parser=options.folder_to_write,
-        help="Write to this folder of profiles; default: your own, which every command reads.",
-    ),
-]
 
 
 def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]]:
@@ -46,7 +39,11 @@ def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]
     """
     for kind in ("--from-numbers", "--from-history"):
         if any(word.partition("=")[0] == kind for word in words):
-            return [f"profile {kind}", *words[1:]], rest
+            # Its value may be left out before -h.
+            named = [
+                word for word, after in pairwise((*words, "-")) if word != kind or after[:1] != "-"
+            ]
+            return [f"profile {kind}", *named[1:]], rest
     for at, word in enumerate(words if not rest else ()):
         if is_launcher(word) or word.endswith((".py", ".sh")):  # no workload is called so
             started = ["python"] if word.endswith(".py") else []
@@ -62,13 +59,6 @@ def _variable(word: str) -> tuple[str, str]:
     return name, value
 
 
-def _limited_step(word: str) -> tuple[str, float]:
-    percent, equals, seconds = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write PERCENT=SECONDS, e.g. 50=0.14")
-    return percent.strip().removesuffix("%").strip(), options.above_0(seconds)
-
-
 def profile(
     context: Context,
     workloads: Annotated[
@@ -79,7 +69,7 @@ def profile(
         str,
         Option(metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."),
     ] = DEFAULT_DEVICE,
-    out: _Out = None,
+    out: options.ProfilesOut = None,
     gpu: Annotated[
         str | None,
         Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
@@ -176,36 +166,35 @@ def profile(
         Option(metavar="NAME", help="Measure the model of timm of this name, e.g. resnet18."),
     ] = None,
     resolution: Annotated[
-        int | None, Option(metavar="PIXELS", help="Set the side of an image, with --timm.")
+        int | None, Option(metavar="PIXELS", help="Set the side of an image of timm's model.")
     ] = None,
     classes: Annotated[
-        int | None, Option(metavar="N", help="Set the outputs of the classifier, with --timm.")
+        int | None, Option(metavar="N", help="Set the outputs of timm's model.")
     ] = None,
     batch_size: Annotated[
         int | None,
         Option(
             metavar="N",
-            help="Set the examples of a step of a script or with --timm; default: those of the "
-            "script's loader.",
+            help="Set the examples of a step of a script or of timm's model; default: those of "
+            "the script's loader.",
         ),
     ] = None,
     precision: Annotated[
-        Precision | None, Option(help="Set the precision, with --timm; default: default.")
+        Precision | None, Option(help="Set the precision of timm's model; default: default.")
     ] = None,
     execution: Annotated[
-        Execution | None, Option(help="Set the execution, with --timm; default: eager.")
+        Execution | None, Option(help="Set the execution of timm's model; default: eager.")
     ] = None,
     loader_workers: Annotated[
         int | None,
         Option(
             metavar="N",
-            help="Set the processes of the data loader of a script or with --timm; default: 0, or "
-            "those of the script's loader.",
+            help="Set the processes of the data loader; default: 0, or those of the script's.",
         ),
     ] = None,
     examples_per_epoch: Annotated[
         int | None,
-        Option(metavar="N", help="Set the images of an epoch, for epoch times, with --timm."),
+        Option(metavar="N", help="Set the images of an epoch of timm's model, for epoch times."),
     ] = None,
 ) -> None:
     """Measure workloads, or your own script, alone.
@@ -267,33 +256,10 @@ def profile(
         data=data,
         measure_env=dict(measure_env or ()),
     )
-    _show_written(began_s, out, log, as_json=as_json)
+    show_written(began_s, out, log, as_json=as_json)
     if code == GpuUnavailable.exit_code:
         aside(_WITHOUT_GPU)
     raise Exit(code)
-
-
-def _show_written(
-    began_s: float, out: Path | None, log: "MlflowLog | None" = None, *, as_json: bool
-) -> None:
-    """Print as JSON, and log, the profiles written since a moment."""
-    if log is None and not as_json:
-        return
-    from advisor.report.lists import written_profiles_document
-    from advisor.workload.reading import profile_files, user_folder
-    from advisor.workload.store import read_profile
-
-    folder = user_folder("profiles") if out is None else out
-    places = [folder, *filter(Path.is_dir, folder.glob("*"))]
-    files = sorted(file for place in places for file in profile_files(place))
-    # Time stamps of files may lag behind the clock.
-    written = [file for file in files if file.stat().st_mtime > began_s - 0.1]
-    profiles = {str(file): read_profile(file) for file in written}
-    if log is not None:
-        for each in profiles.values():
-            log.profile(each)
-    if as_json:
-        show_json(written_profiles_document(profiles))
 
 
 def _passed(**passed: Any) -> dict[str, Any]:
@@ -350,125 +316,3 @@ def _script_workload(command: Sequence[str], passed: Mapping[str, Any]) -> Workl
         loader_workers=passed.get("loader_workers", 0),
         examples_per_epoch=None if steps is None else steps * batch,
     )
-
-
-def _share_of(what: str) -> Any:
-    return Option(metavar="SHARE", parser=options.share, help=f"Share of {what}, by DCGM.")
-
-
-def from_numbers(
-    name: Annotated[str, Option("--name", metavar="NAME", help="Name the job.")],
-    gpu: Annotated[
-        str,
-        Option(
-            "--gpu",
-            metavar="GPU",
-            envvar="ADVISOR_GPU",
-            help="GPU model, as `advisor gpus` lists it.",
-        ),
-    ],
-    memory_mib: Annotated[
-        float,
-        Option(metavar="MIB", parser=options.mebibytes, help="Memory that the process holds."),
-    ],
-    batch_size: Annotated[
-        int | None, Option(metavar="N", help="Examples of a step; needed with --step-s.")
-    ] = None,
-    step_s: Annotated[
-        float | None,
-        Option(metavar="SECONDS", parser=options.seconds, help="Length of a training step."),
-    ] = None,
-    duration_s: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Length of the whole job alone, e.g. 2h, which counts as an epoch; needed without "
-            "--step-s.",
-        ),
-    ] = None,
-    power_w: Annotated[
-        float | None,
-        Option(metavar="WATTS", parser=options.watts, help="Mean power of the whole GPU."),
-    ] = None,
-    gpu_utilization: Annotated[
-        float | None,
-        Option(
-            metavar="SHARE",
-            parser=options.share,
-            help="GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%.",
-        ),
-    ] = None,
-    memory_utilization: Annotated[
-        float | None,
-        Option(
-            metavar="SHARE",
-            parser=options.share,
-            help="Memory utilisation of nvidia-smi, likewise.",
-        ),
-    ] = None,
-    sm_active: Annotated[float | None, _share_of("SMs with a warp")] = None,
-    sm_occupancy: Annotated[float | None, _share_of("warp slots in use")] = None,
-    tensor_active: Annotated[float | None, _share_of("cycles in which tensor cores work")] = None,
-    dram_active: Annotated[float | None, _share_of("memory bandwidth in use")] = None,
-    step_under_limit: Annotated[
-        list[Any] | None,
-        Option(
-            metavar="PERCENT=SECONDS",
-            parser=_limited_step,
-            help="Step alone under an MPS limit, e.g. 50=0.14; repeatable.",
-        ),
-    ] = None,
-    examples_per_epoch: Annotated[
-        int | None, Option(metavar="N", help="Examples of an epoch, for epoch times.")
-    ] = None,
-    out: _Out = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the profile as one JSON document.")
-    ] = False,
-    mlflow: options.Mlflow = None,
-    from_numbers: Annotated[bool, Option("--from-numbers", hidden=True)] = True,  # noqa: ARG001
-) -> None:
-    """Write a profile from numbers of a job alone on a GPU.
-
-    A training log and nvidia-smi have them. Answers for the job have wider ranges than for a
-    measured one.
-
-    The file DIR/NAME.json holds {"schema": 1, "workload": "my-job", "gpu": "a100-40gb",
-    "batch_size": 64, "step_s": 0.12, "memory_mib": 5300, "power_w": 190, "gpu_utilization": 0.83,
-    "memory_utilization": 0.41}; the last three may be null, and "examples_per_epoch" or
-    "duration_s", "sm_active" and the other counters of DCGM, and "step_s_under_limit": {"50": 0.14}
-    may follow. With "duration_s", "step_s" may be null. Every command accepts its path as a JOB.
-    """
-    from advisor.hardware.gpus import gpu_meant
-    from advisor.measure.profile import write_numbers
-    from advisor.workload.minimal_profile import MinimalProfile
-
-    card, log, began_s = gpu_meant(gpu), mlflow_log(mlflow), time()
-    if step_s is None:
-        batch_size = batch_size or 1  # of nominal steps
-    if step_s is None is duration_s or batch_size is None:
-        raise InvalidInput(
-            "expected --step-s with --batch-size, or --duration-s for a job whose step's length "
-            "is not known. See `advisor profile --from-numbers -h`."
-        )
-    minimal = MinimalProfile(
-        schema=1,
-        workload=name,
-        gpu=card.key,
-        batch_size=batch_size,
-        step_s=step_s,
-        memory_mib=memory_mib,
-        power_w=power_w,
-        gpu_utilization=gpu_utilization,
-        memory_utilization=memory_utilization,
-        sm_active=sm_active,
-        sm_occupancy=sm_occupancy,
-        tensor_active=tensor_active,
-        dram_active=dram_active,
-        examples_per_epoch=examples_per_epoch,
-        duration_s=duration_s,
-        step_s_under_limit=dict(step_under_limit or ()),
-    )
-    aside(f"  {write_numbers(minimal, card, out)}")
-    _show_written(began_s, out, log, as_json=as_json)
