@@ -9,6 +9,7 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.output import aside, show_json, show_text
+from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable
 from advisor.hardware import DEFAULT_DEVICE
 
@@ -214,14 +215,14 @@ def doctor(
     The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
     but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import examine, findings_document, findings_text
+    from advisor.doctor import Findings, examine, findings_text
     from advisor.run import undo_left
 
     for line in undo_left() if undo else ():
         aside(line)
     findings = examine()
     if as_json:
-        show_json(findings_document(findings))
+        show_json(answer_document(Findings(tuple(findings))))
     else:
         show_text(findings_text(findings))
     blocked = any(each.severity == "blocks" for each in findings)

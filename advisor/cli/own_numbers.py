@@ -9,6 +9,7 @@ from typer import BadParameter, Option
 from advisor.cli import options
 from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput
 from advisor.workload import units
 
@@ -22,7 +23,7 @@ def show_written(
     """Print as JSON, and log, the profiles written since a moment."""
     if log is None and not as_json:
         return
-    from advisor.report.lists import written_profiles_document
+    from advisor.report.lists import MeasuredProfiles, listed_profile
     from advisor.workload.reading import profile_files, user_folder
     from advisor.workload.store import read_profile
 
@@ -36,7 +37,8 @@ def show_written(
         for each in profiles.values():
             log.profile(each)
     if as_json:
-        show_json(written_profiles_document(profiles))
+        listed = (listed_profile(each.name, each, file) for file, each in profiles.items())
+        show_json(answer_document(MeasuredProfiles(tuple(listed))))
 
 
 def _limited_step(word: str) -> tuple[str, float]:

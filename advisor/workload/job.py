@@ -6,9 +6,9 @@ Reads jobs from words of a command line and job files (TOML).
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
@@ -65,7 +65,7 @@ def check_protection(what: str, share: float) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """A profiled workload, how much of it is to run, and its constraints.
 
@@ -127,7 +127,7 @@ class Job:
     def batch(self) -> int:
         return self.profile.workload.batch
 
-    @property
+    @cached_property
     def work_steps(self) -> float | None:
         """All work of the job in training steps on each GPU; None: a pass's length is not known.
 
@@ -152,12 +152,12 @@ class Job:
             max(0.0, self.checkpoint_s - ends * end.checkpoint_s),
         )
 
-    @property
+    @cached_property
     def alone_step_s(self) -> float:
         """Seconds for each of `work_steps` as measured alone, epoch ends included."""
         return self.profile.paced_s(self.profile.step_s)
 
-    @property
+    @cached_property
     def alone_s(self) -> float | None:
         """Seconds of all work as it was measured alone; None if its length is not known."""
         return None if self.work_steps is None else self.work_steps * self.alone_step_s
@@ -308,6 +308,9 @@ class _Entry:
     environment: dict[str, str] | None = None
 
 
+_GIVEN = tuple(each.name for each in fields(Job) if each.name != "profile")
+
+
 @dataclass(frozen=True, slots=True)
 class JobFile:
     """A whole job file."""
@@ -408,21 +411,9 @@ def _jobs(
     with located(where):
         jobs: list[Job] = []
         for entry in entries:
-            name = entry.profile
-            profile = load(name if folder is None else name_from(folder, name))
-            job = Job(
-                _adapted(profile, entry, folder),
-                entry.epochs,
-                entry.validation_s,
-                entry.checkpoint_s,
-                user=entry.user,
-                data_parallel=entry.data_parallel,
-                isolated=entry.isolated,
-                deadline_s=entry.deadline_s,
-                protect=entry.protect,
-                gpus=entry.gpus,
-                start_s=entry.start_s,
-            )
+            name = entry.profile if folder is None else name_from(folder, entry.profile)
+            given = {field: getattr(entry, field) for field in _GIVEN}
+            job = Job(_adapted(load(name), entry, folder), **given)
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)
 

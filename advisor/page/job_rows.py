@@ -1,17 +1,21 @@
-"""Jobs as rows of a table, and as one line of text, such as a link can hold.
+"""Jobs as rows of a table, as one line of text for a link, and in files that a user uploads.
 
 A row in text is ``NAME:COPIES@EPOCHS;batch=64;due=30;user=ann;alone``, of which only the name is
 needed; commas separate rows.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
 
-from advisor.errors import InvalidInput
-from advisor.workload.job import Job, checked_copies, job_set, name_at_batch
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware.gpus import Gpu
+from advisor.prediction.find_profile import profile_of_file
+from advisor.workload.job import Job, checked_copies, handed_jobs, job_set, name_at_batch
+from advisor.workload.profile import FindsProfiles, Profile
 
 Row = dict[str, Any]
 """The cells of a job by the names of `COLUMNS`; None or missing: empty."""
@@ -100,3 +104,50 @@ def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, 
         )
         jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
     return job_set(jobs, max((job.gpus for job in jobs), default=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """The jobs in uploaded files.
+
+    Attributes:
+        jobs: Jobs by the names of their rows.
+        rows: A row for each job.
+        notes: What is left out of files of jobs.
+        errors: Why files could not be read.
+    """
+
+    jobs: dict[str, Job]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def read_uploaded(files: Sequence[tuple[str, bytes]], gpu: Gpu, find: FindsProfiles) -> Uploaded:
+    """Read `files`, names and contents, for `gpu`; `find` finds all other profiles."""
+    jobs: dict[str, Job] = {}
+    rows: list[Row] = []
+    notes: list[str] = []
+    errors: list[str] = []
+
+    def find_here(name: str) -> Profile:
+        return jobs[name].profile if name in jobs else find(name)
+
+    # Profiles before the jobs that use them.
+    for file, content in sorted(files, key=lambda each: each[0].endswith(".toml")):
+        try:
+            if not file.endswith(".toml"):
+                profile = profile_of_file(content, file, gpu)
+                jobs[profile.name] = Job(profile)
+                rows.append(row_of(jobs[profile.name], profile.name))
+                continue
+            handed, left_out = handed_jobs(content, file, find_here)
+            notes += left_out
+            for number, (_, run) in enumerate(groupby(handed, key=id), start=1):
+                job, *copies = run
+                name = f"{job.name} ({file} {number})"
+                jobs[name] = job
+                rows.append(row_of(job, name, 1 + len(copies)))
+        except AdvisorError as error:
+            errors.append(str(error))
+    return Uploaded(jobs, tuple(rows), tuple(notes), tuple(errors))
