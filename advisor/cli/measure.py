@@ -9,6 +9,7 @@ from typer import Context, Exit, Option
 from advisor.cli import options
 from advisor.cli.output import aside, show_json, show_text
 from advisor.cli.question import mlflow_log
+from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput
 
 _WITHOUT_GPU = (
@@ -39,7 +40,7 @@ def profile(context: Context) -> None:
         entry = "history_command:run_from_history"
     code = supervise(f"advisor.measure.{entry}", [*ours, *words[end:]])
     if log is not None or as_json:
-        from advisor.report.lists import written_profiles_document
+        from advisor.report.lists import MeasuredProfiles, listed_profile
         from advisor.workload.store import read_profile
 
         paths = _written_since(began_s, _without(ours, "--out")[1])
@@ -48,7 +49,8 @@ def profile(context: Context) -> None:
             for each in profiles.values():
                 log.profile(each)
         if as_json:
-            show_json(written_profiles_document(profiles))
+            files = (listed_profile(each.name, each, file) for file, each in profiles.items())
+            show_json(answer_document(MeasuredProfiles(tuple(files))))
     if code == GpuUnavailable.exit_code:
         aside(_WITHOUT_GPU)
     raise Exit(code)
@@ -111,14 +113,14 @@ def doctor(
     The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
     but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import examine, findings_document, findings_text
+    from advisor.doctor import Findings, examine, findings_text
     from advisor.run import undo_left
 
     for line in undo_left() if undo else ():
         aside(line)
     findings = examine()
     if as_json:
-        show_json(findings_document(findings))
+        show_json(answer_document(Findings(tuple(findings))))
     else:
         show_text(findings_text(findings))
     blocked = any(each.severity == "blocks" for each in findings)
