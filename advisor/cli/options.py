@@ -116,10 +116,12 @@ GpuKey = Annotated[
 ]
 _READ = "Read {} from this folder instead of the shipped ones."
 Profiles = Annotated[
-    Path | None, Option(metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles"))
+    Path | None,
+    Option("--profiles", metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles")),
 ]
 Models = Annotated[
-    Path | None, Option(metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models"))
+    Path | None,
+    Option("--models", metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models")),
 ]
 Calibration = Annotated[
     Path | None,
