@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import isfinite, prod
 
@@ -41,7 +42,7 @@ from advisor.plan.tables import (
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
-from advisor.sharing.groups import in_turn, instance_sets, simplest
+from advisor.sharing.groups import in_turn, simplest
 from advisor.simulation.arrays import Bools
 from advisor.simulation.events import PlacedJobs
 from advisor.simulation.turns import MIG_MODE_S, from_the_start, task_of
@@ -218,21 +219,35 @@ def hybrid(cut: Cut, batches: Sequence[Batch], jobs: Callable[[int], tuple[int, 
 
 
 def on_instances(space: Space, *, one_each: bool) -> Iterator[Sharing]:
-    """Propose the best plan of each cut into MIG instances, the best first."""
-    everything, before = space.sets.everything, set[Sharing]()
-    costs = [(table.least(everything), table) for table in space.on_instances(one_each=one_each)]
-    for cost, table in sorted(costs, key=lambda each: each[0]):
-        if isfinite(cost):
-            sharing = space.sharing_of([stage for _, stage in table.best(everything)])
-            if sharing not in before:
-                before.add(sharing)
-                yield sharing
+    """Propose plans on MIG instances, the best first.
+
+    All jobs in one partition would just have a smaller GPU, unless that is all there is.
+    """
+    everything, tables = space.sets.everything, space.on_instances(one_each=one_each)
+    fixed = space.question.conditions.instances is not None
+    before = set[Sharing]()
+    # A table is opened when no other has a way that costs less than its best.
+    heap: list[tuple[float, int, tuple[int, ...]]] = [
+        (table.least(everything), at, ()) for at, table in enumerate(tables)
+    ]
+    heapify(heap)
+    while heap and isfinite(heap[0][0]):
+        _, at, key = heappop(heap)
+        if not key:
+            for cost, own in tables[at].ranked(everything):
+                heappush(heap, (cost, at, own))
+            continue
+        ((_, stage),) = tables[at].way(everything, key)
+        sharing = space.sharing_of([stage])
+        if sharing not in before and (fixed or sum(each.chosen > 0 for each in stage.batches) > 1):
+            before.add(sharing)
+            yield sharing
 
 
 def in_phases(space: Space, table: InTurn) -> Iterator[Sharing]:
     """Propose plans that run all jobs in batches one after another, the best first."""
     before = set[object]()
-    for _, way in table.in_order(space.sets.everything):
+    for way in table.in_order(space.sets.everything):
         stages = [stage for _, stage in way]
         mark = tuple(stages) if space.objective.order_matters else frozenset(stages)
         if len(stages) > 1 and mark not in before:
@@ -261,24 +276,22 @@ def proposed(
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(Sets(jobs), question)
-    apart = list(islice(on_instances(space, one_each=True), 2))
-    fixed = question.conditions.instances is not None
-    ways = [on_instances(space, one_each=question.conditions.mig == "plain")]
-    ways.append(in_phases(space, space.in_turn))
+    few = _FORECAST * (1 if space.by_replays else 2)
+    fixed, apart = (
+        question.conditions.instances is not None,
+        on_instances(space, one_each=True),
+    )
+    ways = [apart, in_phases(space, space.in_turn)]
+    if question.conditions.mig == "any":
+        shared = on_instances(space, one_each=False)
+        ways.append(each for each in shared if each.mode == "hybrid")
     if not fixed:  # groups on instances seem cheaper than they are, because they slow each other
         ways.append(in_phases(space, space.in_turn_on_whole))
-    plans = [*([] if fixed else _queues(jobs, space)[:1]), *apart]
+    plans = [] if fixed else _queues(jobs, space)[:1]
     for way in ways:
-        # All jobs in one partition would just have a smaller GPU.
-        cut = (
-            each
-            for each in way
-            if fixed
-            or not instance_sets(each)
-            or any(len(own.partitions) > 1 for own in instance_sets(each))
-        )
-        plans += islice(cut, _FORECAST * (1 if space.by_replays else 2))
-    return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], space.exact
+        plans += islice(way, few)
+    alone = any(each.mode == "mig" for each in plans)
+    return plans, [] if alone else [LeftOut("mig", _no_layout(jobs, question))], space.exact
 
 
 # Jobs that a queue runs at once.

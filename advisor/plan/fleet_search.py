@@ -399,7 +399,7 @@ def _divided(
             table = Beside(space.in_turn, table)
             gpus.insert(0, gpu)
     before = set[frozenset[tuple[int, tuple[Stage, ...]]]]()
-    for _, way in table.in_order(sets.everything):
+    for way in table.in_order(sets.everything):
         on = {
             gpu: tuple(stage for place, stage in way if place == at) for at, gpu in enumerate(gpus)
         }

@@ -39,7 +39,8 @@ class Goal:
 
     def costs(self, ways: Ways) -> Floats:
         """Return the costs by each criterion, shape (criteria, ...), infinite where unknown."""
-        costs = self.objective.criteria(ways, self.terms)
+        with np.errstate(invalid="ignore"):  # of ways that are impossible
+            costs = self.objective.criteria(ways, self.terms)
         return np.where(np.isnan(costs), np.inf, costs)
 
     def choose(self, ways: Ways, starts: Indices) -> Indices:
@@ -99,13 +100,16 @@ class Table(ABC):
         ((at,),) = self.goal.choose(ways, np.zeros(1, np.intp))[[number]]
         return self.way(chosen, keys[at])
 
-    def in_order(self, chosen: int) -> Iterator[tuple[float, Way]]:
-        """Yield the cost of each candidate for a set, and the way, the cheapest first."""
+    def ranked(self, chosen: int) -> list[tuple[float, _Key]]:
+        """Return cost and key of each way for a set that is possible, the cheapest first."""
         ways, keys = self.candidates(chosen)
         costs = self.goal.costs(ways)[0]
-        for at in np.argsort(costs, kind="stable").tolist():
-            if np.isfinite(costs[at]):
-                yield float(costs[at]), self.way(chosen, keys[at])
+        order = np.argsort(costs, kind="stable").tolist()
+        return [(float(costs[at]), keys[at]) for at in order if np.isfinite(costs[at])]
+
+    def in_order(self, chosen: int) -> Iterator[Way]:
+        """Yield the ways that were compared for a set, the cheapest first."""
+        return (self.way(chosen, key) for _, key in self.ranked(chosen))
 
     def least(self, chosen: int) -> float:
         """Return the least cost of a set; infinite: the places cannot hold it."""
