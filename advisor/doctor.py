@@ -306,7 +306,7 @@ _OF_GPU = (
         _users,
         "process {it} uses it",
         "measurements with it would be wrong",
-        "wait for it, or use another GPU; what may join it: advisor recommend --now",
+        "wait for it, or use another GPU; what may join it: advisor admit JOB --now",
     ),
     _Check(
         "note",
@@ -342,7 +342,7 @@ _OF_GPU = (
         "time slices are set to {health.time_slice}",
         "naive sharing was learnt with the default",
         "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
-        "advisor calibrate --gpu-side",
+        "advisor calibrate",
     ),
     _Check(
         "spoils",

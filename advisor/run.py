@@ -35,10 +35,9 @@ from advisor.launch.plan_file import (
 )
 from advisor.launch.shell import bash
 from advisor.measure.device import devices_in, find_device, refuse_busy
-from advisor.measure.hook_folder import hook_variables
-from advisor.measure.pdeathsig import tied_to_parent
+from advisor.measure.launcher import tied_to_parent
 from advisor.measure.process import lock_gpu, sweep
-from advisor.measure.script import create_progress
+from advisor.measure.script import create_progress, hook_variables
 from advisor.report.record_documents import ListedRunFields
 from advisor.run_state import (
     jobs_left,

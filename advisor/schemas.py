@@ -13,9 +13,9 @@ _FROM_FILE = ("name", "prefix")
 def _types() -> dict[str, Any]:
     """Types by name; imported only here, because other answers need few of them."""
     from advisor.doctor import FindingsDocument
-    from advisor.measure.draw import Campaign
+    from advisor.learn.scores import Scores
+    from advisor.measure.planned_runs import Campaign
     from advisor.report import documents, record_documents
-    from advisor.report.scores import EvaluationDocument
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -43,7 +43,7 @@ def _types() -> dict[str, Any]:
         "trials": documents.TrialsDocument,
         "batch": documents.BatchesDocument,
         "validation": record_documents.ValidationDocument,
-        "evaluation": EvaluationDocument,
+        "evaluation": Scores,
         "fit": record_documents.FitDocument,
         "measured": record_documents.MeasuredDocument,
         "runs": record_documents.RunsDocument,

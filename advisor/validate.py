@@ -23,17 +23,17 @@ from advisor.errors import (
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
-from advisor.measure.run_list import PlannedRun
+from advisor.measure.planned_runs import PlannedRun
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.wrappers import at_own_pace
+from advisor.report.format import percent
 from advisor.report.record_documents import ValidationDocument
-from advisor.report.scores import percent
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
 from advisor.validation_runs import run_plans, run_plans_on_ray, store_file
@@ -223,8 +223,6 @@ def compared(
                 for profile, tenant in zip(profiles_of(run, profiles), run.tenants, strict=True)
             ),
             predictor,
-            gpu,
-            {},
         )
         for run in runs
         if run.shows_pace
@@ -243,7 +241,7 @@ def compared_as_ranked(
         measured = profiles_of(run, profiles)
         paced = [at_own_pace(each, advisor.own_paces) for each in measured]
         here = advisor.machine.profiles_here(paced)
-        jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs
+        jobs = compare(run, measured, advisor.predictor).jobs
         pairs = zip(jobs, here, strict=True)
         alone = tuple(replace(job, alone_s=profile.step_s) for job, profile in pairs)
         comparisons.append(RunComparison(run, alone))

@@ -8,11 +8,10 @@ from shlex import join
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.measure.campaign import Dispatcher, Ledger
-from advisor.measure.campaign_runner import RunnerSettings, cluster_runners
 from advisor.measure.device import find_device
-from advisor.measure.draw import Campaign
+from advisor.measure.planned_runs import Campaign, PlannedRun, single_runs
 from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
-from advisor.measure.run_list import PlannedRun, single_runs
+from advisor.measure.runners import RunnerSettings, cluster_runners
 from advisor.measure.shared_run import PlannedProcess, planned_processes
 from advisor.measure.tenant import error_of
 from advisor.workload.reading import user_folder

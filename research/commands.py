@@ -10,9 +10,9 @@ import click
 import typer.main
 
 from advisor.cli import COMMANDS, _app
-from advisor.report.scores import markdown
 from advisor.workload.writing import write_whole
 from research.files import ROOT
+from research.score_tables import markdown
 from research.terminal_output import terminal_output
 
 _COLUMNS = 88

@@ -10,7 +10,7 @@ from rich.console import Console
 from advisor import Advisor, recommend, validation_runs
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.measure.run_list import PlannedRun
+from advisor.measure.planned_runs import PlannedRun
 from advisor.measured_pace import corrected_by_first
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Mps, Naive, Serial

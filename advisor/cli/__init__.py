@@ -17,21 +17,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.advise import compare, export, predict, simulate
+from advisor.cli.admit import admit
+from advisor.cli.export import export
+from advisor.cli.fit import evaluate, fit
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import (
-    calibrate,
-    campaign,
-    doctor,
-    evaluate,
-    fit,
-    profile,
-    runs,
-    validate,
-)
+from advisor.cli.measure import calibrate, campaign, doctor, profile, runs
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
-from advisor.cli.recommend import batch, recommend, trials
+from advisor.cli.predict import compare, predict
+from advisor.cli.recommend import recommend
 from advisor.cli.run import run, stop
+from advisor.cli.simulate import simulate
+from advisor.cli.trials import batch, copies, trials
+from advisor.cli.validate import validate
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (
@@ -90,7 +87,7 @@ _app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
-    "Ask": (recommend, compare, predict, trials, batch, simulate),
+    "Ask": (recommend, copies, admit, trials, batch, predict, compare, simulate),
     "Measure": (profile, campaign, runs, calibrate, doctor),
     "Run": (export, run, stop, validate),
     "Learn": (fit, evaluate),

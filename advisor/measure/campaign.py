@@ -13,7 +13,18 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
 from advisor.hardware import DEFAULT_DEVICE
-from advisor.measure.campaign_runner import (
+from advisor.measure.device import command_line, devices_in
+from advisor.measure.parser import Parser, above_0
+from advisor.measure.planned_runs import (
+    PlannedRun,
+    counts,
+    draw_plans,
+    read_campaign,
+    single_runs,
+    write_list,
+)
+from advisor.measure.process import say
+from advisor.measure.runners import (
     Record,
     Runner,
     RunnerSettings,
@@ -22,11 +33,6 @@ from advisor.measure.campaign_runner import (
     local_runners,
     stop_all,
 )
-from advisor.measure.device import command_line, devices_in
-from advisor.measure.draw import counts, draw_plans, read_campaign, write_list
-from advisor.measure.parser import Parser, above_0
-from advisor.measure.process import say
-from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile
 from advisor.workload.reading import profile_files, user_folder

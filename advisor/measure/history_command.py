@@ -4,14 +4,16 @@ import argparse
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from time import time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware.gpus import gpu_meant, gpu_of_product
+from advisor.measure.history import Series, epoch_s, has_labels, read_history, renamed
 from advisor.measure.parser import Parser, above_0
 from advisor.measure.process import say
-from advisor.measure.profile_command import OUT_HELP, write_numbers
+from advisor.measure.profile import OUT_HELP, write_numbers
 from advisor.measure.prometheus import (
     MOST_POINTS,
     TOKEN,
@@ -19,18 +21,9 @@ from advisor.measure.prometheus import (
     is_metric,
     recorded_series,
 )
+from advisor.measure.recorded_jobs import CURE, JOB_LABELS, RecordedJob, recorded_jobs
 from advisor.workload import units
 from advisor.workload.arrivals import arrivals_text
-from advisor.workload.history import (
-    CURE,
-    JOB_LABELS,
-    RecordedJob,
-    Series,
-    has_labels,
-    recorded_jobs,
-    renamed,
-)
-from advisor.workload.history_file import epoch_s, read_history
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import DAY_S, is_file, read_bytes, user_folder
 from advisor.workload.writing import new_path, write_whole
@@ -84,26 +77,23 @@ def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
     source = words.from_history
     if source is None:
         raise InvalidInput("expected a file or an address after --from-history.")
-    start_s, end_s = words.start, words.end
-    if not _is_address(source):
-        series, timed = read_history(Path(source), words.step_metric)
-        if not timed and (start_s or end_s):
-            raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
-        within = [
-            replace(
-                each,
-                points=[
-                    point
-                    for point in each.points
-                    if (start_s or 0.0) <= point[0] <= (end_s or float("inf"))
-                ],
-            )
-            for each in series
-        ]
-        return [each for each in within if each.points], words.interval, timed
-    check_address(source)
-    end_s = time() if end_s is None else end_s
-    start_s = end_s - DAY_S if start_s is None else start_s
+    if _is_address(source):
+        return _of_prometheus(words)
+    series, timed = read_history(Path(source), words.step_metric)
+    if not timed and (words.start or words.end):
+        raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
+    first_s, last_s = words.start or 0.0, words.end or inf
+    within = (
+        replace(each, points=[at for at in each.points if first_s <= at[0] <= last_s])
+        for each in series
+    )
+    return [each for each in within if each.points], words.interval, timed
+
+
+def _of_prometheus(words: Namespace) -> tuple[list[Series], float, bool]:
+    check_address(words.from_history)
+    end_s = time() if words.end is None else words.end
+    start_s = end_s - DAY_S if words.start is None else words.start
     if start_s >= end_s:
         raise InvalidInput("--start is not before --end. Correct one of them.")
     least_s = (end_s - start_s) / (MOST_POINTS - 1)
@@ -113,9 +103,8 @@ def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
             f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, and "
             f"Prometheus refuses those. Use {least_s:.0f} s or more, or a shorter range."
         )
-    series = recorded_series(
-        source, start_s, end_s, interval_s, dict(words.match), words.step_metric
-    )
+    match, metric = dict(words.match), words.step_metric
+    series = recorded_series(words.from_history, start_s, end_s, interval_s, match, metric)
     return series, interval_s, True
 
 
@@ -135,8 +124,8 @@ def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[Rec
             f"{', '.join(sorted(names)[:9])}. Correct the name."
         )
     for job in jobs:
-        step_s = steps_s.get(job.name, steps_s.get(None, job.step_s))
-        yield replace(job, step_s=step_s)
+        step_s = steps_s.get(job.name, steps_s.get(None))
+        yield job if step_s is None else replace(job, numbers={**job.numbers, "step_s": step_s})
 
 
 def _write(job: RecordedJob, words: Namespace) -> MinimalProfile:

@@ -10,20 +10,23 @@ from time import monotonic, time
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
-from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
-from advisor.measure.mps import (
+from advisor.measure.bench import (
     Bench,
+    ask_all,
     bench_on,
     daemon_variables,
     memory_filled,
+    receive_all,
+    send_all,
     tenant_environments,
+    tenants_on,
 )
-from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
+from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
 from advisor.measure.parser import Parser, above_0
+from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_runs
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
-from advisor.measure.run_list import PlannedRun, read_plans, single_runs
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
-from advisor.measure.tenants import ask_all, receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance
 from advisor.workload.run import Completion, Run

@@ -58,7 +58,7 @@ class Running:
         if self.sharing.mode in ("serial", "phases", "queue"):
             raise InvalidInput(
                 f"{self.sharing}: running jobs have started already, and none waits. Write "
-                f"--running-sharing naive, mps, mps=50,50 or mig=3g,4g."
+                f"--sharing naive, mps, mps=50,50 or mig=3g,4g."
             )
         check_count(self.sharing, len(self.jobs))
 
@@ -84,7 +84,7 @@ def running_now(
         raise InvalidInput(
             f"GPU {live.index} is cut into MIG instances, and the driver does not report which "
             f"job has which. Name what runs, and how, without --now: --running JOB,JOB "
-            f"--running-sharing mig=4g.71gb@0,..."
+            f"--sharing mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
         listed = []
@@ -175,7 +175,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 _NO_ROOM = "MIG has no room left for another instance"
 _UNDER_MPS = (
-    "Under MPS some may join: --running-sharing mps lists them. MPS serves only processes that "
+    "Under MPS some may join: --sharing mps lists them. MPS serves only processes that "
     "start under it, so start the running jobs again: `advisor export {} --gpu {} --sharing mps` "
     "prints the commands. Or use another GPU."
 )
@@ -247,7 +247,7 @@ def additions(
         more = "" if full else "Allow more with --max-slowdown. "
         remedy = "Or use another GPU."
         if running.free_mib is None:  # else the driver, and not the user, gave the sharing
-            remedy = f"If the GPU is not under {running.sharing}, pass --running-sharing. {remedy}"
+            remedy = f"If the GPU is not under {running.sharing}, pass --sharing. {remedy}"
             with suppress(NothingFits):
                 if running.sharing.mode == "naive":
                     under_mps = replace(running, sharing=Mps())
@@ -296,7 +296,7 @@ class _Joined:
         if problem := memory_problem(self.before, gpu):
             raise NothingFits(
                 f"the running jobs cannot be these on {gpu.key}: {problem}. Name them by "
-                f"--running, and how they share the GPU by --running-sharing."
+                f"--running, and how they share the GPU by --sharing."
             )
 
     def sets(self, offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:

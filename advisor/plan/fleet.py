@@ -11,13 +11,7 @@ from advisor.plan.choice import weighed
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
 from advisor.plan.fleet_search import WAYS, FleetSearch, Way
-from advisor.plan.forecast import (
-    CachingPredictor,
-    Mixes,
-    cap_choices,
-    forecast,
-    forecast_allowed,
-)
+from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain, rankable_by
 from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
@@ -30,6 +24,7 @@ from advisor.prediction.prediction import (
     all_known,
     around,
 )
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Group, Hybrid, Serial, Sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import in_turn, relabelled

@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.hardware.gpus import Gpu
+from advisor.hardware.machine import HostCheck
 from advisor.plan import ObjectiveName
 from advisor.plan.rules import MAX_OOM_PROBABILITY, UNCONDITIONAL, Conditions
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Sharing
-from advisor.workload.calibration import HostCheck, Stale
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
+from advisor.workload.staleness import Stale
 
 Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.ranking`."""

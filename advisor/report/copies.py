@@ -142,7 +142,7 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
 
 
 def copies_document(copies: Copies) -> CopiesDocument:
-    """Return what ``advisor recommend JOB:auto --json`` prints."""
+    """Return what ``advisor copies JOB --json`` prints."""
     return {
         "schema": forecast.SCHEMA,
         "gpu": copies.gpu.key,
@@ -424,7 +424,7 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
 
 
 def additions_document(additions: Additions, top: int) -> AdditionsDocument:
-    """Return what ``advisor recommend --running ... --json`` prints."""
+    """Return what ``advisor admit --json`` prints."""
     return {
         "schema": forecast.SCHEMA,
         "gpu": additions.gpu.key,

@@ -13,10 +13,10 @@ from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, JobPrediction
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Usage
-from advisor.workload.calibration import Stale
 from advisor.workload.profile import Profile
 from advisor.workload.records import AsDict
 from advisor.workload.spec import Script, Workload
+from advisor.workload.staleness import Stale
 
 IntervalFields = Annotated[dict[str, float], AsDict(Interval)]
 WorkloadFields = Annotated[dict[str, Any], AsDict(Workload)]
@@ -316,7 +316,7 @@ class FitFields(TypedDict):
 
 
 class CopiesDocument(StandingFields, FitFields):
-    """The answer of `advisor recommend JOB:auto --json`."""
+    """The answer of `advisor copies JOB --json`."""
 
     schema: int
     gpu: str
@@ -396,7 +396,7 @@ class AdditionFields(MemoryFields):
 
 
 class AdditionsDocument(StandingFields):
-    """The answer of `advisor recommend --running JOBS --json`."""
+    """The answer of `advisor admit JOBS --json`."""
 
     schema: int
     gpu: str

@@ -1,16 +1,20 @@
-"""The runs and profiles to which `advisor fit` fitted its model, as text and JSON."""
+"""The runs and profiles to which `advisor fit` fitted its model, and scores of predictions."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE
+from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import clean, counted
 from advisor.learn.observations import MeasuredGpu, shared_runs
+from advisor.learn.scores import Scores
 from advisor.prediction.model import Model
 from advisor.report.forecast import SCHEMA
+from advisor.report.format import FittedTable, percent
 from advisor.report.record_documents import FitDocument, UsedRuns
-from advisor.workload.calibration import odd_ones
+from advisor.workload.staleness import odd_ones
 
 
 def fit_document(
@@ -54,3 +58,28 @@ def fit_report(document: FitDocument) -> Text:
     if paces := document["own_paces_of"]:
         lines.append(f"Predictions now follow the pace of your own runs of {', '.join(paces)}.")
     return Text("\n".join(lines))
+
+
+def scores_report(scores: Scores) -> Group:
+    """Return what ``advisor evaluate`` prints."""
+    table = FittedTable(
+        title=f"{scores.gpu}: errors of predicted step times", box=SIMPLE, pad_edge=False
+    )
+    for heading in ("sharing", "runs", "jobs", "mean", "median", "P90", "in 90 % interval"):
+        table.add_column(heading, justify="left" if heading == "sharing" else "right")
+    for row in scores.modes:
+        shares = map(percent, (row.mape, row.median, row.p90, row.coverage90))
+        table.add_row(row.mode, str(row.runs), str(row.n), *shares)
+    notes = []
+    if scores.left_out:
+        notes.append(
+            f"{counted(scores.left_out, 'run')} not scored: a tenant ended early or has no profile."
+        )
+    if choices := scores.choices:
+        always = "" if choices.always_mps is None else f" Always MPS: {percent(choices.always_mps)}"
+        notes.append(
+            f"Job sets that ran in several ways: {choices.sets}. Choosing as `recommend` does lost "
+            f"{percent(choices.mean)} of the best measured throughput on average, "
+            f"{percent(choices.worst)} at worst.{always and always + '.'}"
+        )
+    return Group(table, *notes)

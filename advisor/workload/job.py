@@ -16,7 +16,6 @@ from types import NoneType
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, shortened
-from advisor.workload.file_kinds import expecting
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import (
     LEAST_EPOCHS,
@@ -32,7 +31,7 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import OrText, check_record, texts_of
+from advisor.workload.records import OrText, check_record, expecting, texts_of
 from advisor.workload.spec import Script, is_name
 from advisor.workload.units import seconds, share
 

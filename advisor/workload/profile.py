@@ -37,7 +37,7 @@ class Window:
     """Steps in a stretch of time; an unfinished step counts as the fraction that was done.
 
     Attributes:
-        check_s: Seconds of the host check (`advisor.measure.host_check`) at its ends, on its core;
+        check_s: Seconds of the host check (`advisor.measure.device`) at its ends, on its core;
             None: not checked. In a profile, `seconds` are then at the pace of a core on which it
             takes `Profile.host_check_s`.
     """
@@ -494,7 +494,7 @@ class Profile:
         idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
         provenance: Machine, software and time of the measurement; None: only numbers are known.
-        host_check_s: Seconds of the piece of host work (`advisor.measure.host_check`) on its core,
+        host_check_s: Seconds of the piece of host work (`advisor.measure.device`) on its core,
             mean of the checks of the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is an estimate
             for `gpu`; None: measured on `gpu`.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
-from platform import node
 from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
@@ -157,11 +156,6 @@ def cache_folder(kind: Literal["engine", "factors", "host", "inductor"]) -> Path
     return Path(base) / "advisor" / kind
 
 
-def host_check_file() -> Path:
-    """Return the file of this host's last check; machines often share home folders."""
-    return cache_folder("host") / f"{node()}.json"
-
-
 # The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
 MOST_BYTES = 128 * 2**20
 
@@ -257,7 +251,7 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-REMOVED_FIELDS = frozenset({"mps_client_priority", "patience_s", "read_from", "to_end"})
+REMOVED_FIELDS = frozenset({"gpu_side", "mps_client_priority", "patience_s", "read_from", "to_end"})
 """Fields of files that earlier versions wrote; readers ignore them."""
 
 # Ours have 90 KiB at most, and the standard library reads a megabyte a second.
@@ -278,13 +272,22 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
+    document = load_json(text, where, remedy, distinct_keys)
     with _parsing("JSON", where, remedy):
-        document = json.loads(
-            text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
-        )
         _refuse_deep(document)
     refuse_newer(document, where)
     return document
+
+
+def load_json(
+    text: str | bytes,
+    where: str,
+    remedy: str,
+    object_of: Callable[[list[tuple[str, Any]]], dict[str, Any]],
+) -> Any:
+    """Parse `text` as `parse_json` does, however deep; `object_of` makes objects of their pairs."""
+    with _parsing("JSON", where, remedy):
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=_refuse_constant)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -23,10 +23,6 @@ def rows_of(question, printed):
     if command == "export":
         return [_exported(printed.out)]
     document = json.loads(printed.out)
-    if command == "recommend" and "rows" not in document:
-        command = "additions" if "running" in document else "recommend"
-    elif command == "recommend":
-        command = "copies"
     return _READERS[command](document)
 
 
@@ -180,7 +176,7 @@ def _exported(text):
 _READERS = {
     "recommend": _recommended,
     "predict": _predicted,
-    "additions": _added,
+    "admit": _added,
     "compare": _compared,
     "simulate": _simulated,
     "trials": _trials,

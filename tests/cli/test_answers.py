@@ -37,9 +37,9 @@ UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=N
 ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
     (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
-    (("recommend", f"{RESNET}:auto"), "fit worthwhile limited_by rows mps_clients"),
+    (("copies", RESNET), "fit worthwhile limited_by rows mps_clients"),
     (
-        ("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
+        ("admit", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
         "plans running max_slowdown",
     ),
     (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour study idle"),
@@ -83,8 +83,7 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
     "words",
     [
         ("recommend", "JOB", "JOB", RESNET),
-        ("recommend", "JOB", RESNET, "--commands", 1),
-        ("recommend", "JOB", "--running", RESNET, "--max-slowdown", 3),
+        ("admit", "JOB", "--running", RESNET, "--max-slowdown", 3),
         ("recommend", "JOB", "--gpus", 2),
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
@@ -138,13 +137,12 @@ def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
     file = tmp_path / "plans.csv"
     assert advisor("recommend", RESNET, BERT, "--csv", file).code == 0
     rows = list(csv.DictReader(file.read_text().splitlines()))
-    document = document_of(advisor, "recommend", RESNET, BERT, "--top", "99")
+    document = document_of(advisor, "recommend", RESNET, BERT)
     assert [row["sharing"] for row in rows] == [plan["sharing"] for plan in document["plans"]]
     assert {row["way"] for row in rows} >= {"one after another", "time-slicing", "MPS", "MIG"}
     for row, plan in zip(rows, document["plans"], strict=True):
         assert float(row["total_time_p50_s"]) == pytest.approx(plan["makespan_s"])
         assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]
-    assert advisor("recommend", f"{RESNET}:auto", "--csv", file).code == 2
 
 
 def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
@@ -157,7 +155,7 @@ def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
 
 
 def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
-    copies = document_of(advisor, "recommend", f"{DLRM}:auto")
+    copies = document_of(advisor, "copies", DLRM)
     assert copies["fit"] == 1
     assert "MiB" in copies["limited_by"]
     mix = advisor("predict", f"{DLRM}:2", "--json")
@@ -173,8 +171,8 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
 @pytest.mark.parametrize(
     "words",
     [
-        ("recommend", f"{RESNET}:auto"),
-        ("recommend", SMALL, "--running", RESNET, "--max-slowdown", 3),
+        ("copies", RESNET),
+        ("admit", SMALL, "--running", RESNET, "--max-slowdown", 3),
         ("trials", RESNET),
         ("batch", "dlrm-29gb"),
         ("simulate", f"{RESNET}:2"),
@@ -301,7 +299,7 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
     [
         ("recommend", "JOB"),
         ("recommend", "JOB:2", "--gpus", 2),
-        ("recommend", "JOB:auto"),
+        ("copies", "JOB"),
         ("predict", "JOB", BERT, "--sharing", "naive"),
         ("compare", "naive", "mps", "JOB:2"),
         ("simulate", "JOB:2"),
@@ -393,9 +391,9 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
     "words",
     [
         ("recommend", "JOB:2", "--gpus", "2"),
-        ("recommend", SMALL, "--running", "JOB", "--max-slowdown", "3"),
+        ("admit", SMALL, "--running", "JOB", "--max-slowdown", "3"),
         ("recommend", "JOB"),
-        ("recommend", "JOB:auto"),
+        ("copies", "JOB"),
         ("predict", "JOB"),
         ("trials", "JOB"),
         ("compare", "naive", "mps", "JOB:2"),
@@ -440,8 +438,9 @@ def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
 
 def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch):
     store = mlflow_stand_in.install(monkeypatch)
-    words = ("recommend", BERT, "--mlflow", "sqlite:///x.db", "--json")
-    printed = json.loads(advisor(*words).out)["plans"]
+    words = ("export", BERT, "--mlflow", "sqlite:///x.db")
+    assert advisor(*words).code == 0
+    printed = document_of(advisor, "recommend", BERT)["plans"]
     assert [each["why"] for each in store.runs[0].files["plans.json"]["plans"]] == [
         each["why"] for each in printed
     ]
@@ -454,8 +453,8 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
 def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
     pytest.importorskip("vl_convert")
     file = tmp_path / f"ways.{form}"
-    said = advisor("recommend", RESNET, BERT, "--plot", file)
-    assert (said.code, said.out) == (0, advisor("recommend", RESNET, BERT).out)
+    said = advisor("export", RESNET, BERT, "--plot", file)
+    assert (said.code, said.out) == (0, advisor("export", RESNET, BERT).out)
     picture = file.read_bytes()
     assert picture.startswith(b"<svg" if form == "svg" else b"\x89PNG")
     if form == "svg":
@@ -467,11 +466,13 @@ def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
     advisor, tmp_path, monkeypatch
 ):
     def plotted(name, *words):
-        return advisor("recommend", RESNET, "--plot", tmp_path / name, *words)
+        return advisor("export", RESNET, "--plot", tmp_path / name, *words)
 
     assert plotted("ways.pdf").code == plotted("no/ways.svg").code == 2
-    assert plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--running", BERT).code == 2
-    assert advisor("recommend", *MANY, "--plot", tmp_path / "ways.svg").code == 2
+    assert (
+        plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--sharing", "mps").code == 2
+    )
+    assert advisor("export", *MANY, "--plot", tmp_path / "ways.svg").code == 2
     monkeypatch.setattr("advisor.errors.find_spec", lambda _: None)
     said = plotted("ways.svg")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
@@ -557,5 +558,5 @@ def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks
         assert objective == "makespan" or "all done in" in plain
         assert "by the upper ends" in careful
         assert "by the upper ends" not in plain
-    for words in (("recommend", f"{RESNET}:auto"), ("trials", RESNET)):
+    for words in (("copies", RESNET), ("trials", RESNET)):
         assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())

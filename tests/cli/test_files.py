@@ -40,7 +40,6 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words,
     [
         ("export", BERT, "--sharing", "naive", "--out"),
         ("fit", "--out"),
-        ("evaluate", "--out"),
         ("init", "jobs", "--out"),
         ("simulate", BERT, "--timeline"),
         ("validate", BERT, "--out"),

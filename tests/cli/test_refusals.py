@@ -20,12 +20,13 @@ WRONG = [
     ("fly", 2, "fly"),
     ("recommend --fast", 2, "--fast"),
     ("recommend train.py --lr 0.1", 2, "--lr"),
-    ("recommend --top 0", 2, "--top"),
-    ("recommend --top few", 2, "--top"),
+    ("validate --top 0", 2, "--top"),
+    ("validate --top few", 2, "--top"),
+    ("recommend --top 3", 2, "--top"),
     ("recommend --objective beauty", 2, "beauty"),
     ("compare", 2, "PLAN"),
-    ("recommend --memory-margin 10GiB", 2, "--memory-margin"),
-    ("recommend --memory-margin=-0.1", 2, "--memory-margin"),
+    ("simulate --memory-margin 10GiB", 2, "--memory-margin"),
+    ("simulate --memory-margin=-0.1", 2, "--memory-margin"),
     ("init banana", 2, "campaign"),
     # Jobs.
     (f"recommend {TYPO}", 2, BERT),
@@ -46,7 +47,7 @@ WRONG = [
     ("recommend gpt2-medium-pretrain-bs16", 3, "MiB"),
     (f"trials {RESNET}:2", 2, RESNET),
     ("simulate gpt2-medium-pretrain-bs16", 3, "MiB"),
-    (f"trials {RESNET}@2", 2, "--epochs"),
+    (f"trials {RESNET}@2", 2, RESNET),
     # GPUs and folders.
     (f"recommend {BERT} --gpu h2000", 2, "h200-141gb"),
     ("recommend --gpu a100", 2, "a100-80gb"),
@@ -77,7 +78,7 @@ WRONG = [
     (f"simulate {BERT}:3 --sharing mps/2 --at-once 1", 2, "--at-once"),
     (f"export {BERT}:3 --sharing mps/2 --format mps", 2, "order"),
     (f"export {BERT}:3 --sharing naive/2 --format radt", 2, "radT"),
-    (f"recommend {BERT} --running {RESNET}:3 --running-sharing mps/2", 2, "naive"),
+    (f"admit {BERT} --running {RESNET}:3 --sharing mps/2", 2, "naive"),
     ("layouts --gpu l4-24gb", 3, "MIG"),
     ("layouts --with 9g.71gb", 2, "1g.18gb"),
     ("layouts --with 3g.71gb@2", 2, "0, 4"),
@@ -86,7 +87,6 @@ WRONG = [
     # Power caps, plans and prices.
     (f"predict {BERT} --power-cap 800", 2, "700 W"),
     (f"export {BERT} --power-cap low", 2, "low"),
-    (f"recommend {BERT} --commands 99", 2, "99"),
     (f"export {BERT} --rank 99", 2, "99"),
     (f"export {BERT} --rank 2 --sharing naive", 2, "--rank"),
     (f"run {BERT}.json", 2, BERT),
@@ -105,8 +105,7 @@ WRONG = [
     (f"export {BERT}:2 --gpus 2 --format mps", 2, "commands, mig-parted"),
     (f"export {BERT}:3 --gpus 2x1", 2, "2 hosts"),
     (f"export {BERT}:3 --gpus h200-141gb:1,a100-40gb:1", 2, "several models"),
-    (f"recommend {BERT}:3 --gpus 2x1 --commands 1", 2, "2 hosts"),
-    (f"recommend {BERT}:3 --gpus 2 --commands 9", 2, "plan 9"),
+    (f"export {BERT}:3 --gpus 2 --rank 9", 2, "plan 9"),
     ("export dlrm-29gb-bs128:2 --sharing naive", 3, "memory"),
     (f"simulate {BERT} --price -1", 2, "price"),
     (f"simulate {BERT} --at-once 0", 2, "--at-once"),
@@ -119,28 +118,24 @@ WRONG = [
     ("gpus h200", 2, "h200"),
     # What is asked together and does not go together.
     (f"recommend {BERT} --jobs j.toml", 2, "--jobs"),
-    (f"recommend {BERT} --max-slowdown 0.1", 2, "--running"),
-    (f"recommend {BERT} --now --running-sharing mps", 2, "--now"),
-    (f"recommend {BERT} --running {RESNET} --max-slowdown 20", 2, "--max-slowdown"),
-    (f"recommend {BERT} --running {RESNET} --running-sharing serial", 2, "naive"),
-    (f"recommend {BERT} --running {RESNET} --objective energy", 2, "--objective"),
-    (f"recommend {BERT} --running {RESNET} --gpus 2", 2, "--gpus"),
-    (f"recommend {BERT} --running {RESNET} --commands 1", 2, "--commands"),
-    (f"recommend {BERT}:auto {RESNET}", 2, "one JOB"),
-    (f"recommend {BERT}:auto --running {RESNET}", 2, "JOB:4"),
-    (f"recommend {BERT}:auto --protect {BERT}", 2, "--protect"),
-    (f"recommend {BERT} --gpus 2 --device 3", 2, "--device"),
-    (f"recommend {BERT} --effort 3", 2, "--gpus"),
-    (f"recommend {BERT} --host-memory 9GiB", 2, "--gpus"),
+    (f"recommend {BERT} --max-slowdown 0.1", 2, "--protect"),
+    (f"admit {BERT} --now --sharing mps", 2, "--now"),
+    (f"admit {BERT} --running {RESNET} --max-slowdown 20", 2, "slowdown"),
+    (f"admit {BERT} --running {RESNET} --sharing serial", 2, "naive"),
+    (f"recommend {BERT} --running {RESNET}", 2, "--running"),
+    (f"admit {BERT}", 2, "--running"),
+    (f"admit {BERT} --running {RESNET} --device 3", 2, "--now"),
+    (f"copies {BERT}:2", 2, BERT),
+    (f"copies {BERT} {RESNET}", 2, RESNET),
+    (f"recommend {BERT} --gpus 2 --protect {BERT}", 2, "protect"),
+    (f"recommend {BERT} --effort 3", 2, "several GPUs"),
+    (f"recommend {BERT} --host-memory 9GiB", 2, "several GPUs"),
     (f"recommend {BERT} --gpus 2 --host-memory much", 2, "GiB"),
     (f"recommend {BERT} --gpus 2x", 2, "2x4"),
     (f"recommend {BERT} --gpus 900", 2, "128"),
     (f"recommend {BERT} --gpus a30-24gb:1,a30-24gb:2", 2, "once"),
     (f"recommend {BERT} --gpus a30-24gb:2 --gpu h200-141gb", 2, "--gpu"),
-    (f"recommend {BERT} --commands 1 --json", 2, "--json"),
-    (f"recommend {BERT}:2 --commands 3 --top 2", 2, "--top 2"),
-    (f"recommend {BERT} --commands 1 --device=$(id)", 2, "--device"),
-    (f"recommend {BERT} --running {RESNET} --power-cap auto", 2, "watts"),
+    (f"admit {BERT} --running {RESNET} --power-cap auto", 2, "watts"),
     (f"validate {BERT} --runs runs.jsonl", 2, "--runs"),
     (f"simulate {BERT} --kernels", 2, "--timeline"),
     (f"simulate {BERT} --round 60", 2, "--round"),
@@ -151,10 +146,9 @@ WRONG = [
     ("run", 2, "PLAN"),
     (f"compare naive mps {BERT} --power-cap 9000", 2, "700 W"),
     # Nothing may join, and nothing leaves so much memory.
-    (f"recommend {RESNET} --running {RESNET} --max-slowdown 0", 3, RESNET),
-    (f"recommend {BERT} --memory-margin 0.995", 3, "memory"),
-    (f"recommend {BERT}:2 --gpus 2 --memory-margin 0.995", 3, "memory"),
-    (f"recommend {BERT} --now --device 99", 4, "GPU"),
+    (f"admit {RESNET} --running {RESNET} --max-slowdown 0", 3, RESNET),
+    (f"simulate {BERT} --memory-margin 0.995", 3, "memory"),
+    (f"admit {BERT} --now --device 99", 4, "GPU"),
 ]
 
 
@@ -226,20 +220,20 @@ def on_gpu(install):  # noqa: F811
     [
         ({"processes": {11: 90_100 * MIB, 12: None}}, "--running JOB,JOB"),
         ({"product": "NVIDIA A100-SXM4-40GB"}, "--gpu a100-40gb"),
-        ({"mig": (1, 1)}, "--running-sharing mig="),
+        ({"mig": (1, 1)}, "--sharing mig="),
     ],
 )
 def test_now_refuses_what_the_driver_cannot_tell(advisor, on_gpu, there, named):
     on_gpu(**there)
-    said = advisor("recommend", SMALL, "--now")
+    said = advisor("admit", SMALL, "--now")
     assert said.code == 2
     assert named in said.err
 
 
 def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(advisor, on_gpu):
     on_gpu(processes={11: 4_000 * MIB})
-    words = ("recommend", SMALL, "--now", "--running", RESNET, "--max-slowdown", 3, "--json")
+    words = ("admit", SMALL, "--now", "--running", RESNET, "--max-slowdown", 3, "--json")
     running = json.loads(advisor(*words).out)["running"]
     assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
     on_gpu()
-    assert advisor("recommend", SMALL, BERT, "--now").code == 0
+    assert json.loads(advisor("admit", SMALL, "--now", "--json").out)["plans"]

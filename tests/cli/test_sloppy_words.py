@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from advisor.workload.file_kinds import kind_of_file
+from advisor.workload.records import kind_of_file
 from advisor.workload.writing import calibration_text, profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, RESNET, SMALL
@@ -59,7 +59,7 @@ WORDS = [
     ("predict jobs.yaml", 2, "--jobs jobs.toml"),
     (f"predict {PAIR} naive", 2, "--sharing naive"),
     (f"predict --jobs {BERT}", 2, "without --jobs"),
-    (f"recommend {SMALL} --running {RESNET},_{BERT} --max-slowdown 400%", 0, SMALL),
+    (f"admit {SMALL} --running {RESNET},_{BERT} --max-slowdown 400%", 0, SMALL),
     (f"recommend {PAIR} --protect all", 2, RESNET),
     # Numbers and choices.
     (f"simulate {BERT} --price 2_EUR", 0, "EUR"),
@@ -68,10 +68,10 @@ WORDS = [
     (f"simulate {BERT} --price 1,000", 2, "--price"),
     (f"predict {BERT} --power-cap 400W", 0, "400 W"),
     (f"predict {BERT} --power-cap 80%", 2, "watts"),
-    (f"recommend {BERT} --memory-margin 10%", 0, BERT),
-    (f"recommend {BERT} --memory-margin 10GB", 2, "10%"),
+    (f"trials {BERT} --memory-margin 10%", 0, BERT),
+    (f"trials {BERT} --memory-margin 10GB", 2, "10%"),
     (f"recommend {PAIR} --objective MakeSpan", 0, RESNET),
-    (f"recommend {BERT} --top all", 2, "--top"),
+    (f"validate {BERT} --top all", 2, "--top"),
     (f"trials {RESNET} --start-up 10s", 0, "10 s"),
     ("doctor --fast", 2, "advisor doctor -h"),
     (f"trials {RESNET} --start-up soon", 2, "15min"),

@@ -194,7 +194,7 @@ def test_this_host_is_really_examined():
     [
         ("blocks", {"compute_mode": 2}, "nvidia-smi -i 0 -c DEFAULT"),
         ("blocks", {"compute_mode": 3}, "nvidia-smi -i 0 -c DEFAULT"),
-        ("blocks", {"processes": {11: 2**30}}, "recommend --now"),
+        ("blocks", {"processes": {11: 2**30}}, "admit JOB --now"),
         ("note", {"mig": (1, 1)}, "-mig 0"),
         ("spoils", {"mig": (0, 1)}, "--gpu-reset"),
         ("blocks", {"product": "NVIDIA Foo", "cores": None}, "update"),

@@ -19,7 +19,7 @@ from advisor.launch.commands import side_by_side
 from advisor.launch.exports import EXPORTS, SUFFIXES, WHOLE
 from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
 from advisor.launch.slurm_mig import other_type, slurm_type
-from advisor.measure.run_list import read_plans
+from advisor.measure.planned_runs import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
 from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written, written_for_several

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.plan.choice import starved, weighed
-from advisor.plan.forecast import CappedPredictor, Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost, tied
 from advisor.plan.ranking import ranked, verdict
 from advisor.plan.reasons import binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
+from advisor.prediction.wrappers import CappedPredictor
 from advisor.report.comparison import comparison_text
 from advisor.report.forecast import gain
 from advisor.report.recommendation import answer

@@ -13,9 +13,8 @@ from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.copies import MIN_GAIN, CopiesTable
-from advisor.plan.forecast import MixCache
 from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
-from advisor.prediction.predictor import SharedCores
+from advisor.prediction.wrappers import MixCache, SharedCores
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import MAX_JOBS, Arrival, Job
 from tests import synthetic

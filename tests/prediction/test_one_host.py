@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.gpus import catalogue, gpu
+from advisor.hardware.machine import HostCheck
 from advisor.hardware.rates import rates_of
 from advisor.learn.observations import MeasuredGpu
 from advisor.learn.own_runs import with_own_paces
 from advisor.prediction.find_profile import find_profile
-from advisor.prediction.model import OwnPace, date_of, load_model
+from advisor.prediction.model import OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
+from advisor.prediction.wrappers import date_of
 from advisor.report.forecast import standing_document, with_estimates_named
 from advisor.sharing import parse_sharing
-from advisor.workload.calibration import HostCheck
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import profile_files
 from advisor.workload.store import model_path, read_profile

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.measure.campaign import run_campaign
-from advisor.measure.draw import Count, read_campaign
+from advisor.measure.planned_runs import Count, read_campaign
 from advisor.workload.store import read_profile, read_runs
 from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
 from tests.measure.shared.real_command import Started
@@ -87,7 +87,7 @@ def runners(command):
     return [
         pid
         for pid in command.processes()
-        if b"advisor.measure.campaign_runner:serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"advisor.measure.runners:serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.run_list import PlannedRun, read_plans, single_runs
+from advisor.measure.planned_runs import PlannedRun, read_plans, single_runs
 from advisor.measure.shared_run import planned_processes, run_list
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload

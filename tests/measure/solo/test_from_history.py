@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from advisor import Advisor
 from advisor.errors import AdvisorError
 from advisor.measure import prometheus
+from advisor.measure.history import Series
 from advisor.measure.history_command import run_from_history
+from advisor.measure.recorded_jobs import LEAST_SAMPLES, recorded_jobs
 from advisor.workload.arrivals import read_arrivals
-from advisor.workload.history import LEAST_SAMPLES, Series, recorded_jobs
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
 from advisor.workload.store import read_profile
 from tests.measure.solo.prometheus_stand_in import A100, of_gpu, serving
@@ -590,7 +591,7 @@ def test_the_numbers_are_those_of_the_moments_that_a_job_had_to_itself(samples):
     for gpu, at, job, busy, memory in samples:
         labels = {"gpu": str(gpu), "pod": job}
         series += [
-            Series("coarse_busy", labels, [(at, busy / 100)]),
+            Series("gpu_utilization", labels, [(at, busy / 100)]),
             Series("memory_mib", labels, [(at, memory)]),
         ]
     jobs = recorded_jobs(series, "pod", 1.0) if series else []
@@ -604,8 +605,10 @@ def test_the_numbers_are_those_of_the_moments_that_a_job_had_to_itself(samples):
         }
         active = [busy for busy, _ in own.values() if busy >= 0.01]
         assert job.samples == len(active)
-        assert job.busy == (pytest.approx(median(active)) if active else None)
-        assert job.memory_mib == max((memory for _, memory in own.values()), default=None)
+        most_mib = max((memory for _, memory in own.values()), default=None)
+        assert job.numbers.get("memory_mib") == most_mib
+        middle = pytest.approx(median(active)) if active else None
+        assert job.numbers.get("gpu_utilization") == middle
         assert (job.problem is None) == (len(active) >= LEAST_SAMPLES)
 
 
@@ -614,6 +617,6 @@ def test_power_is_the_mean_over_the_samples(watts):
     labels = {"pod": "a", "gpu": "0"}
     points = list(enumerate(watts))
     busy = [(at, 0.5) for at, _ in points]
-    history = [Series("busy", labels, busy), Series("power_w", labels, points)]
+    history = [Series("gract", labels, busy), Series("power_w", labels, points)]
     (job,) = recorded_jobs(history, None, 30.0)
-    assert job.power_w == pytest.approx(fmean(watts))
+    assert job.numbers["power_w"] == pytest.approx(fmean(watts))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from advisor import Advisor
-from advisor.measure.profile_command import run_from_numbers
+from advisor.measure.profile import run_from_numbers
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from advisor import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.measure import profile_command
-from advisor.measure.profile_command import run_profile
+from advisor.measure import profile as profile_command
+from advisor.measure.profile import run_profile
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial
-from advisor.workload.calibration import unsteady_profiles
 from advisor.workload.moments import add_moment, averaged
 from advisor.workload.profile import Moment, Profile
+from advisor.workload.staleness import unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic

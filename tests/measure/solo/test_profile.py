@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from advisor.measure import pace, process, profile_command
-from advisor.measure import profile as probing
+from advisor.measure import alone as probing
+from advisor.measure import pace, process
+from advisor.measure import profile as profile_command
+from advisor.measure.alone import at_check, mps_probe
+from advisor.measure.bench import Bench, Crew, MpsSession
 from advisor.measure.device import Device, Origin
-from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
-from advisor.measure.profile import at_check, mps_probe
-from advisor.measure.profile_command import run_profile
-from advisor.measure.tenants import Crew
+from advisor.measure.profile import run_profile
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
@@ -222,7 +222,7 @@ def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, m
 
 
 def test_the_command_that_watches_a_measurement_does_not_load_torch():
-    code = "import sys, advisor.measure.profile_command; sys.exit('torch' in sys.modules)"
+    code = "import sys, advisor.measure.profile; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

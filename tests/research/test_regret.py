@@ -5,27 +5,25 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import Evaluation, Selection, evaluate
-from advisor.learn.regret import CHOOSERS, chosen_and_drawn, panels
-from advisor.learn.scoreboard import scoreboard
-from advisor.learn.scores import (
+from advisor.learn.scores import JobComparison, RunComparison
+from advisor.prediction.prediction import Interval
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
+from advisor.workload.profile import LimitedRun, MpsProbe, Window
+from research.baselines import (
     UNFITTED,
-    JobComparison,
-    RunComparison,
     as_if_alone,
     baselines,
     fair_share,
     miso,
     summed_utilisation,
 )
-from advisor.prediction.prediction import Interval
-from advisor.report.scores import regret_document
-from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.workload.profile import LimitedRun, MpsProbe, Window
+from research.evaluate import Evaluation, Selection, evaluate
+from research.regret import CHOOSERS, chosen_and_drawn, panels
+from research.scoreboard import scoreboard
 from tests import synthetic
 from tests.fitted import fit
-from tests.learn.campaign import PROFILES as CAMPAIGN
-from tests.learn.campaign import advised_campaign, campaign
+from tests.research.campaign import PROFILES as CAMPAIGN
+from tests.research.campaign import advised_campaign, campaign
 
 PAIR = [
     synthetic.profile("resnet50-imagenet64-bs128"),
@@ -99,15 +97,13 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
     assert panels(runs)[0].options[0].measured == 1.0
 
 
-def test_the_document_has_the_model_and_every_rule_to_beat():
+def test_the_choices_of_the_model_and_of_every_rule_to_beat_are_judged():
     chosen, _ = chosen_and_drawn(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
-    document = regret_document(chosen)
-    assert document["n"] == 1
-    assert document["mean"] == document["worst"] == pytest.approx(0.25)
-    assert document["baselines"]["always-mps"] == pytest.approx(0.25)
-    assert document["baselines"]["always-naive"] == 0
-    assert document["baselines"]["equal-limits"] is None
-    assert document["baselines_n"]["equal-limits"] == 0
+    model, *others = (chosen.rules[name] for name in ("model", "always-mps", "always-naive"))
+    assert (chosen.sets, model.n) == (1, 1)
+    assert model.mean == model.worst == pytest.approx(0.25)
+    assert [rule.mean for rule in others] == [pytest.approx(0.25), 0]
+    assert (chosen.rules["equal-limits"].mean, chosen.rules["equal-limits"].n) == (None, 0)
 
 
 SHARINGS = [*map(parse_sharing, ("serial", "naive", "mps", "mps=50,50", "mps=86,86", "mps=30,70"))]

@@ -18,13 +18,12 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure import on_ray
+from advisor.measure.alone import profile_alone
+from advisor.measure.bench import bench_on
 from advisor.measure.device import devices_in, find_device
-from advisor.measure.draw import Campaign
-from advisor.measure.mps import bench_on
+from advisor.measure.planned_runs import Campaign, PlannedRun
 from advisor.measure.process import INTERRUPTED, start_own, sweep
-from advisor.measure.profile import profile_alone
-from advisor.measure.profile_command import idle_power_w
-from advisor.measure.run_list import PlannedRun
+from advisor.measure.profile import idle_power_w
 from advisor.measure.shared_run import measure
 from advisor.measure.tenant import error_of
 from advisor.workload.profile import Profile
@@ -101,7 +100,7 @@ class LocalRunner:
     def start(self) -> None:
         """Start, or start again after `stop`."""
         self._connection, its = Pipe()
-        entry, connection = "advisor.measure.campaign_runner:serve", its.fileno()
+        entry, connection = "advisor.measure.runners:serve", its.fileno()
         self._process, self._lifeline = start_own(
             "inner", entry, str(connection), keep=[connection]
         )

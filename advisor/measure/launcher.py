@@ -1,7 +1,8 @@
-"""Runs a command for which folders are overlays: what it writes there lands in a folder of ours.
+"""Starts a command tied to its parent, with overlays over folders if asked for.
 
 Run as a script, it mounts the overlays (https://docs.kernel.org/filesystems/overlayfs.html) in a
-mount namespace of its own, and becomes the command. It imports the standard library only.
+mount namespace of its own, so that what is written there lands in a folder of ours, and becomes the
+command, which the kernel signals when the parent dies. It imports the standard library only.
 """
 
 import ctypes
@@ -9,13 +10,16 @@ import errno
 import json
 import os
 import re
+import signal
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 # Of linux/sched.h and linux/mount.h.
 _NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
@@ -24,19 +28,38 @@ _BIND, _RECURSIVE, _SLAVE = 0x1000, 0x4000, 0x80000
 _MOST_SEEN = 5000
 
 
-def overlaid(working: Path, folders: Sequence[Path], room: Path, keep: Sequence[Path]) -> list[str]:
-    """The words that, before those of a command, run it in `working` with overlays over `folders`.
+def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
+    """Ask the kernel to send `how` to this process when its parent dies in any way.
 
-    Writes go to `room`, a folder; `keep` stay as they are. Without a command they try it, print as
-    JSON what could not be overlaid, and fail if the first of `folders` could not.
+    Children do not inherit it. A parent that died before the call is not noticed.
     """
-    settings = {
-        "working": str(working),
-        "room": str(room),
-        "folders": [*map(str, folders)],
-        "keep": [*map(str, keep)],
-    }
-    return [sys.executable, "-I", str(Path(__file__).resolve()), json.dumps(settings)]
+    set_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+    if ctypes.CDLL(None, use_errno=True).prctl(set_signal, int(how), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "a process could not be tied to its parent")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlays:
+    """Overlays over `folders` for a command that runs in `working`.
+
+    Writes go to `room`, a folder; `keep` stay as they are.
+    """
+
+    working: str
+    room: str
+    folders: Sequence[str]
+    keep: Sequence[str]
+
+
+def tied_to_parent(command: Sequence[str], overlays: Overlays | None = None) -> list[str]:
+    """The words of a command that runs `command`, and that SIGTERM reaches when its parent dies.
+
+    An empty command tries the overlays: it prints as JSON what could not be overlaid, and fails if
+    the first folder could not.
+    """
+    settings = {"parent": os.getpid(), "overlays": overlays and asdict(overlays)}
+    words = [json.dumps(settings), *command]
+    return [sys.executable, "-I", str(Path(__file__).resolve()), *words]
 
 
 def _call(function: str, *arguments: object) -> None:
@@ -157,26 +180,35 @@ def mount_overlays(folders: Sequence[str], room: Path, keep: Sequence[str]) -> l
     return left
 
 
-def _run(working: str, room: str, folders: Sequence[str], keep: Sequence[str]) -> None:
-    command = sys.argv[2:]
-    others = [] if command or os.geteuid() == 0 else [*filter(_holds_others, folders)]
+def _enter(overlays: Overlays, *, trying: bool) -> None:
+    """Mount `overlays`, and go to the working folder; only try and print if `trying`."""
+    folders = overlays.folders
+    others = [*filter(_holds_others, folders)] if trying and os.geteuid() != 0 else []
     if folders[0] in others:
         sys.exit("error: files of others")
     _enter_namespace()
-    overlays = [each for each in folders if each not in others]
-    left = others + mount_overlays(overlays, Path(room), keep)
-    os.chdir(working)
+    mounted = [each for each in folders if each not in others]
+    left = others + mount_overlays(mounted, Path(overlays.room), overlays.keep)
+    os.chdir(overlays.working)
+    if trying:
+        if os.access(".", os.W_OK):
+            probe = Path(f".advisor-{os.getpid()}")
+            probe.mkdir()
+            probe.rmdir()
+        print(json.dumps(left))
+
+
+def _start(command: list[str], parent: int, overlays: Mapping[str, Any] | None) -> None:
+    if overlays is not None:
+        _enter(Overlays(**overlays), trying=not command)
     if command:
-        os.execvp(command[0], command)
-    if os.access(".", os.W_OK):
-        probe = Path(f".advisor-{os.getpid()}")
-        probe.mkdir()
-        probe.rmdir()
-    print(json.dumps(left))
+        die_with_parent(signal.SIGTERM)
+        if os.getppid() == parent:  # or it died before
+            os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
     try:
-        _run(**json.loads(sys.argv[1]))
+        _start(sys.argv[2:], **json.loads(sys.argv[1]))
     except OSError as error:
         sys.exit(f"error: {error}")

@@ -8,13 +8,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from advisor.learn.evaluate import Evaluation, Selection
-from advisor.learn.regret import Choices, chosen_and_drawn
-from advisor.learn.scores import JobComparison, RunComparison, View, sharing_of
+from advisor.learn.scores import JobComparison, RunComparison, sharing_of
 from advisor.prediction.host import is_gpu_bound
 from advisor.prediction.prediction import all_known
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
+from research.evaluate import Evaluation, Selection, View
+from research.regret import Choices, chosen_and_drawn
 
 Part = Literal["drawn", "panels"]
 Jobs = Literal["all", "same", "mixed"]

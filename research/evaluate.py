@@ -3,20 +3,15 @@
 For each family F the model is fitted and calibrated on the runs without any tenant of F; then F's
 jobs are scored, once in every drawn run and every run of a panel that contains F. So a choice from
 a panel is one by models that saw no run of those jobs.
-
-A file of predictions has one JSON object a line: the id of a run, and the predicted step of each
-tenant in the run's order, in seconds. A 90 % interval is optional; if one tenant has it, every
-tenant has.
 """
 
-import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
-from pathlib import Path
+from typing import Literal
 
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
@@ -32,26 +27,20 @@ from advisor.learn.observations import (
     shared_runs,
 )
 from advisor.learn.scores import (
-    UNFITTED,
     JobComparison,
     RunComparison,
-    View,
-    baselines,
     compare,
-    compared_run,
     profiles_of,
 )
 from advisor.prediction.cache import in_processes
 from advisor.prediction.model import Model
-from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import PHYSICS, Effort
 from advisor.sharing import SHARED_MODES, parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
-from advisor.workload.records import parse_record
 from advisor.workload.run import Run
+from research.baselines import baselines, with_baselines
 
 SPLIT = "leave-one-family-out"
 
@@ -155,6 +144,10 @@ def hours_apart(one: Run, other: Run) -> float:
     return abs(dates[0] - dates[1]) / timedelta(hours=1)
 
 
+View = Literal["raw", "host-checked"]
+"""The profiles to predict a run from: as they were measured, or converted to the host of the run by
+a check of it and by the last step of each job alone there, where these were recorded."""
+
 Held = dict[tuple[View, str, int], JobComparison]
 """Jobs predicted without their families, by view, the run's id and the place in it."""
 LeftOut = tuple[Model, Held]
@@ -188,8 +181,8 @@ def _leave_out(
         here = profiles_on_checked_host(run, chosen.profiles, solo)
         there = predictor.on_known_host() if here else predictor
         views: dict[View, RunComparison] = {
-            "raw": compare(run, raw, predictor, chosen.gpu, rivals),
-            "host-checked": compare(run, here or raw, there, chosen.gpu, {}),
+            "raw": with_baselines(compare(run, raw, predictor), raw, chosen.gpu, rivals),
+            "host-checked": compare(run, here or raw, there),
         }
         for view, comparison in views.items():
             for place, job in enumerate(comparison.jobs):
@@ -301,101 +294,3 @@ def evaluate(
         host_checked=compared(chosen.scored, "host-checked"),
         models={name: model for name, (model, _) in parts.items()},
     )
-
-
-_REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedStep:
-    """The predicted step of one tenant, in seconds; both bounds or neither."""
-
-    p50: float
-    p05: float | None = None
-    p95: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.p05 is None) != (self.p95 is None):
-            raise InvalidInput("an interval has both bounds, p05 and p95, or is left out")
-        if not self.interval.p05 > 0:
-            raise InvalidInput(f"a step takes more than 0 s, got {self}")
-        check_number("a predicted step in seconds", self.interval.p95, DAY_S, LEAST_STEP_S)
-
-    @property
-    def interval(self) -> Interval:
-        """The range from p05 to p95; only p50 without bounds."""
-        if self.p05 is None or self.p95 is None:
-            return Interval(self.p50, self.p50, self.p50)
-        return Interval(self.p05, self.p50, self.p95)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One line of a file of predictions: a run's id, and the steps of its tenants in order."""
-
-    run: str
-    step_s: tuple[PredictedStep, ...]
-
-
-def entries_text(evaluation: Evaluation) -> str:
-    """Return the predictions of every scored run and of every run of a panel, one line each."""
-    entries = [
-        {"run": run.run.id, "step_s": [asdict(job.predicted_s) for job in run.jobs]}
-        for run in (*evaluation.runs, *evaluation.advice)
-    ]
-    lines = [json.dumps(entry, separators=(",", ":"), allow_nan=False) for entry in entries]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def score_entries(
-    path: Path, profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu
-) -> Evaluation:
-    """Score the predictions in `path` on the fixed splits, as ours are scored.
-
-    The author of the file is responsible that each prediction came from a model that saw no run of
-    the family. Baselines are those that need no fit.
-
-    The file has every scored run, and either every run of a panel or none.
-
-    Raises:
-        InvalidInput: A line is malformed, a run is missing, occurs twice or is not scored, or some
-            tenants have an interval and others none.
-    """
-    entries: dict[str, Entry] = {}
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-        if line.strip():
-            entry = parse_record(Entry, line, f"{path}:{number}", _REMEDY)
-            if entry.run in entries:
-                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
-            entries[entry.run] = entry
-    bounded = {step.p05 is not None for entry in entries.values() for step in entry.step_s}
-    if len(bounded) > 1:
-        raise InvalidInput(
-            f"{path}: some tenants have an interval, others none. Give all of them one, or none."
-        )
-    chosen = select(profiles, runs, gpu)
-    panels = chosen.advice if any(run.id in entries for run in chosen.advice) else ()
-    for complaint, ids in (
-        ("these runs are not scored", entries.keys() - {run.id for run in chosen.predicted}),
-        ("scored runs are missing", {run.id for run in chosen.scored} - entries.keys()),
-        ("runs of panels are missing", {run.id for run in panels} - entries.keys()),
-    ):
-        if listed := sorted(ids):
-            shown = ", ".join(listed[:5]) + (" and others" if len(listed) > 5 else "")
-            raise InvalidInput(
-                f"{path}: {complaint}: {shown} ({len(listed)} in all). "
-                "`advisor evaluate --out FILE` writes a file with exactly the expected runs."
-            )
-
-    def compared(run: Run) -> RunComparison:
-        steps = entries[run.id].step_s
-        if len(steps) != len(run.tenants):
-            raise InvalidInput(
-                f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
-                f"{counted(len(steps), 'step')}. {_REMEDY}"
-            )
-        alone = profiles_of(run, profiles)
-        return compared_run(run, alone, [step.interval for step in steps], gpu, UNFITTED)
-
-    scored, advice = (tuple(map(compared, part)) for part in (chosen.scored, panels))
-    return Evaluation(chosen=chosen, runs=scored, advice=advice, intervals=bounded == {True})

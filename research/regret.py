@@ -12,12 +12,13 @@ from functools import partial
 from os.path import commonprefix
 from statistics import mean, median
 
-from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.scores import RunComparison, sharing_of
 from advisor.plan.choice import weighed
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+from research.baselines import baseline_speedup
+from research.evaluate import Evaluation, Selection
 
 Chooser = Callable[[tuple[Profile, ...], Sequence[Sharing]], Sharing | None]
 """Profiles of jobs in order, and ways to share to choose from, serial first -> one of these; None
@@ -116,7 +117,7 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
             times=len(same),
             predicted={
                 MODEL: first.predicted_speedup,
-                **{name: first.baseline_speedup(name) for name in first.jobs[0].baselines_s},
+                **{name: baseline_speedup(first, name) for name in first.jobs[0].baselines_s},
             },
         )
 
