@@ -21,9 +21,10 @@ from typing import Any, get_args
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost
 from advisor.plan.rules import Conditions
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.store import profile_paths

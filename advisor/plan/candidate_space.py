@@ -45,7 +45,7 @@ from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queu
 from advisor.sharing.groups import in_turn, simplest
 from advisor.simulation.arrays import Bools
 from advisor.simulation.events import PlacedJobs
-from advisor.simulation.turns import MIG_MODE_S, from_the_start, task_of
+from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.job import Job
 
 _Places = tuple[PartitionKind | tuple[PartitionKind, ...], ...]
@@ -110,9 +110,7 @@ class Space:
         on_cuts = self.on_instances(one_each=self.question.conditions.mig == "plain")
         if not on_cuts:
             return self.in_turn_on_whole
-        pause_s = 0.0 if confined else 2 * MIG_MODE_S
-        cut = OnGpu(self.goal, Either(on_cuts), None, awake_w=0.0, pause_s=pause_s)
-        return InTurn(cut if confined else Either([self._whole, cut]))
+        return InTurn(Either([*([] if confined else [self._whole]), *on_cuts]))
 
     @cached_property
     def in_turn_on_whole(self) -> InTurn:
@@ -168,6 +166,15 @@ class Space:
         ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]
         return np.asarray(np.logical_or.reduce(ways))
 
+    def gains_by_cuts(self, stages: Sequence[Stage]) -> bool:
+        """Check whether any cut of `stages` has jobs apart, or must be; true of none that is cut.
+
+        All jobs in one partition would just have a smaller GPU.
+        """
+        cut = [stage.batches for stage in stages if stage.cut is not None]
+        apart = (sum(batch.chosen > 0 for batch in batches) > 1 for batches in cut)
+        return not cut or self.question.conditions.instances is not None or any(apart)
+
     def sharing_of(self, stages: Sequence[Stage], members: Members | None = None) -> Sharing:
         """Return the sharing of stages in turn; of equal jobs, the first is in the first stage.
 
@@ -219,12 +226,8 @@ def hybrid(cut: Cut, batches: Sequence[Batch], jobs: Callable[[int], tuple[int, 
 
 
 def on_instances(space: Space, *, one_each: bool) -> Iterator[Sharing]:
-    """Propose plans on MIG instances, the best first.
-
-    All jobs in one partition would just have a smaller GPU, unless that is all there is.
-    """
+    """Propose plans on MIG instances, the best first."""
     everything, tables = space.sets.everything, space.on_instances(one_each=one_each)
-    fixed = space.question.conditions.instances is not None
     before = set[Sharing]()
     # A table is opened when no other has a way that costs less than its best.
     heap: list[tuple[float, int, tuple[int, ...]]] = [
@@ -239,7 +242,7 @@ def on_instances(space: Space, *, one_each: bool) -> Iterator[Sharing]:
             continue
         ((_, stage),) = tables[at].way(everything, key)
         sharing = space.sharing_of([stage])
-        if sharing not in before and (fixed or sum(each.chosen > 0 for each in stage.batches) > 1):
+        if sharing not in before and space.gains_by_cuts([stage]):
             before.add(sharing)
             yield sharing
 
@@ -250,7 +253,7 @@ def in_phases(space: Space, table: InTurn) -> Iterator[Sharing]:
     for way in table.in_order(space.sets.everything):
         stages = [stage for _, stage in way]
         mark = tuple(stages) if space.objective.order_matters else frozenset(stages)
-        if len(stages) > 1 and mark not in before:
+        if len(stages) > 1 and mark not in before and space.gains_by_cuts(stages):
             before.add(mark)
             if (sharing := space.sharing_of(stages)) != Serial():
                 yield sharing

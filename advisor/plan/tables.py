@@ -250,23 +250,20 @@ class Beside(Table):
 class OnGpu(Table):
     """The ways of `table`, on the partitions of `cut`, as what the whole GPU does.
 
-    `awake_w` watts are added while jobs run, and `pause_s` seconds at the end.
+    `awake_w` watts are added while jobs run.
     """
 
-    def __init__(
-        self, goal: Goal, table: Table, cut: Cut | None, *, awake_w: float, pause_s: float = 0.0
-    ) -> None:
-        self.goal, self._table, self.cut = goal, table, cut
-        self._awake_w, self._pause_s = awake_w, pause_s
-        self.ways = self._moved(table.ways)
+    def __init__(self, goal: Goal, table: Table, cut: Cut | None, *, awake_w: float) -> None:
+        self.goal, self._table, self.cut, self._awake_w = goal, table, cut, awake_w
+        self.ways = self._awake(table.ways)
 
-    def _moved(self, ways: Ways) -> Ways:
+    def _awake(self, ways: Ways) -> Ways:
         extra = ways.extra + self._awake_w * ways.span_s if self._awake_w else ways.extra
-        return ways._replace(span_s=ways.span_s + self._pause_s, extra=extra)
+        return ways._replace(extra=extra)
 
     def candidates(self, chosen: int) -> tuple[Ways, Sequence[_Key]]:
         ways, keys = self._table.candidates(chosen)
-        return self._moved(ways), keys
+        return self._awake(ways), keys
 
     def way(self, chosen: int, key: _Key) -> Way:
         return self._on_gpu(self._table.way(chosen, key))
