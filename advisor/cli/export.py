@@ -1,8 +1,8 @@
 """``advisor export``: write a plan as a file that applies it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
 
@@ -18,6 +18,7 @@ from advisor.cli.question import (
     mlflow_log,
     on_checked_host,
 )
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from advisor.plan.fleet import FleetForecast, FleetPlan
     from advisor.plan.values import Recommendation
     from advisor.prediction.prediction import MixPrediction
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
 
 
@@ -52,10 +53,7 @@ def export(
         ),
     ] = "commands",
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", parser=options.to_write, help="Write to this file; default: stdout."
-        ),
+        Path | None, options.file_to_write("Write to this file; default: stdout.")
     ] = None,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
@@ -106,7 +104,7 @@ def export(
     is a pod for each training, for NVIDIA's GPU operator.
     """
     from advisor.plan.fleet import FleetPlan
-    from advisor.plan.rules import Conditions
+    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     if gres_name and form != "slurm":
@@ -121,6 +119,8 @@ def export(
     advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    if plot is not None and are_many(len(members), total):
+        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
@@ -150,7 +150,7 @@ def export(
 
 
 # Parameters that choose a plan.
-_OF_SEARCH = (
+_OF_SEARCH = [
     "gpus",
     "objective",
     "rank",
@@ -161,29 +161,26 @@ _OF_SEARCH = (
     "host_memory",
     "plot",
     "mlflow",
-)
+]
 
 
 def _draw_and_log(
     advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
 ) -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
-    from advisor.plan.rules import EXACT_JOBS
     from advisor.plan.values import Recommendation
-    from advisor.report.fleet import fleet_document
-    from advisor.report.recommendation import recommendation_document
+    from advisor.report.fleet import fleet_advice
+    from advisor.report.recommendation import advice
     from advisor.workload.writing import write_whole
 
     if isinstance(advised, Recommendation):
-        document: Mapping[str, Any] = recommendation_document(advised)
+        document = answer_document(advice(advised))
         if plot is not None:
             from advisor.report.picture import ways_picture
 
             write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     else:
-        document = fleet_document(advised)
-        if plot is not None:
-            raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
+        document = answer_document(fleet_advice(advised))
     if log is not None:
         log.plans(document)
 

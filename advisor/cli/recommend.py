@@ -18,6 +18,7 @@ from advisor.cli.question import (
     protected_jobs,
     require,
 )
+from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
@@ -50,13 +51,7 @@ def recommend(
     ] = False,
     as_json: options.AsJson = False,
     csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=options.to_write,
-            help="Write all plans to this file, too.",
-        ),
+        Path | None, options.file_to_write("Write all plans to this file, too.", "--csv")
     ] = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.
@@ -113,7 +108,7 @@ def show_plans(
         if csv_file is not None:
             write_whole(csv_file, fleet.fleet_csv(advised))
         if as_json:
-            show_json(fleet.fleet_document(advised))
+            show_json(answer_document(fleet.fleet_advice(advised)))
         else:
             show(fleet.fleet_report(advised, command=command, details=details))
         return
@@ -123,7 +118,7 @@ def show_plans(
     if csv_file is not None:
         write_whole(csv_file, plan_tables.plans_csv(advised))
     if as_json:
-        show_json(recommendation.recommendation_document(advised))
+        show_json(answer_document(recommendation.advice(advised)))
     else:
         show(plan_tables.plans_report(advised, command=command, details=details))
 

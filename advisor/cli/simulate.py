@@ -7,7 +7,6 @@ from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan, complete_sharing
-from advisor.cli.options import to_write
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import (
     advisor_for,
@@ -73,21 +72,11 @@ def simulate(
     ] = "first-come",
     round_s: Annotated[
         float,
-        Option(
-            "--round",
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Decide again after this time which jobs run, under a policy in rounds.",
-        ),
+        options.in_seconds("Length of a round, after which the policy decides again.", "--round"),
     ] = ROUND_S,
     preemption: Annotated[
         float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Time that a job loses when it was stopped and starts again, from its last "
-            "checkpoint.",
-        ),
+        options.in_seconds("Time that a job loses when a round stops it and another starts it."),
     ] = PREEMPTION_S,
     at_once: Annotated[
         int | None,
@@ -102,12 +91,7 @@ def simulate(
         Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
     ] = None,
     timeline: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write a timeline for ui.perfetto.dev to this file.",
-        ),
+        Path | None, options.file_to_write("Write a timeline for ui.perfetto.dev to this file.")
     ] = None,
     kernels: Annotated[
         bool, Option(help="Add the first replayed kernels of the mix to the timeline.")
@@ -131,7 +115,7 @@ def simulate(
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
-    from advisor.report.simulation import simulation_document, simulation_report, trace_text
+    from advisor.report.simulation import simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
@@ -174,7 +158,7 @@ def simulate(
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
-    show_answer(simulated, as_json, simulation_report, simulation_document)
+    show_answer(simulated, as_json, simulation_report)
 
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from platform import node
 from time import time
-from typing import Literal
+from typing import Annotated, Literal
 
 import psutil
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.profile import Counters
 from advisor.workload.reading import (
-    DAY_S,
-    LEAST_STEP_S,
     MOST_CORES,
+    Length,
+    Within,
     cache_folder,
-    check_number,
     is_file,
     read_bytes,
     shown,
@@ -112,15 +111,11 @@ class HostCheck:
         made_at: Seconds of the wall clock.
     """
 
-    check_s: float
-    busy: int
+    check_s: Length
+    busy: Annotated[int, Within(1, MOST_CORES)]
     cores: int
     host: str
     made_at: float
-
-    def __post_init__(self) -> None:
-        check_number("check_s", self.check_s, DAY_S, LEAST_STEP_S)
-        check_number("busy processes of a host check", self.busy, MOST_CORES, 1)
 
 
 def host_check_file() -> Path:

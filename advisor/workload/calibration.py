@@ -2,23 +2,19 @@
 
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
-from advisor.errors import InvalidInput
 from advisor.workload.profile import Provenance
-from advisor.workload.reading import DAY_S, MOST_SMS, check, check_number, check_schema
+from advisor.workload.reading import DAY_S, Mib, Percent, Seconds, Sms, Watts, Within, check_schema
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedContext:
     """Size of the CUDA context of an MPS client that may use `sms` SMs."""
 
-    limit_pct: float
-    sms: int
-    context_mib: float
-
-    def __post_init__(self) -> None:
-        check(self, ("limit_pct", "context_mib"))
-        check(self, ("sms",), MOST_SMS)
+    limit_pct: Percent
+    sms: Sms
+    context_mib: Mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +30,12 @@ class Contexts:
         mps_server_mib: Memory of the MPS server.
     """
 
-    driver_mib: float
-    plain_mib: float | None
-    mps_mib: float | None
-    sms: int | None
+    driver_mib: Mib
+    plain_mib: Mib | None
+    mps_mib: Mib | None
+    sms: Sms | None
     limited: tuple[LimitedContext, ...]
-    mps_server_mib: float | None
-
-    def __post_init__(self) -> None:
-        check(self, ("driver_mib", "plain_mib", "mps_mib", "mps_server_mib"))
-        check(self, ("sms",), MOST_SMS)
+    mps_server_mib: Mib | None
 
     @property
     def per_sm_mib(self) -> float | None:
@@ -70,17 +62,10 @@ class Switching:
         switch_s: Seconds of a change from one to the other; None as `slice_s`.
     """
 
-    kernel_s: float
-    overhead: float
-    slice_s: float | None
-    switch_s: float | None
-
-    def __post_init__(self) -> None:
-        check(self, ("kernel_s", "slice_s"))
-        if not -1 < self.overhead < 1:
-            raise InvalidInput(f"overhead is a share below 1, got {self.overhead}")
-        if self.switch_s is not None:
-            check_number("switch_s", self.switch_s, DAY_S, -DAY_S)
+    kernel_s: Seconds
+    overhead: Annotated[float, Within(-0.999, 0.999)]
+    slice_s: Seconds | None
+    switch_s: Annotated[float, Within(-DAY_S, DAY_S)] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +82,9 @@ class Calibration:
     gpu: str
     contexts: Contexts
     switching: tuple[Switching, ...]
-    idle_power_w: float | None
+    idle_power_w: Watts | None
     provenance: Provenance
     schema: int = 1
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
-        check(self, ("idle_power_w",))

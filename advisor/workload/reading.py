@@ -10,9 +10,10 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
@@ -54,6 +55,32 @@ _MOST = {
     "_pct": 100.0,
     "_share": 2.0,  # of cores: both clocks are read a little apart
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Marks the type of a number that a file may have from `least` to `most` only."""
+
+    least: float
+    most: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return handler(source) | {"ge": self.least, "le": self.most}
+
+
+Share = Annotated[float, Within(0.0, 1.0)]
+Percent = Annotated[float, Within(0.0, 100.0)]
+Seconds = Annotated[float, Within(0.0, DAY_S)]
+Length = Annotated[float, Within(LEAST_STEP_S, DAY_S)]
+"""Seconds of what did take time."""
+Mib = Annotated[float, Within(0.0, _MOST["_mib"])]
+MibPerSecond = Annotated[float, Within(0.0, _MOST["_mib_s"])]
+Watts = Annotated[float, Within(0.0, _MOST["_w"])]
+Joules = Annotated[float, Within(0.0, _MOST["_j"])]
+Mhz = Annotated[int, Within(0, _MOST["_mhz"])]
+Sms = Annotated[int, Within(0, MOST_SMS)]
+Count = Annotated[int, Within(0, MOST_COUNT)]
+Positive = Annotated[int, Within(1, MOST_COUNT)]
 
 
 def most_of(field: str) -> float:

@@ -328,4 +328,4 @@ def test_a_record_that_contradicts_itself_is_refused(change):
 def test_times_that_cannot_be_are_refused(change):
     done = {"steps": (1, 2), "began_s": (0.0, 0.0), "ended_s": (1.0, 2.0), "pauses_s": ()}
     with pytest.raises(InvalidInput):
-        Completion(**done | change, energy_j=None)
+        parse_record(Completion, json.dumps(done | change | {"energy_j": None}), "here")
