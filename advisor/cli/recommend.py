@@ -225,7 +225,7 @@ def recommend(
     prints the best plan that its search finds. JOB:auto prints how many copies of the JOB are
     worthwhile. --running and --now print which JOBs may join the running ones.
     """
-    from advisor.launch.commands import with_commands
+    from advisor.launch.shell import with_commands
     from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import EXACT_JOBS, MAX_SLOWDOWN, Conditions, are_many
 
@@ -341,7 +341,8 @@ _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow"
 
 def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
     """A line with the command that starts the plan of the same question."""
-    from advisor.launch.commands import fleet_launch_plans, format_instead, why_not_started
+    from advisor.launch.launch_plan import fleet_launch_plans
+    from advisor.launch.shell import format_instead, why_not_started
 
     launches = fleet_launch_plans(plan)
     words, of_plan = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}

@@ -14,8 +14,8 @@ from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
+from advisor.launch.shell import commands_text
 from advisor.measure.run_list import is_advice
 from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import profile_finder
@@ -387,19 +387,15 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
     """
     for job in saved.jobs:
         job.profile.workload.check_startable()
-    plan = launch_plan(saved.jobs, gpu, prediction)
+    plan = launch_plan(saved.jobs, gpu, prediction, numbers=saved.numbers)
     if plan.switches_mode:
         raise InvalidInput(
             f"{plan.sharing}: some groups are on MIG and others are not. `advisor run` never "
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-
-    def numbered(start: Start) -> Start:
-        return replace(start, number=saved.numbers[start.number - 1])
-
     return replace(
-        plan.with_partitions(lambda part: part.with_starts(numbered)),
+        plan,
         sharing=placed(prediction.sharing, gpu),
         host=saved.host,
         device=saved.device,
@@ -439,7 +435,7 @@ def script_text(
         profile = replace(start.job.profile, workload=replace(workload, script=script))
         return replace(start, job=replace(start.job, profile=profile))
 
-    return commands_text(plan.with_partitions(lambda part: part.with_starts(startable)))
+    return commands_text([plan.with_starts(startable)])
 
 
 def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:

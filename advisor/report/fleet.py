@@ -12,8 +12,8 @@ from rich.text import Text
 
 from advisor.errors import counted, with_article
 from advisor.hardware.gpus import GpuCount
-from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
-from advisor.launch.launch_plan import LaunchPlan
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import commands, why_not_started
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
 from advisor.plan.objectives import OBJECTIVES, holds_one, joint_ratio
@@ -432,7 +432,7 @@ def _plan_document(
         "rank": rank,
         "ties_best": holds_one(ratio),
         "sharing": _sharing(each),
-        "commands": [] if why_not_started(launches) else _commands(launches, device),
+        "commands": [] if why_not_started(launches) else list(commands(launches, device)),
         "why": _search_line(plan),
         "jobs": _job_documents(each, requests),
         "makespan_s": _median(makespan_s),
@@ -452,7 +452,9 @@ def _plan_document(
                 "number": on.number,
                 "job_numbers": list(on.jobs),
                 "waits_s": list(on.waits_s),
-                "commands": [] if launches[at].wide else _commands(launches[at : at + 1], device),
+                "commands": []
+                if launches[at].wide
+                else list(commands(launches[at : at + 1], device)),
                 **forecast.forecast_document(on.forecast),
             }
             for at, on in enumerate(each.on)
@@ -495,11 +497,7 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
         InvalidInput: There is no such plan or device, or no script can start the plan.
     """
     chosen = forecast.ranked_plan(plan.plans, rank)
-    return "\n".join(_commands(fleet_launch_plans(chosen), device))
-
-
-def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
-    return list(commands(launches[0], device) if len(launches) == 1 else commands_at_once(launches))
+    return "\n".join(commands(fleet_launch_plans(chosen), device))
 
 
 JobOnGpu = tuple[int, SimulatedJob]
