@@ -128,7 +128,7 @@ class Advisor:
     @cached_property
     def find_profile(self) -> FindsProfiles:
         """Function from a name or file to the profile, estimated if measured on another GPU."""
-        finder = profile_finder(self.card, self.profiles, self.calibration)
+        finder = profile_finder(self.card, self.profiles)
 
         def find(name: str) -> Profile:
             check_kind("a profile", name, str, "its name")

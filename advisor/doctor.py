@@ -342,7 +342,7 @@ _OF_GPU = (
         "time slices are set to {health.time_slice}",
         "naive sharing was learnt with the default",
         "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
-        "advisor calibrate --gpu-side",
+        "advisor calibrate",
     ),
     _Check(
         "spoils",

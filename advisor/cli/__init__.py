@@ -17,21 +17,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.advise import compare, export, predict, simulate
+from advisor.cli.export import export
+from advisor.cli.fit import evaluate, fit
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import (
-    calibrate,
-    campaign,
-    doctor,
-    evaluate,
-    fit,
-    profile,
-    runs,
-    validate,
-)
+from advisor.cli.measure import calibrate, campaign, doctor, profile, runs
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
-from advisor.cli.recommend import batch, recommend, trials
+from advisor.cli.predict import compare, predict
+from advisor.cli.recommend import recommend
 from advisor.cli.run import run, stop
+from advisor.cli.simulate import simulate
+from advisor.cli.trials import batch, trials
+from advisor.cli.validate import validate
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (

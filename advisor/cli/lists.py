@@ -29,64 +29,6 @@ _FILES = {
     _Kind.GPU: ("gpu.toml", "advisor recommend --gpu {}", "a GPU that `advisor gpus` lacks"),
 }
 
-_Details = Annotated[
-    bool,
-    Option(
-        "--details",
-        help="Add the fastest step and the date of each.",
-    ),
-]
-_InUse = Annotated[
-    list[str] | None,
-    Option(
-        "--with",
-        metavar="PROFILE[@START]",
-        help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
-    ),
-]
-_Branch = Annotated[
-    str | None,
-    Option(
-        metavar="BRANCH",
-        help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
-    ),
-]
-_All = Annotated[bool, Option("--all", help="Draw each set of instances in all its places.")]
-_ExampleKind = Annotated[
-    _Kind | None,
-    Argument(
-        metavar="KIND",
-        help="jobs, campaign, trace or gpu; default: print the list of files.",
-    ),
-]
-_Out = Annotated[
-    Path | None,
-    Option(
-        metavar="FILE",
-        parser=to_write,
-        help="Write to this file; default: its usual name, here.",
-    ),
-]
-_Schema = Annotated[
-    str | None,
-    Option(
-        "--schema",
-        metavar="NAME",
-        help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, profile or "
-        "recommendation; an unknown NAME prints all names.",
-    ),
-]
-_Port = Annotated[
-    int,
-    Option(
-        "--port",
-        metavar="PORT",
-        min=1,
-        max=65535,
-        help="Serve on this port of localhost.",
-    ),
-]
-
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     """List GPU models, and the GPU in this machine."""
@@ -122,7 +64,9 @@ def workloads(as_json: AsJson = False) -> None:
 def profiles(
     gpu: GpuKey = DEFAULT_GPU,
     folder: Profiles = None,
-    details: _Details = False,
+    details: Annotated[
+        bool, Option("--details", help="Add the fastest step and the date of each.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
@@ -145,10 +89,25 @@ def profiles(
 
 def layouts(
     gpu: GpuKey = DEFAULT_GPU,
-    in_use: _InUse = None,
+    in_use: Annotated[
+        list[str] | None,
+        Option(
+            "--with",
+            metavar="PROFILE[@START]",
+            help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
+        ),
+    ] = None,
     slices: Slices = None,
-    driver: _Branch = None,
-    every: _All = False,
+    driver: Annotated[
+        str | None,
+        Option(
+            metavar="BRANCH",
+            help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, Option("--all", help="Draw each set of instances in all its places.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List and draw the MIG layouts of a GPU."""
@@ -179,7 +138,31 @@ def layouts(
         show(layouts_report(card, chosen, sets, used, every=every))
 
 
-def init(kind: _ExampleKind = None, out: _Out = None, schema: _Schema = None) -> None:
+def init(
+    kind: Annotated[
+        _Kind | None,
+        Argument(
+            metavar="KIND", help="jobs, campaign, trace or gpu; default: print the list of files."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            parser=to_write,
+            help="Write to this file; default: its usual name, here.",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        Option(
+            "--schema",
+            metavar="NAME",
+            help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
+            "profile or recommendation; an unknown NAME prints all names.",
+        ),
+    ] = None,
+) -> None:
     """Write an example file with every field, to start from."""
     from importlib.resources import files
 
@@ -204,7 +187,12 @@ def init(kind: _ExampleKind = None, out: _Out = None, schema: _Schema = None) ->
     show_text(f"{clean(str(path))}: change it, then  {example.format(clean(str(path)))}")
 
 
-def app(port: _Port = 8501) -> None:
+def app(
+    port: Annotated[
+        int,
+        Option("--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost."),
+    ] = 8501,
+) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.workload.reading import beside_package
 

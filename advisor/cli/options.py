@@ -168,12 +168,7 @@ Jobs = Annotated[
     ),
 ]
 JobFile = Annotated[
-    Path | None,
-    Option(
-        "--jobs",
-        metavar="FILE",
-        help="Read the jobs from this TOML file.",
-    ),
+    Path | None, Option("--jobs", metavar="FILE", help="Read the jobs from this TOML file.")
 ]
 GpuKey = Annotated[
     str,
@@ -221,8 +216,8 @@ CheckHost = Annotated[
         envvar="ADVISOR_CHECK_HOST",
         show_default=False,
         help="Check how fast this host is, which takes a second, and predict for it; default: "
-        "`run` and `validate` check, others use a check of the last 10 minutes if this "
-        "machine has the GPU.",
+        "`run` and `validate` check, others use a check of the last 10 minutes if this machine "
+        "has the GPU.",
     ),
 ]
 HostCores = Annotated[
@@ -273,8 +268,7 @@ Mig = Annotated[
 Root = Annotated[
     bool,
     Option(
-        "--root/--no-root",
-        help="Allow plans that need root: to switch MIG on and make instances.",
+        "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances."
     ),
 ]
 MemoryMargin = Annotated[
@@ -300,17 +294,12 @@ MaxSlowdown = Annotated[
         "--max-slowdown",
         metavar="SHARE",
         parser=share,
-        help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 "
-        "for 10 %; default: 0.05.",
+        help="Let steps of running or protected jobs become longer by this share at most, e.g. "
+        "0.1 for 10 %; default: 0.05.",
     ),
 ]
 Objective = Annotated[
-    ObjectiveName,
-    Option(
-        "--objective",
-        case_sensitive=False,
-        help="Rank plans by this.",
-    ),
+    ObjectiveName, Option("--objective", case_sensitive=False, help="Rank plans by this.")
 ]
 Slices = Annotated[
     str | None,
@@ -322,12 +311,7 @@ Slices = Annotated[
 ]
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
 Device = Annotated[
-    str,
-    Option(
-        "--device",
-        metavar="INDEX|UUID",
-        help="Use this GPU of the machine.",
-    ),
+    str, Option("--device", metavar="INDEX|UUID", help="Use this GPU of the machine.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[

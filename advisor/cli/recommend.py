@@ -1,6 +1,5 @@
-"""Commands that choose plans: ``advisor recommend``, ``trials`` and ``batch``."""
+"""``advisor recommend``: rank the ways to share GPUs."""
 
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Context, Option
+from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_job, complete_sharing
@@ -26,11 +25,9 @@ from advisor.cli.options import (
     require,
     to_write,
 )
-from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
+from advisor.cli.output import aside, leave_out, show, show_json, show_text, warn
 from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
-from advisor.plan import START_S
-from advisor.simulation import START_CPU_S
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,90 +42,15 @@ if TYPE_CHECKING:
     from advisor.workload.job import Job
 
 
-_Pessimistic = Annotated[
-    bool,
-    Option(
-        "--pessimistic",
-        help="Rank by the upper ends of the 90 % intervals.",
-    ),
-]
-_CapOrAuto = Annotated[
-    str | None,
-    Option(
-        "--power-cap",
-        metavar="WATTS|auto",
-        help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
-        "default: its own limit.",
-    ),
-]
-_Details = Annotated[
-    bool,
-    Option(
-        "--details",
-        help="Print all numbers, and how they were found.",
-    ),
-]
-_Csv = Annotated[
-    Path | None,
-    Option(
-        "--csv",
-        metavar="FILE",
-        parser=to_write,
-        help="Write all plans to this file, too.",
-    ),
-]
-_Plot = Annotated[
-    Path | None,
-    Option(
-        "--plot",
-        metavar="FILE",
-        parser=options.picture,
-        help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-    ),
-]
-_Commands = Annotated[
-    int | None,
-    Option(
-        metavar="RANK",
-        min=1,
-        help="Print only the shell commands of the plan of this rank.",
-    ),
-]
-_Effort = Annotated[
-    float,
-    Option(
-        metavar="TIMES",
-        help="Search so many times as long for many jobs or several GPUs.",
-    ),
-]
-_Running = Annotated[
-    str | None,
-    Option(
-        metavar="JOB[:COPIES],...",
-        autocompletion=complete_job,
-        help="Add the JOBs to these jobs, which run on the GPU already.",
-    ),
-]
-_RunningSharing = Annotated[
-    str | None,
-    Option(
-        metavar="SHARING",
-        autocompletion=complete_sharing,
-        help="How the running jobs share the GPU; default: naive.",
-    ),
-]
-_Now = Annotated[
-    bool,
-    Option(
-        "--now",
-        help="Ask the driver how the running jobs share the GPU now.",
-    ),
-]
-
-
 _COPIES = ":auto"
+
+
 _RUNS = {"running": "--running", "now": "--now"}
+
+
 _OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
+
+
 _NOT_OF_COPIES = (
     "job_file",
     "running_sharing",
@@ -142,12 +64,16 @@ _NOT_OF_COPIES = (
     "plot",
     "csv_file",
 )
+
+
 # Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
     "running_sharing": _RUNS,
     "max_slowdown": {**_RUNS, "protect": "--protect"},
     "device": {"now": "--now", "commands": "--commands", "as_json": "--json"},
 }
+
+
 _APART = (
     ("commands", ("as_json",), "--commands prints only shell lines."),
     ("auto", tuple(_RUNS), "--running and --now need a number of copies, e.g. JOB:4."),
@@ -192,20 +118,56 @@ def recommend(
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     objective: options.Objective = "makespan",
-    pessimistic: _Pessimistic = False,
-    power_cap: _CapOrAuto = None,
+    pessimistic: Annotated[
+        bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
+    ] = False,
+    power_cap: Annotated[
+        str | None,
+        Option(
+            "--power-cap",
+            metavar="WATTS|auto",
+            help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its "
+            "limit; default: its own limit.",
+        ),
+    ] = None,
     root: options.Root = True,
     mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0,
     protect: options.Protect = None,
     top: options.Top = 5,
-    details: _Details = False,
-    commands: _Commands = None,
+    details: Annotated[
+        bool, Option("--details", help="Print all numbers, and how they were found.")
+    ] = False,
+    commands: Annotated[
+        int | None,
+        Option(
+            metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank."
+        ),
+    ] = None,
     gpus: options.Gpus = "1",
-    effort: _Effort = 1.0,
-    running: _Running = None,
-    running_sharing: _RunningSharing = None,
-    now: _Now = False,
+    effort: Annotated[
+        float,
+        Option(metavar="TIMES", help="Search so many times as long for many jobs or several GPUs."),
+    ] = 1.0,
+    running: Annotated[
+        str | None,
+        Option(
+            metavar="JOB[:COPIES],...",
+            autocompletion=complete_job,
+            help="Add the JOBs to these jobs, which run on the GPU already.",
+        ),
+    ] = None,
+    running_sharing: Annotated[
+        str | None,
+        Option(
+            metavar="SHARING",
+            autocompletion=complete_sharing,
+            help="How the running jobs share the GPU; default: naive.",
+        ),
+    ] = None,
+    now: Annotated[
+        bool, Option("--now", help="Ask the driver how the running jobs share the GPU now.")
+    ] = False,
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
     profiles: options.Profiles = None,
@@ -215,8 +177,19 @@ def recommend(
     host_cores: options.HostCores = None,
     host_memory: options.HostMemory = None,
     as_json: options.AsJson = False,
-    csv_file: _Csv = None,
-    plot: _Plot = None,
+    csv_file: Annotated[
+        Path | None,
+        Option("--csv", metavar="FILE", parser=to_write, help="Write all plans to this file, too."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        Option(
+            "--plot",
+            metavar="FILE",
+            parser=options.picture,
+            help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        ),
+    ] = None,
     mlflow: options.Mlflow = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.
@@ -336,6 +309,8 @@ _EXPORTED = (
     "calibration",
     "host_cores",
 )
+
+
 _ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "plot", "mlflow")
 
 
@@ -492,142 +467,4 @@ def _plans_answer(
         commands=partial(plan_commands, advised),
         table=partial(plans_csv, advised),
         picture=picture,
-    )
-
-
-_Names = Annotated[
-    list[str],
-    Argument(
-        metavar="JOB...",
-        autocompletion=complete_job,
-        help="A job's name without its batch size, or the names or files of its profiles, one for "
-        "each batch size.",
-    ),
-]
-_Job = Annotated[
-    str,
-    Argument(
-        metavar="JOB",
-        autocompletion=complete_job,
-        help="The job of one trial: a profile's name or file, or a measured train.py.",
-    ),
-]
-_Epochs = Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")]
-_Steps = Annotated[
-    float | None,
-    Option(
-        metavar="N",
-        help="Train each trial for N steps instead.",
-    ),
-]
-_Count = Annotated[
-    int | None,
-    Option(
-        metavar="N",
-        help="Trials of the whole search; default: no end.",
-    ),
-]
-_StartUp = Annotated[
-    float,
-    Option(
-        metavar="SECONDS",
-        parser=options.seconds,
-        help="Start-up time of a trial's process; 0: one process runs all trials.",
-    ),
-]
-_StartCpu = Annotated[
-    float,
-    Option(
-        "--start-cpu",
-        metavar="SECONDS",
-        parser=options.seconds,
-        help="CPU time of that start, for which the processes of a host share its cores.",
-    ),
-]
-_TrialDetails = Annotated[
-    bool,
-    Option(
-        "--details",
-        help="Print all numbers of trials at once that were compared.",
-    ),
-]
-
-
-def batch(
-    names: _Names,
-    slices: options.Slices = None,
-    gpu: options.GpuKey = DEFAULT_GPU,
-    power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Print the largest batch that fits each slice of a GPU.
-
-    The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
-    """
-    from advisor.report.copies import slice_batches_document, slice_batches_report
-
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    batches = advisor.batches(names, on=slices.split(",") if slices else [])
-    warn(batches.standing.doubts)
-    show_answer(batches, as_json, slice_batches_report, slice_batches_document)
-
-
-def trials(
-    context: Context,
-    job: _Job,
-    epochs: _Epochs = 1,
-    steps: _Steps = None,
-    count: _Count = None,
-    start_up: _StartUp = START_S,
-    start_cpu: _StartCpu = START_CPU_S,
-    memory_margin: options.MemoryMargin = 0.0,
-    pessimistic: _Pessimistic = False,
-    gpus: options.Gpus = "1",
-    gpu: options.GpuKey = DEFAULT_GPU,
-    power_cap: options.PowerCap = None,
-    details: _TrialDetails = False,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Print how many trials of a search to run at once on each GPU.
-
-    Each trial is a process of its own; the answer includes how they share a GPU.
-    """
-    from advisor.plan.rules import Conditions
-    from advisor.plan.trials import TrialTerms
-    from advisor.report.copies import trials_document, trials_report
-    from advisor.workload.job import Job
-
-    exclude(passed_options(context), "steps", ("epochs",), "both set the length of a trial.")
-    # A file's path may hold the signs that separate copies and epochs.
-    name = re.split("[:@]", job)[0]
-    if name != job and not job.endswith((".json", ".py")):
-        raise InvalidInput(
-            f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
-            f"number of trials by --count."
-        )
-    _, gpu = counted_gpus(gpus, gpu, context)
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    search = advisor.trials(
-        Job(advisor.find_profile(job), epochs=epochs),
-        TrialTerms(
-            count=count,
-            steps=steps,
-            start_s=start_up,
-            start_cpu_s=start_cpu,
-            gpus=gpus,
-            conditions=Conditions(memory_margin=memory_margin),
-            level="p95" if pessimistic else "p50",
-        ),
-    )
-    warn(search.standing.doubts)
-    show_answer(
-        search, as_json, lambda answer: trials_report(answer, details=details), trials_document
     )

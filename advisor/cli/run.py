@@ -32,132 +32,100 @@ if TYPE_CHECKING:
     from advisor.watched_run import WatchedRun
 
 
-_Plan = Annotated[
-    str | None,
-    Argument(
-        metavar="PLAN|RUN",
-        autocompletion=complete_plan,
-        help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
-    ),
-]
-_Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
-_List = Annotated[bool, Option("--list", help="List the runs and exit.")]
-_ListJson = Annotated[bool, Option("--json", help="Print the list as one JSON document.")]
-_Rank = Annotated[
-    int,
-    Option(
-        "--rank",
-        metavar="RANK",
-        min=1,
-        help="Run the plan of this rank.",
-    ),
-]
-_Devices = Annotated[
-    str | None,
-    Option(
-        "--device",
-        metavar="LIST",
-        help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try it "
-        "out; default: as planned.",
-    ),
-]
-_Ray = Annotated[
-    str | None,
-    Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
-        "installed.",
-    ),
-]
-_Steps = Annotated[
-    int | None,
-    Option(
-        metavar="N",
-        min=1,
-        help="End each bundled workload after N steps.",
-    ),
-]
-_Cores = Annotated[
-    str | None,
-    Option(
-        "--cores",
-        metavar="CORES",
-        help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-    ),
-]
-_ReplaceInstances = Annotated[
-    bool,
-    Option(
-        "--replace-instances",
-        help="Remove idle MIG instances that are in the way until the end.",
-    ),
-]
-_TimeLimit = Annotated[
-    float | None,
-    Option(
-        metavar="SECONDS",
-        parser=options.seconds,
-        help="End the run after this time; default: never.",
-    ),
-]
-_Grace = Annotated[
-    float,
-    Option(
-        metavar="SECONDS",
-        parser=options.seconds,
-        help="Kill a job this long after asking it to end.",
-    ),
-]
-_Patience = Annotated[
-    float | None,
-    Option(
-        metavar="SECONDS",
-        parser=options.seconds,
-        help="End a job without a step for this long; default: never.",
-    ),
-]
-_Metrics = Annotated[
-    str | None,
-    Option(
-        "--metrics",
-        metavar="[HOST:]PORT",
-        help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; with a "
-        "PORT alone, to this host only.",
-    ),
-]
-_Run = Annotated[
-    str | None,
-    Argument(
-        metavar="RUN",
-        help="Name of the run; default: the only one.",
-    ),
-]
-_JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
-
-
 def run(
     context: Context,
-    plan: _Plan = None,
-    apply: _Apply = False,
-    list_runs: _List = False,
-    rank: _Rank = 1,
-    device: _Devices = None,
-    ray: _Ray = None,
-    steps: _Steps = None,
-    cores: _Cores = None,
-    replace_instances: _ReplaceInstances = False,
-    time_limit: _TimeLimit = None,
-    grace: _Grace = 30.0,
-    patience: _Patience = None,
+    plan: Annotated[
+        str | None,
+        Argument(
+            metavar="PLAN|RUN",
+            autocompletion=complete_plan,
+            help="Run the plan in this JSON file of `export` or `recommend`, or watch this run "
+            "again.",
+        ),
+    ] = None,
+    apply: Annotated[
+        bool, Option("--apply", help="Start the jobs; default: print the script.")
+    ] = False,
+    list_runs: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
+    rank: Annotated[
+        int, Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
+    ] = 1,
+    device: Annotated[
+        str | None,
+        Option(
+            "--device",
+            metavar="LIST",
+            help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
+            "it out; default: as planned.",
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have "
+            "advisor installed.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, Option(metavar="N", min=1, help="End each bundled workload after N steps.")
+    ] = None,
+    cores: Annotated[
+        str | None,
+        Option(
+            "--cores",
+            metavar="CORES",
+            help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
+        ),
+    ] = None,
+    replace_instances: Annotated[
+        bool,
+        Option(
+            "--replace-instances",
+            help="Remove idle MIG instances that are in the way until the end.",
+        ),
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="End the run after this time; default: never.",
+        ),
+    ] = None,
+    grace: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="Kill a job this long after asking it to end.",
+        ),
+    ] = 30.0,
+    patience: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="End a job without a step for this long; default: never.",
+        ),
+    ] = None,
     profiles: options.Profiles = None,
     models: options.Models = None,
     calibration: options.Calibration = None,
     check_host: options.CheckHost = True,
     host_cores: options.HostCores = None,
     mlflow: options.Mlflow = None,
-    metrics: _Metrics = None,
-    as_json: _ListJson = False,
+    metrics: Annotated[
+        str | None,
+        Option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
+            "with a PORT alone, to this host only.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the list as one JSON document.")] = False,
 ) -> None:
     """Run a PLAN, or watch a RUN again.
 
@@ -296,7 +264,12 @@ def _on_checked_host(
     return [replace(each, host_check=checked.host_check) for each in advisors]
 
 
-def stop(named: _Run = None, job: _JobNumber = None) -> None:
+def stop(
+    named: Annotated[
+        str | None, Argument(metavar="RUN", help="Name of the run; default: the only one.")
+    ] = None,
+    job: Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")] = None,
+) -> None:
     """End a run, or one job of it.
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.

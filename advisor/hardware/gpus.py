@@ -31,7 +31,6 @@ class GpuRates:
             the same rate where a GPU has it (compute capability 8.0 and later).
         bandwidth_gb_s: To its memory, 1e9 bytes a second.
         clock_mhz: Highest clock of its SMs.
-        launch_us: Between the starts of two kernels that do nothing; None if not measured.
     """
 
     fp32_tflops: float
@@ -39,7 +38,6 @@ class GpuRates:
     fp16_tflops: float
     bandwidth_gb_s: float
     clock_mhz: float
-    launch_us: float | None = None
 
 
 # Memory that a driver keeps for itself if it was not read: as much as on the H200.

@@ -4,7 +4,6 @@ from dataclasses import replace
 from math import log
 
 from advisor.hardware.gpus import Gpu, GpuRates, catalogue
-from advisor.workload.calibration import Calibration, GpuSide
 
 # The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
 # V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
@@ -32,27 +31,22 @@ _GEFORCE_CLOCK = 1.1
 _RATES_NEEDED = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
 
 
-def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
-    """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
-
-    A calibration of another GPU, or without a sweep of operators, is ignored.
-    """
+def rates_of(gpu: Gpu) -> GpuRates | None:
+    """Attained rates of `gpu`; None if the catalogue has no rates for its kind."""
     rates = gpu.rates or _of_its_kind(gpu)
-    stated = None
-    if rates is not None:
-        if any("GeForce" in product for product in gpu.products):
-            faster = _scaled(rates, _GEFORCE_CLOCK, _GEFORCE_CLOCK, rates.bandwidth_gb_s)
-            rates = replace(faster, clock_mhz=_GEFORCE_CLOCK * rates.clock_mhz)
-        clock = 1.0  # share of its highest clock at which its power limit lets it compute
-        if gpu.power_limit_w is not None:
-            sm_ghz = gpu.sms * rates.clock_mhz * 1e-3
-            clock = min(1.0, gpu.power_limit_w / sm_ghz / _W_PER_SM_GHZ)
-        lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
-        ampere = gpu.compute_capability == "8.0"
-        bandwidth = (_OF_A100_BANDWIDTH if ampere else _OF_BANDWIDTH) * rates.bandwidth_gb_s
-        stated = _scaled(rates, clock * lanes, clock * tensor_share(gpu), bandwidth)
-    side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
-    return stated if side is None else _measured(side, stated)
+    if rates is None:
+        return None
+    if any("GeForce" in product for product in gpu.products):
+        faster = _scaled(rates, _GEFORCE_CLOCK, _GEFORCE_CLOCK, rates.bandwidth_gb_s)
+        rates = replace(faster, clock_mhz=_GEFORCE_CLOCK * rates.clock_mhz)
+    clock = 1.0  # share of its highest clock at which its power limit lets it compute
+    if gpu.power_limit_w is not None:
+        sm_ghz = gpu.sms * rates.clock_mhz * 1e-3
+        clock = min(1.0, gpu.power_limit_w / sm_ghz / _W_PER_SM_GHZ)
+    lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
+    ampere = gpu.compute_capability == "8.0"
+    bandwidth = (_OF_A100_BANDWIDTH if ampere else _OF_BANDWIDTH) * rates.bandwidth_gb_s
+    return _scaled(rates, clock * lanes, clock * tensor_share(gpu), bandwidth)
 
 
 def _of_its_kind(gpu: Gpu) -> GpuRates | None:
@@ -92,23 +86,3 @@ def unlikeness(one: Gpu, other: Gpu) -> float:
 def tensor_share(gpu: Gpu) -> float:
     """Share of its peak that products on tensor cores attain at most, 0..1."""
     return _OF_SMALL_TENSOR if gpu.compute_capability in _FOR_GRAPHICS else _OF_TENSOR
-
-
-def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
-    """Rates of `side` where it measured them, else `stated`."""
-    rates = {
-        "fp32_tflops": side.tflops("fp32"),
-        "tf32_tflops": side.tflops("tf32"),
-        "fp16_tflops": side.tflops("fp16"),
-        "bandwidth_gb_s": side.bandwidth_gb_s,
-        "launch_us": side.empty_kernel_us,
-    }
-    measured = {name: rate for name, rate in rates.items() if rate is not None}
-    if stated is not None:
-        if stated.tf32_tflops is None:  # then it computed TF32 products in FP32
-            measured.pop("tf32_tflops", None)
-        return replace(stated, **measured)
-    if side.sm_clock_mhz is None or not measured.keys() >= set(_RATES_NEEDED):
-        return None
-    tf32_tflops = measured.pop("tf32_tflops", None)
-    return GpuRates(clock_mhz=side.sm_clock_mhz, tf32_tflops=tf32_tflops, **measured)

@@ -12,9 +12,8 @@ rest of the cycle is the slice. There are two changes of owner a cycle, so one c
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from random import Random
-from statistics import mean, median
-from time import perf_counter, sleep, time
+from statistics import mean
+from time import perf_counter, time
 from typing import Any
 
 import numpy as np
@@ -39,16 +38,7 @@ from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
 from advisor.measure.tenants import receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
-from advisor.workload.calibration import (
-    Calibration,
-    Contexts,
-    GpuSide,
-    LimitedContext,
-    Operator,
-    OperatorPrecision,
-    OperatorTime,
-    Switching,
-)
+from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import median_step_s
 from advisor.workload.reading import user_folder
@@ -60,23 +50,19 @@ _REMEDY = ". Calibrate again."
 def load_kernel(served: Any, device: str, kernel_s: float) -> dict[str, Any]:
     """Make a step one product of square matrices that takes about `kernel_s`."""
     side = 1024
-    call = operator_call(_square(side, "fp32"), device)
+    call = _product(side, device)
     for _ in range(3):  # time per operation depends on the size
         _timed_s(call, 1, device)
-        took_s = _timed_s(call, 20, device)[0] / 20
+        took_s = _timed_s(call, 20, device) / 20
         if took_s <= 0:
             raise AdvisorError(f"a matrix product took no time here{_REMEDY}")
         # Its work grows with the cube of its side; multiples of 128 are whole tiles of any library.
         side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / 128)) * 128
-        call = operator_call(_square(side, "fp32"), device)
+        call = _product(side, device)
     # Work of 0.1 s is queued ahead: beyond any slice, within the most launches that a GPU takes.
     ahead = max(2, min(900, round(0.1 / kernel_s)))
     served.step = _queue(call, ahead) if device == "cuda" else call
     return {}
-
-
-def _square(side: int, precision: OperatorPrecision) -> Operator:
-    return Operator("linear", f"1x{side}x{side}x{side}", precision)
 
 
 def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
@@ -161,137 +147,34 @@ def _turns(
     return (slice_s, cycle_s) if slice_s >= 4 * alone_s else None
 
 
-_TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16"}
-_EMPTY = Operator("empty", "1", "fp32")
-
-
-def time_operators(
-    served: Any,  # noqa: ARG001
-    device: str,
-    chosen: Sequence[tuple[str, str, OperatorPrecision]],
-) -> dict[str, Any]:
-    """Time the `chosen` operators on normal numbers.
-
-    Returns:
-        ``kernel_ms``, (operators,): of a call among others that are queued, without the launch, but
-        with what passes between kernels, about a microsecond; None if it fails. ``launch_ms``: an
-        empty kernel on an idle device, from before its launch. ``l2_mib``: of the device.
-    """
+def _timed_s(call: Callable[[], object], count: int, device: str) -> float:
+    """Seconds of `count` calls, by a GPU's own clock if it has one."""
     import torch
 
-    l2_mib = None
-    if device == "cuda":
-        l2_mib = torch.cuda.get_device_properties(0).L2_cache_size / 2**20
-    kernel_ms = [_queued_ms(Operator(*each), device) for each in chosen]
-    empty = operator_call(_EMPTY, device)
-    launch_ms = median(_timed_s(empty, 1, device)[0] for _ in range(5)) * 1e3
-    return {"kernel_ms": kernel_ms, "launch_ms": launch_ms, "l2_mib": l2_mib}
-
-
-def _queued_ms(operator: Operator, device: str) -> float | None:
-    import torch
-
-    precision = "tf32" if operator.precision == "tf32" else "ieee"
-    torch.backends.cuda.matmul.fp32_precision = precision
-    try:
-        call = operator_call(operator, device)
-        _timed_s(call, 3, device)
-        lone_s, launch_s = _timed_s(call, 1, device)
-        # A queue of 2 ms hides the launch of its calls; longer calls are timed singly.
-        count = max(1, min(20, round(2e-3 / max(lone_s, 1e-9))))
-        hold_s = 2 * count * launch_s  # a longer wait than the launches need does no harm
-        queues_s = [_timed_s(call, count, device, hold_s)[0] for _ in range(5)]
-    except RuntimeError:  # without memory for it, or a kernel in this precision
-        return None
-    return median(queues_s) / count * 1e3
-
-
-def _timed_s(
-    call: Callable[[], object], count: int, device: str, hold_s: float = 0.0
-) -> tuple[float, float]:
-    """Seconds of `count` calls, by a GPU's own clock if it has one, and seconds to launch them.
-
-    A GPU begins after `hold_s`, so that they are queued.
-    """
-    import torch
-
+    if device != "cuda":
+        began_s = perf_counter()
+        for _ in range(count):
+            call()
+        return perf_counter() - began_s
     cuda: Any = torch.cuda
-    marks = [cuda.Event(enable_timing=True) for _ in range(2 * (device == "cuda"))]
-    if marks and hold_s:
-        cuda._sleep(int(2e9 * hold_s))  # cycles, at most clocks of today's
-    began_s = perf_counter()
-    for mark in marks[:1]:
-        mark.record()
+    began, ended = (cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
     for _ in range(count):
         call()
-    for mark in marks[1:]:
-        mark.record()
-    launched_s = perf_counter() - began_s
-    if not marks:
-        return launched_s, launched_s
-    marks[1].synchronize()
-    return marks[0].elapsed_time(marks[1]) / 1e3, launched_s
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended) / 1e3)
 
 
-def operator_call(operator: Operator, device: str) -> Callable[[], Any]:
-    """Return a call that enqueues `operator` once; torch raises RuntimeError without memory."""
+def _product(side: int, device: str) -> Callable[[], Any]:
+    """Return a call that enqueues one product of square matrices in FP32."""
     import torch
-    import torch.nn.functional as F
 
-    cuda: Any = torch.cuda
-    # Each function, and the shapes of its tensors.
-    calls: dict[str, tuple[Callable[..., object], Callable[..., Sequence[tuple[int, ...]]]]] = {
-        "linear": (F.linear, lambda n, rows, into, out: ((n, rows, into), (out, into))),
-        "add": (torch.add, lambda *shape: (shape, shape)),
-        "copy": (torch.Tensor.copy_, lambda *shape: (shape, shape)),
-        "empty": (lambda: cuda._sleep(1) if device == "cuda" else None, lambda _: ()),
-    }
-    function, shapes = calls[operator.op]
-    dtype = getattr(torch, _TYPES[operator.precision])
-    tensors = [
-        torch.randn(*shape, device=device, dtype=dtype) for shape in shapes(*operator.dimensions)
-    ]
-    return lambda: function(*tensors)
+    left, right = (torch.randn(side, side, device=device) for _ in range(2))
+    return lambda: torch.nn.functional.linear(left, right)
 
 
-_PRECISIONS: tuple[OperatorPrecision, ...] = ("fp32", "tf32", "fp16")
-# Rows of 1024 columns: from 64 KiB, which L2 holds, to 512 MiB in FP32.
-OPERATORS = (
-    *(_square(side, precision) for side in (2048, 4096, 8192) for precision in _PRECISIONS),
-    *(Operator(op, f"{2**power}x1024", "fp32") for op in ("add", "copy") for power in range(4, 18)),
-    _EMPTY,
-)
-"""The operators of a sweep: those whose rates are of use, at sizes that attain the most."""
-
-
-def sweep(tenant: Tenant, meter: Meter, chosen: Sequence[Operator], rounds: int = 5) -> GpuSide:
-    """Time `chosen` in so many `rounds`, each in another order; the median of each operator.
-
-    It takes some seconds on a current GPU, where `tenant` is alone. It sets no clocks.
-    """
-    answers: list[dict[str, Any]] = []
-    clocks_mhz: list[int | None] = []
-    kernels_ms: dict[Operator, list[float]] = {each: [] for each in chosen}
-    random = Random(1)
-    for _ in range(rounds):
-        order = random.sample(chosen, len(chosen))
-        words = [(each.op, each.shape, each.precision) for each in order]
-        tenant.send("time_operators", device=tenant.setup.device, chosen=words)
-        sleep(1.0)  # then the GPU has reached the clocks of the sweep
-        clocks_mhz.append(meter.clocks_mhz()[0])
-        answers.append(living(tenant.receive(600.0)))
-        for operator, ms in zip(order, answers[-1]["kernel_ms"], strict=True):
-            kernels_ms[operator] += [] if ms is None else [ms]
-    clock_mhz = median([each for each in clocks_mhz if each is not None] or [0])
-    return GpuSide(
-        l2_mib=answers[-1]["l2_mib"],
-        sm_clock_mhz=round(clock_mhz) or None,
-        launch_us=median(each["launch_ms"] for each in answers) * 1e3,
-        times=tuple(OperatorTime(each, median(ms)) for each, ms in kernels_ms.items() if ms),
-    )
-
-
-CALIBRATION_VERBS = {"load_kernel": load_kernel, "time_operators": time_operators}
+CALIBRATION_VERBS = {"load_kernel": load_kernel}
 """The requests of a program that calibrates."""
 
 VERBS_FROM = "advisor.measure.calibrate:CALIBRATION_VERBS"
@@ -370,7 +253,6 @@ def run_calibrate(argv: Sequence[str]) -> int:
         metavar="FILE",
         help="Write to this file; default: your own, which every command reads.",
     )
-    add("--gpu-side", action="store_true", help="Time operators, too: the GPU's own rates.")
     add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
     add(
         "--cores",
@@ -389,13 +271,13 @@ def run_calibrate(argv: Sequence[str]) -> int:
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
     with bench_on(device, cores, command_line("calibrate", argv)) as bench:
-        calibration = _calibrate(bench, gpu_side=words.gpu_side)
+        calibration = _calibrate(bench)
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")
     return 0
 
 
-def _calibrate(bench: Bench, *, gpu_side: bool) -> Calibration:
+def _calibrate(bench: Bench) -> Calibration:
     session = bench.session
     readings_w = power_readings_w(session.device, 16, 0.25)  # power falls slowly after earlier work
     sizes = contexts(session)
@@ -416,23 +298,8 @@ def _calibrate(bench: Bench, *, gpu_side: bool) -> Calibration:
         contexts=sizes,
         switching=turns,
         idle_power_w=min(readings_w, default=None),
-        gpu_side=_gpu_side(session) if gpu_side else None,
         provenance=bench.origin.provenance(versions, clocks_mhz),
     )
-
-
-def _gpu_side(session: MpsSession) -> GpuSide:
-    session.switch_to(Naive())
-    with session.servers(VERBS_FROM) as (tenant,):
-        side = sweep(tenant, Meter(session.device), OPERATORS)
-    rates = (f"{each} {_shown(side.tflops(each))}" for each in _PRECISIONS)
-    moved = (side.bandwidth_gb_s, side.l2_bandwidth_gb_s, side.launch_us, side.empty_kernel_us)
-    say(
-        f"  attained: TFLOP/s {', '.join(rates)}; "
-        "GB/s of memory {}, inside L2 {}; us of an empty kernel {} with its launch, {} queued; SM "
-        "clock {} MHz".format(*map(_shown, moved), side.sm_clock_mhz)
-    )
-    return side
 
 
 def _shown(figure: float | None) -> str:

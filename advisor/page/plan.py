@@ -16,12 +16,7 @@ from advisor.page.question import advisor_of, plain
 from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
-from advisor.report.comparison import (
-    comparison_text,
-    limits_in_words,
-    rows_of_jobs,
-    rows_of_plans,
-)
+from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
 from advisor.report.drawing import blocks, drawing
 from advisor.report.forecast import job_rows, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, words_of

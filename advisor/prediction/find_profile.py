@@ -21,14 +21,11 @@ from advisor.prediction.host import host_path_s
 from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.sharing import parse_sharing
-from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import beside_package, is_file, is_folder, user_folder
 from advisor.workload.store import (
-    NO_CALIBRATION,
-    load_calibration,
     load_profile,
     parse_profile,
     profile_paths,
@@ -54,16 +51,12 @@ _WITH_COPIES = (
 _ALIKE = 0.5
 
 
-def profile_finder(
-    gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
-) -> FindsProfiles:
+def profile_finder(gpu: Gpu, folder: Path | None = None) -> FindsProfiles:
     """Return `find_profile` of a name, which reads a profile once."""
-    return cache(lambda name: find_profile(name, gpu, folder, calibration))
+    return cache(lambda name: find_profile(name, gpu, folder))
 
 
-def find_profile(
-    name: str, gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
-) -> Profile:
+def find_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     """Find the profile called `name` as measured on `gpu`, or estimate it.
 
     It is estimated from the most similar GPU on which it was measured; if there is none, from two
@@ -74,7 +67,6 @@ def find_profile(
             whose profile has the script's name.
         gpu: The GPU on which the job is to run.
         folder: Folder of profiles; None: the shipped ones and the user's own.
-        calibration: Calibration of `gpu`, whose measured rates estimates use.
 
     Raises:
         UnknownName: It was measured on no GPU, and at less than two batch sizes.
@@ -87,7 +79,7 @@ def find_profile(
     if name.endswith(tuple(_STARTED_BY)):
         script = Path(name)
         try:
-            return find_profile(script.stem, gpu, folder, calibration)
+            return find_profile(script.stem, gpu, folder)
         except UnknownName:
             starts = f"{_STARTED_BY[script.suffix]} {script}"
             here = "" if is_file(script) else ", and there is no such file here"
@@ -99,12 +91,12 @@ def find_profile(
     if is_path := "/" in name or name.endswith((".json", *_NO_PROFILES)):
         profile = check_key(read_profile(Path(name)), name)
         if profile.gpu not in (gpu.key, "cpu"):
-            return _estimated(profile, gpu, _calibrations(gpu, profile, calibration))
+            return _estimated(profile, gpu)
     path = Path(name) if is_path else profile_paths(gpu.key, folder).get(name)
     if path is not None:
         profile = check_power(load_profile(name, gpu.key, folder), gpu)
         shipped = not is_path and path.parent == beside_package("profiles") / gpu.key
-        return _estimated(profile, gpu, (), _host_of(name, folder)) if shipped else profile
+        return _estimated(profile, gpu, _host_of(name, folder)) if shipped else profile
     elsewhere = nearest_profile(name, gpu, folder)
     if elsewhere is None:
         wanted, others = batch_name(name), names_of_batches(name, gpu, folder)
@@ -113,11 +105,9 @@ def find_profile(
         # Estimated where sizes were measured, and then for `gpu`, so that GPUs keep their order.
         near = _gpu_of_batches(others, gpu, folder)
         others = names_of_batches(name, near, folder)
-        profiles = [find_profile(each, near, folder, calibration) for each in others]
-        there = at_batch(profiles, wanted.batch)
-        return _estimated(there, gpu, _calibrations(gpu, there, calibration))
-    calibrations = _calibrations(gpu, elsewhere, calibration)
-    return _estimated(elsewhere, gpu, calibrations, _host_of(name, folder))
+        profiles = [find_profile(each, near, folder) for each in others]
+        return _estimated(at_batch(profiles, wanted.batch), gpu)
+    return _estimated(elsewhere, gpu, _host_of(name, folder))
 
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
@@ -163,11 +153,9 @@ def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
 
 
 @lru_cache(1024)
-def _estimated(
-    profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...], host: Profile | None = None
-) -> Profile:
+def _estimated(profile: Profile, gpu: Gpu, host: Profile | None = None) -> Profile:
     """Return the same object each time, because results about a profile are cached by object."""
-    there = on_gpu(profile, gpu, calibrations)
+    there = on_gpu(profile, gpu)
     return there if host is None else on_host_of(there, host)
 
 
@@ -254,9 +242,3 @@ def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
         for key in sorted(apart, key=apart.__getitem__)
         if apart[key] <= min(apart.values()) + _ALIKE
     )
-
-
-def _calibrations(gpu: Gpu, profile: Profile, chosen: Path | None) -> tuple[Calibration, ...]:
-    """Return calibrations of `gpu` and of the GPU of `profile`, if they exist."""
-    other = None if chosen == NO_CALIBRATION else load_calibration(profile.gpu)
-    return tuple(each[1] for each in (load_calibration(gpu.key, chosen), other) if each is not None)

@@ -11,7 +11,6 @@ kernels their class and length do, because data that fit into L2 do not go to DR
 scaled by the ratio of the two GPUs' rates for it; the parts of products overlap.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 from typing import Literal, NamedTuple
@@ -26,7 +25,6 @@ from advisor.hardware.profile_checks import check_power
 from advisor.hardware.rates import rates_of, tensor_share
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
-from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.pace import at_pace, longer, stretched
 from advisor.workload.profile import (
@@ -203,10 +201,8 @@ def _computed(
     return np.asarray(np.divide(*sums))
 
 
-def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = ()) -> Profile:
+def on_gpu(profile: Profile, target: Gpu) -> Profile:
     """Estimate the profile of its workload on `target`; the same profile on its own GPU.
-
-    The rates measured by `calibrations`, of either GPU, count instead of its maker's.
 
     Raises:
         InvalidInput: The profile is an estimate itself, draws more power than its GPU, or the rates
@@ -217,9 +213,8 @@ def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = 
             f"{profile.name}: it is an estimate itself. Use the profile that was measured "
             f"on {with_article(profile.estimated_from)}."
         )
-    own = {each.gpu: each for each in reversed(calibrations)}
     source = known_gpus().get(profile.gpu)
-    source_rates = None if source is None else rates_of(source, own.get(source.key))
+    source_rates = None if source is None else rates_of(source)
     if source is None or source_rates is None:
         raise InvalidInput(
             f"{profile.name}: measured on {profile.gpu}, of which no rates are known. Translate a "
@@ -228,7 +223,7 @@ def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = 
     check_power(profile, source)
     if target.key == source.key:
         return profile
-    rates = rates_of(target, own.get(target.key))
+    rates = rates_of(target)
     if rates is None:
         raise InvalidInput(
             f"how fast {target.key} computes is not known, so nothing can be estimated for it. "

@@ -257,7 +257,7 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-REMOVED_FIELDS = frozenset({"mps_client_priority", "patience_s", "read_from", "to_end"})
+REMOVED_FIELDS = frozenset({"gpu_side", "mps_client_priority", "patience_s", "read_from", "to_end"})
 """Fields of files that earlier versions wrote; readers ignore them."""
 
 # Ours have 90 KiB at most, and the standard library reads a megabyte a second.

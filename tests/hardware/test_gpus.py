@@ -11,8 +11,6 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import catalogue, gpu, gpu_meant
 from advisor.hardware.partition import compute_profiles, partition_of, whole_gpu
 from advisor.hardware.rates import rates_of
-from advisor.workload.calibration import GpuSide, Operator, OperatorTime
-from tests.measure.calibrate.recorded import calibration
 
 H200 = gpu("h200-141gb")
 ALL = sorted(catalogue().values(), key=lambda each: each.key)
@@ -215,26 +213,3 @@ def test_a_gpu_that_only_its_driver_described_computes_as_its_kind_does():
     expected = rates_of(H200).fp32_tflops * 131 / 132
     assert rates_of(smaller).fp32_tflops == pytest.approx(expected)
     assert rates_of(smaller).bandwidth_gb_s == rates_of(H200).bandwidth_gb_s
-
-
-TIMES = (
-    ("linear", "1x1000x1000x1000", "fp32", 0.05),  # 40 TFLOP/s
-    ("linear", "1x1000x1000x1000", "fp16", 0.004),  # 500
-    ("copy", "65536x1024", "fp32", 0.125),  # 512 MiB
-    ("empty", "1", "fp32", 0.002),
-)
-
-
-def swept(*times, **changes):
-    times = tuple(OperatorTime(Operator(*each), ms) for *each, ms in times)
-    side = GpuSide(l2_mib=60.0, sm_clock_mhz=1900, launch_us=5.0, times=times)
-    return calibration(gpu_side=side, **changes)
-
-
-@pytest.mark.parametrize("stated", [H200.rates, None])
-def test_a_measured_rate_replaces_a_stated_one(stated):
-    rates = rates_of(replace(H200, rates=stated, compute_capability="7.5"), swept(*TIMES))
-    assert (rates.fp32_tflops, rates.fp16_tflops) == pytest.approx((40, 500))
-    assert rates.bandwidth_gb_s == pytest.approx(2**29 / 0.125e6)
-    assert rates.launch_us == pytest.approx(2)
-    assert rates_of(H200, swept(*TIMES, gpu="a100-40gb")) == rates_of(H200), "of another GPU"

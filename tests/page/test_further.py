@@ -41,8 +41,7 @@ def test_on_two_gpus_each_job_has_a_gpu_and_an_end(more_page):
 
 
 @pytest.mark.parametrize(
-    ("how", "max_slowdown", "estimated"),
-    [("naive", "400", False), ("mig=3g.71gb@0", "400", True)],
+    ("how", "max_slowdown", "estimated"), [("naive", "400", False), ("mig=3g.71gb@0", "400", True)]
 )
 def test_what_may_join_is_a_table(more_page, how, max_slowdown, estimated):
     ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, max_slowdown=max_slowdown)

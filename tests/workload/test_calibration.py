@@ -10,9 +10,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
 from advisor.workload.calibration import (
-    GpuSide,
-    Operator,
-    OperatorTime,
     Present,
     present_of,
     stale_profiles,
@@ -118,31 +115,3 @@ def test_a_script_is_not_stale_by_the_torch_of_advisors_environment():
 def test_a_checked_host_makes_only_profiles_stale_that_do_not_know_their_own():
     (host,) = stale_profiles([A, B], replace(HERE, host_cpu="another"), host_known=True)
     assert host.jobs == (A.name,)
-
-
-def side(*times, **changes):
-    made = {"l2_mib": 1.0, "sm_clock_mhz": 1980, "launch_us": 5.0} | changes
-    return GpuSide(times=tuple(OperatorTime(Operator(*each), ms) for *each, ms in times), **made)
-
-
-def test_a_gpu_attains_what_its_best_product_does():
-    found = side(
-        ("linear", "1x1000x1000x1000", "fp32", 0.1),
-        ("bmm", "10x1000x1000x1000", "fp32", 0.5),
-        ("conv", "1x64x64x3x56x1x1", "fp32", 1e-6),
-        ("linear", "1x1000x1000x1000", "tf32", 0.01),
-    )
-    assert (found.tflops("fp32"), found.tflops("tf32")) == pytest.approx((40, 200))
-    assert found.tflops("fp16") is None
-
-
-def test_bandwidth_is_that_of_traffic_far_beyond_the_cache_and_another_inside_it():
-    times = (
-        ("add", "32x1024", "fp32", 0.0001),  # 0.375 MiB
-        ("copy", "128x1024", "fp32", 0.0001),  # 1 MiB: neither
-        ("copy", "1024x1024", "fp32", 0.01),  # 8 MiB
-    )
-    assert side(*times).l2_bandwidth_gb_s == pytest.approx(0.375 * 2**20 / 100)
-    assert side(*times).bandwidth_gb_s == pytest.approx(8 * 2**20 / 1e4)
-    unknown = side(*times, l2_mib=None)
-    assert (unknown.bandwidth_gb_s, unknown.l2_bandwidth_gb_s) == (None, None)

@@ -1,0 +1,163 @@
+"""Commands that learn from runs: ``advisor fit`` and ``evaluate``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Context, Option
+
+from advisor.cli import options
+from advisor.cli.options import (
+    exclude,
+    folder_to_write,
+    passed_options,
+    to_write,
+)
+from advisor.cli.output import leave_out, progress, show_answer
+from advisor.errors import InvalidInput, counted, require_extra, with_article
+from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.hardware.gpus import Gpu
+    from advisor.learn.observations import MeasuredGpu
+    from advisor.prediction.model import Model
+    from advisor.workload.run import Run
+
+
+def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Sequence[Run]]":
+    """Read profiles and runs on `gpu`, and which runs are shipped; warn about invalid profiles."""
+    from advisor.learn.observations import MeasuredGpu
+    from advisor.workload.store import measured_profiles, runs_by_owner, tenants_of
+
+    shipped, own = runs_by_owner(gpu.key, folder)
+    profiles, refused = measured_profiles(gpu.key, folder, tenants_of(shipped + own))
+    leave_out(*refused)
+    return MeasuredGpu(gpu, profiles, shipped + own, own), shipped
+
+
+def fit(
+    gpu: options.GpuKey = DEFAULT_GPU,
+    profiles: options.Profiles = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            parser=folder_to_write,
+            help="Write the model to this folder; default: your own.",
+        ),
+    ] = None,
+    tune: Annotated[
+        bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit the model to all runs, yours included.
+
+    One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
+    --out to fit to the shipped runs.
+    """
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.hardware.gpus import known_gpus
+    from advisor.prediction.model import model_text
+    from advisor.report.fitted import fit_document, fit_report
+    from advisor.workload.reading import MODEL_FILE, user_folder
+    from advisor.workload.store import profiled_gpus
+    from advisor.workload.writing import writable, write_whole
+
+    require_extra("`advisor fit`", "fit", "sklearn", *(["optuna"] if tune else []))
+    if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
+        raise InvalidInput(
+            "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
+            "`advisor validate JOB...`. Add --out DIR to fit to the shipped runs alone."
+        )
+    card = find_gpu(gpu)
+    path = (out or user_folder("models")) / MODEL_FILE
+    writable(path)  # before a minute of fitting
+    measured, _ = _read_measured(card, profiles)
+    if not measured.runs:
+        raise InvalidInput(
+            f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
+            f"{card.key} are estimated, with wider intervals. Measure runs where such a GPU is: "
+            f"`advisor validate JOB...`."
+        )
+    catalogue = known_gpus()  # which has no CPU
+    keys = sorted((catalogue.keys() & profiled_gpus(profiles)) - {card.key})
+    others = [_read_measured(catalogue[key], profiles)[0] for key in keys]
+    others = [other for other in others if other.runs]
+    # In one order whichever GPU was named, so that the model is one and the same.
+    model = _fit_with_progress(
+        sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
+    )
+    write_whole(path, model_text(model))
+    show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
+
+
+def _fit_with_progress(
+    measured: "Sequence[MeasuredGpu]", profiles: Path | None, *, search: bool
+) -> "Model":
+    from advisor.hardware.machine import allowed_cores
+    from advisor.learn.fit import Constants, tune
+    from advisor.learn.fit import fit as fit_model
+    from advisor.learn.own_runs import with_own_paces
+    from advisor.learn.surrogate_fit import with_surrogate
+
+    with progress() as advance:
+        advance(0, 2, f"fitting to {counted(sum(len(one.runs) for one in measured), 'run')}")
+        model = fit_model(measured, constants=tune(measured) if search else Constants())
+        advance(1, 2, "fitting the surrogate model")
+        lessons = {one.gpu: list(one.profiles.values()) for one in measured}
+        model = with_surrogate(model, lessons, processes=len(allowed_cores()))
+        advance(2, 2, "fitted")
+    return with_own_paces(model, measured, profiles)
+
+
+def evaluate(
+    context: Context,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    profiles: options.Profiles = None,
+    predictions: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Score the predictions in this file, one run a line; default: advisor's own.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            parser=to_write,
+            help="Write the predictions to this file, one run a line.",
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Score predictions for model families left out of the fit."""
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.hardware.machine import allowed_cores
+    from advisor.learn.evaluate import entries_text, score_entries
+    from advisor.learn.evaluate import evaluate as evaluate_model
+    from advisor.report.scores import evaluation_document, evaluation_table
+    from advisor.workload.writing import write_whole
+
+    if not predictions:
+        require_extra("`advisor evaluate`", "fit", "sklearn")
+    why = "--out writes advisor's own predictions."
+    exclude(passed_options(context), "out", ("predictions",), why)
+    card = find_gpu(gpu)
+    measured, shipped = _read_measured(card, profiles)
+    if predictions:
+        evaluation = score_entries(predictions, measured.profiles, shipped, card)
+    else:
+        runs = shipped if out else measured.runs
+        with progress() as advance:
+            evaluation = evaluate_model(
+                measured.profiles,
+                runs,
+                card,
+                len(allowed_cores()),
+                tell=lambda done, total: advance(done, total, "families predicted without them"),
+            )
+    if out:
+        write_whole(out, entries_text(evaluation))
+    show_answer(evaluation, as_json, evaluation_table, evaluation_document)

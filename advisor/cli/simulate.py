@@ -1,0 +1,201 @@
+"""``advisor simulate``: jobs over time on one or several GPUs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+from typer import Context, Option
+
+from advisor.cli import options
+from advisor.cli.completion import complete_plan, complete_sharing
+from advisor.cli.options import (
+    advisor_for,
+    chosen_jobs,
+    confined,
+    counted_gpus,
+    exclude,
+    on_checked_host,
+    passed_options,
+    protected_jobs,
+    require,
+    to_write,
+)
+from advisor.cli.output import show_answer, warn
+from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
+from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
+
+if TYPE_CHECKING:
+    from advisor.sharing import Sharing
+
+
+# Default of `--at-once` for jobs that arrive over time: more are rarely faster.
+_AT_ONCE_IN_TRACES = 4
+
+
+def simulate(
+    context: Context,
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    trace_in: Annotated[
+        Path | None,
+        Option(
+            metavar="CSV", help="Read jobs that arrive over time from this table: arrival_s,job,..."
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            autocompletion=complete_plan,
+            help="Read jobs and sharing from this file of `export --format json`.",
+        ),
+    ] = None,
+    sharing: Annotated[
+        str,
+        Option(
+            "--sharing",
+            metavar="SHARING",
+            autocompletion=complete_sharing,
+            help="As for `predict`; the next job starts in the first free place. mig: a MIG "
+            "layout for the jobs that wait, chosen whenever a GPU has no job.",
+        ),
+    ] = "mps",
+    gpu: options.GpuKey = DEFAULT_GPU,
+    gpus: options.Gpus = "1",
+    policy: Annotated[
+        Policy,
+        Option(
+            case_sensitive=False,
+            help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in "
+            "rounds: max-min: equal GPU time; finish-time: the job first that is latest against "
+            "an equal part of the GPUs; least-attained: the job first that had least GPU time.",
+        ),
+    ] = "first-come",
+    round_s: Annotated[
+        float,
+        Option(
+            "--round",
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="Decide again after this time which jobs run, under a policy in rounds.",
+        ),
+    ] = ROUND_S,
+    preemption: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="Time that a job loses when it was stopped and starts again, from its last "
+            "checkpoint.",
+        ),
+    ] = PREEMPTION_S,
+    at_once: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
+        ),
+    ] = None,
+    price: Annotated[
+        float | None,
+        Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            parser=to_write,
+            help="Write a timeline for ui.perfetto.dev to this file.",
+        ),
+    ] = None,
+    kernels: Annotated[
+        bool, Option(help="Add the first replayed kernels of the mix to the timeline.")
+    ] = False,
+    root: options.Root = True,
+    memory_margin: options.MemoryMargin = 0.0,
+    protect: options.Protect = None,
+    max_slowdown: options.MaxSlowdown = None,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Simulate the JOBs until the last one ends.
+
+    The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
+    GPU.
+    """
+    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.plan.rules import Conditions
+    from advisor.report.simulation import simulation_document, simulation_report, trace_text
+    from advisor.simulation.simulate import MOST_SIMULATED, Fleet
+    from advisor.workload.arrivals import read_arrivals
+    from advisor.workload.job import Arrival
+    from advisor.workload.writing import write_whole
+
+    passed = passed_options(context)
+    total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
+    require(passed, "kernels", {"timeline": "--timeline FILE"})
+    why = "name jobs in one way only."
+    exclude(passed, "trace_in", ("jobs", "job_file"), why)
+    exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
+    exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
+    require(passed, "max_slowdown", {"protect": "--protect"})
+    planned = read_plan(plan, profiles) if plan else None
+    if planned:
+        check_gpu_of_plan(gpu if "gpu" in passed or ":" in gpus else None, planned.gpu, str(plan))
+        gpu, sharing = planned.gpu, str(planned.sharing)
+        power_cap = power_cap or planned.power_cap_w
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    arrivals = (
+        read_arrivals(trace_in, advisor.find_profile)
+        if trace_in
+        else tuple(
+            map(Arrival, planned.jobs if planned else chosen_jobs(advisor, jobs, job_file, total))
+        )
+    )
+    members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
+    arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
+    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+    mode = advisor.read_sharing(sharing, over_time=True)
+    _check_queue(passed, mode, at_once, policy)
+    fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
+    if trace_in and mode.mode != "queue":  # which has a number of its own
+        at_once = at_once or _AT_ONCE_IN_TRACES
+    conditions = confined(
+        advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
+    )
+    simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
+    warn(simulated.standing.doubts)
+    if timeline:
+        replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
+        write_whole(timeline, trace_text(simulated.simulation, replayed))
+    show_answer(simulated, as_json, simulation_report, simulation_document)
+
+
+def _check_queue(
+    passed: Mapping[str, str], sharing: "Sharing", at_once: int | None, policy: Policy
+) -> None:
+    """Check that the options of the queue do not contradict what `sharing` itself fixes."""
+    from advisor.sharing.groups import orders_jobs, places_named
+
+    places = places_named(sharing)
+    if at_once is not None and places > at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
+            f"at once."
+        )
+    for name in ("round_s", "preemption") if policy not in get_args(RoundPolicy) else ():
+        if name in passed:
+            others = ", ".join(get_args(RoundPolicy))
+            raise InvalidInput(f"{passed[name]} is for the policies {others}, not for {policy}.")
+    if "policy" in passed and orders_jobs(sharing):
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "
+            f"jobs."
+        )
