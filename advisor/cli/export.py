@@ -1,7 +1,6 @@
 """``advisor export``: write a plan as a file that applies it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,14 +20,14 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, show_text, warn
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, counted
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan.cluster import FleetTerms
-    from advisor.prediction.prediction import MixPrediction
     from advisor.workload.job import Job
 
 
@@ -88,17 +87,14 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a plan for the JOBs as a file that applies it.
-
-    On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan; kubernetes
-    is a pod for each training, for NVIDIA's GPU operator.
-    """
+    """Write a plan for the JOBs as a file that applies it."""
     from advisor.launch.exports import exported
-    from advisor.launch.plan_file import refused_by_run
+    from advisor.launch.plan_file import run_command
     from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import Conditions
     from advisor.report.forecast import with_estimates_named
     from advisor.workload.spec import secrets_held
+    from advisor.workload.writing import write_whole
 
     passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context)
@@ -112,93 +108,67 @@ def export(
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
-    terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
+    conditions = Conditions(root=root)
     if total > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, members, terms, form, out, gres_name, only)
-        return
-    require(passed, "only", {"gpus": "--gpus of several models"})
-    if sharing is None:
-        conditions = confined(advisor.card, terms.conditions, whole=root)
-        terms = replace(terms, conditions=conditions)
-        members, prediction = _plan_to_export(advisor, members, terms, rank)
     else:
-        prediction = advisor.predict(members, sharing).prediction
-    text, notes = exported(members, advisor.card, prediction, form, gres_name)
-    as_json = form == "json"
-    refused = refused_by_run(members) if as_json else ()
+        require(passed, "only", {"gpus": "--gpus of several models"})
+        conditions = confined(advisor.card, conditions, whole=root)
+    terms = FleetTerms(objective=objective, gpus=gpus, conditions=conditions)
+    plans = _planned(advisor, members, terms, sharing, rank)
+    if only is not None:
+        plans = _on_model(plans, only)
+    text, notes = exported(plans, form, gres_name)
+    workloads = [start.job.profile.workload for plan in plans for start in plan.starts]
     # The other formats leave variables to the user.
-    workloads = [job.profile.workload for job in members]
-    secrets = secrets_held(workloads, variables=as_json, text=text)
-    warn([*notes, *secrets, *refused])
-    _write(text, out, "" if refused or not as_json else f"advisor run {out}")
-
-
-def _write(text: str, file: Path | None, run: str) -> None:
-    """Write `text` to `file`, or to stdout; `run`: the command that prints what it would start."""
-    from advisor.workload.writing import write_whole
-
-    if file is None:
+    warn([*notes, *secrets_held(workloads, variables=form == "json", text=text)])
+    if out is None:
         show_text(text, end="")
         return
-    write_whole(file, text)
-    aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))
+    write_whole(out, text)
+    run = run_command(plans, out) if form == "json" else None
+    aside(f"{out}: written" + (f"; {run} prints what it would start" if run else ""))
 
 
-def _export_of_all(
+def _planned(
     advisor: "Advisor",
     jobs: "Sequence[Job]",
     terms: "FleetTerms",
-    form: ExportFormat,
-    out: Path | None,
-    gres_name: str | None,
-    only: str | None,
-) -> None:
-    """Write the plan that `recommend --gpus` finds, or its part on the GPU model `only`."""
-    from advisor.hardware.gpus import gpu_meant
-    from advisor.launch.commands import fleet_launch_plans
-    from advisor.launch.exports import WHOLE, image_wanted
-    from advisor.launch.launch_plan import NOT_RUN
-    from advisor.launch.plan_file import left_out_by_run, refused_by_run
-    from advisor.workload.spec import secrets_held
-
-    if form not in WHOLE:
-        raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
-    as_json = form == "json"
-    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms), gres_name)
-    if only is not None:
-        key, models = gpu_meant(only).key, ", ".join(dict.fromkeys(each.gpu.key for each in plans))
-        plans = tuple(plan for plan in plans if plan.gpu.key == key)
-        if not plans:
-            raise InvalidInput(f"--only {only}: the plan uses {models}. Name one of these.")
-    text = WHOLE[form](plans)
-    warn(image_wanted(text))
-    started = [start.job for plan in plans for start in plan.starts]
-    left_out = left_out_by_run(started) if as_json else ()
-    refused = refused_by_run(job for job in started if job.gpus == 1) if as_json else ()
-    workloads = [job.profile.workload for job in started]
-    secrets = secrets_held(workloads, variables=as_json, text=text)
-    warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *left_out, *refused])
-    here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
-    run = f"advisor run {out}" + ("" if here else " --ray auto")
-    runs = as_json and not refused and any(job.gpus == 1 for job in started)
-    _write(text, out, run if runs else "")
-
-
-def _plan_to_export(
-    advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", rank: int | None
-) -> "tuple[Sequence[Job], MixPrediction]":
-    """Return jobs and prediction of the plan with that `rank`, or the best."""
-    from advisor.launch.plan_file import plan_of_rank
+    sharing: str | None,
+    rank: int | None,
+) -> "Sequence[LaunchPlan]":
+    """Return the plan of each GPU: that of `sharing`, of that `rank`, or the best."""
+    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
     from advisor.plan.rules import EXACT_JOBS, are_many
 
-    if not are_many(len(jobs)):
+    if sharing is not None:
+        prediction = advisor.predict(jobs, sharing).prediction
+    elif terms.total > 1 or are_many(len(jobs)):
+        if rank is not None:
+            raise InvalidInput(
+                f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for "
+                f"more. Leave --rank out."
+            )
+        return fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    else:
         advised = advisor.rank(jobs, terms.objective, conditions=terms.conditions)
-        return jobs, plan_of_rank(advised, rank or 1)
-    if rank is None:
-        (on,) = advisor.recommend_fleet(jobs, terms).on
-        return on.members, on.forecast.prediction
-    raise InvalidInput(
-        f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
-        f"Leave --rank out."
-    )
+        if rank is not None and rank > len(advised.plans):
+            raise InvalidInput(
+                f"no plan of rank {rank}: `advisor recommend` ranks "
+                f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
+            )
+        prediction = advised.plans[(rank or 1) - 1].prediction
+    plan = launch_plan(jobs, advisor.card, prediction)
+    check_memory(plan, prediction)
+    return [plan]
+
+
+def _on_model(plans: "Sequence[LaunchPlan]", model: str) -> "Sequence[LaunchPlan]":
+    """Return the part of `plans` on the GPUs of a `model`."""
+    from advisor.hardware.gpus import gpu_meant
+
+    key = gpu_meant(model).key
+    if own := [plan for plan in plans if plan.gpu.key == key]:
+        return own
+    planned = ", ".join(dict.fromkeys(plan.gpu.key for plan in plans))
+    raise InvalidInput(f"--only {model}: the plan uses {planned}. Name one of these.")

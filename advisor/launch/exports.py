@@ -9,7 +9,7 @@ from advisor.launch import ExportFormat
 from advisor.launch.kubernetes import image_wanted, kubernetes_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan
 from advisor.launch.mig_parted import mig_parted_text
-from advisor.launch.plan_file import plans_text
+from advisor.launch.plan_file import plans_text, run_wants
 from advisor.launch.radt import radt_text, radt_wants
 from advisor.launch.shell import commands_text, mps_text
 from advisor.launch.slurm import slurm_text
@@ -42,7 +42,7 @@ FORMATS: dict[ExportFormat, Format] = {
     "kubernetes": Format(write=kubernetes_text, file_end="kubernetes.yaml", wants=image_wanted),
     "slurm": Format(write=slurm_text, file_end="slurm.sh"),
     "radt": Format(write=radt_text, file_end="radt.csv", several_gpus=False, wants=radt_wants),
-    "json": Format(write=plans_text, file_end="json"),
+    "json": Format(write=plans_text, file_end="json", wants=run_wants),
 }
 
 

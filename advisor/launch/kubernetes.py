@@ -64,14 +64,11 @@ def kubernetes_text(plans: Sequence[LaunchPlan]) -> str:
                 f"{plan.sharing}: NVIDIA's device plugin does not offer compute instances. Export "
                 f"the plan as commands instead."
             )
-    documents = [each for own in allocations(plans, "Kubernetes") for each in _job(own)]
-    head = list(_head(plans))
-    if any(plan.on_mig for plan in plans):
-        layout = mig_parted_document(plans)
-        head[1:1] = _admin_lines(layout["mig-configs"])
-        documents.insert(0, _mig_config(layout))
+    jobs = [each for own in allocations(plans, "Kubernetes") for each in _job(own)]
+    layout = mig_parted_document(plans) if any(plan.on_mig for plan in plans) else None
+    documents = [*([] if layout is None else [_mig_config(layout)]), *jobs]
     text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=100, explicit_start=True)
-    return "\n".join([*head, text])
+    return "\n".join([*_head(plans, layout), text])
 
 
 def image_wanted(_plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
@@ -94,18 +91,24 @@ _Dumper.add_representer(
 )
 
 
-def _head(plans: Sequence[LaunchPlan]) -> Iterator[str]:
-    """Comments on what to know before applying a file of `plans`."""
-    models = {plan.gpu.key: plan.gpu for plan in plans}
-    for key in models:
+def _head(plans: Sequence[LaunchPlan], layout: Mapping[str, Any] | None) -> Iterator[str]:
+    """Comments on what to know before applying a file of `plans` with the MIG `layout`."""
+    for key in dict.fromkeys(plan.gpu.key for plan in plans):
         own = [plan for plan in plans if plan.gpu.key == key]
         sharings = dict.fromkeys(str(plan.sharing) for plan in own)
         yield f"# {', '.join(sharings)} on {len(own)} x {key}."
         for others in dict.fromkeys(filter(None, (plan.estimated_from for plan in own))):
             yield f"# Its memory is estimated from {others}, not measured on {with_article(key)}."
-    yield "# No cluster has run this file yet. The nodes need NVIDIA's device plugin, which gives each"
-    yield "# pod a whole GPU or MIG instance unless its configuration has a `sharing`."
-    part = f" -l {_PART}={_TRAINING}" * any(plan.on_mig for plan in plans)
+    yield "# No cluster has run this file yet. The nodes need NVIDIA's device plugin, which gives"
+    yield "# each pod a whole GPU or MIG instance unless its configuration has a `sharing`."
+    if layout is not None:
+        yield f"# {NOT_RUN}"
+        yield f"# As admin: kubectl apply -f FILE -l {_PART}={_NODE}"
+        yield "#   kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p \\"
+        yield f"#     '{json.dumps({'spec': _OPERATOR})}'"
+        for name in layout["mig-configs"]:
+            yield f"#   kubectl label node NODE nvidia.com/mig.config={name} --overwrite"
+    part = "" if layout is None else f" -l {_PART}={_TRAINING}"
     yield f"# To start the jobs: kubectl apply -n NAMESPACE -f FILE{part}"
     yield f"# {_IMAGE_WANTED}"
     yield f"#   sed -i 's|image: {_IMAGE}|image: REGISTRY/NAME:TAG|' FILE"
@@ -126,16 +129,6 @@ def _head(plans: Sequence[LaunchPlan]) -> Iterator[str]:
             numbers = ", ".join(map(str, sorted({start.number for start in lacking})))
             which = "all jobs" if len(lacking) == len(starts) else f"job {numbers}"
             yield f"# The {what} of {which} was not measured: add requests of your own."
-
-
-def _admin_lines(configurations: Iterable[str]) -> Iterator[str]:
-    """Comments on how an admin has the GPU operator make the MIG instances."""
-    yield f"# {NOT_RUN}"
-    yield f"# As admin: kubectl apply -f FILE -l {_PART}={_NODE}"
-    yield "#   kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p \\"
-    yield f"#     '{json.dumps({'spec': _OPERATOR})}'"
-    for name in configurations:
-        yield f"#   kubectl label node NODE nvidia.com/mig.config={name} --overwrite"
 
 
 def _mig_config(layout: Mapping[str, Any]) -> Document:

@@ -22,6 +22,7 @@ _COLUMNS = (
     "Params",
 )
 
+_NOTHING = '""'
 _PYTHON = re.compile(r"python[\d.]*")
 _WORD = re.compile(r"[\w@%+=:,./-]+")
 # Of Params that begin with a dash, `radt run` takes others for options of its own.
@@ -33,7 +34,8 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
 
     The columns are those of radT's README and examples. Rows of one Workload run at once, and
     Workloads run one after another. Collocation is ``-``, ``mps`` or a MIG profile; each row with a
-    profile gets an instance of its own. Params ``-`` passes nothing on. radT runs the Python script
+    profile gets an instance of its own. Experiment 0 is MLflow's default, which exists. Params ``""``
+    passes nothing on (radT 0.2.30 passes ``-`` and an empty cell on). radT runs the Python script
     File in its folder, puts Params between double quotes, and splits the text at blanks.
 
     Raises:
@@ -64,8 +66,8 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
             for position, start in enumerate(part.starts):
                 workload += stage.one_by_one and position > 0
                 collocation = part.profile or ("mps" if part.under_mps else "-")
-                file, params = _file_and_params(start.job) or (f"{start.job.name}.py", "-")
-                rows.writerow((1, workload, "", "", 0, collocation, file, "smi+top+dcgmi", params))
+                file, params = _file_and_params(start.job) or (f"{start.job.name}.py", _NOTHING)
+                rows.writerow((0, workload, "", "", 0, collocation, file, "smi+top+dcgmi", params))
     return text.getvalue()
 
 
@@ -88,7 +90,7 @@ def _file_and_params(job: Job) -> tuple[str, str] | None:
         return None
     program, name, *words = script.command
     file = Path(script.folder, name)
-    params = " ".join(words) or "-"
+    params = " ".join(words) or _NOTHING
     expressible = (
         _PYTHON.fullmatch(Path(program).name)
         and file.suffix == ".py"

@@ -10,7 +10,7 @@ MEANT = [
     (f"predict {BERT} --sharng mps", "--sharing"),
     ("init job", "jobs"),
     (f"recommend {BERT} --objective mean", "mean-completion"),
-    (f"export {BERT} --format k8s", "kubernetes"),
+    (f"export {BERT} --format kubernets", "kubernetes"),
     (f"recommend {BERT} --hurt 0.1", "--hurt"),
     ("recommend bert-base-finetun-bs16:2", BERT),
     ("recommend bert-base-finetun-bs16@3", BERT),
