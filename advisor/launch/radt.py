@@ -34,7 +34,7 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
 
     The columns are those of radT's README and examples. Rows of one Workload run at once, and
     Workloads run one after another. Collocation is ``-``, ``mps`` or a MIG profile; each row with a
-    profile gets an instance of its own. Experiment 0 is MLflow's default, which exists. Params ``""``
+    profile gets an instance of its own. Experiment 0, the default of MLflow, exists. Params ``""``
     passes nothing on (radT 0.2.30 passes ``-`` and an empty cell on). radT runs the Python script
     File in its folder, puts Params between double quotes, and splits the text at blanks.
 
