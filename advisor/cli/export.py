@@ -53,10 +53,7 @@ def export(
         ),
     ] = "commands",
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", parser=options.to_write, help="Write to this file; default: stdout."
-        ),
+        Path | None, options.file_to_write("Write to this file; default: stdout.")
     ] = None,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
@@ -107,7 +104,7 @@ def export(
     is a pod for each training, for NVIDIA's GPU operator.
     """
     from advisor.plan.fleet import FleetPlan
-    from advisor.plan.rules import Conditions
+    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     if gres_name and form != "slurm":
@@ -122,6 +119,8 @@ def export(
     advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    if plot is not None and are_many(len(members), total):
+        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
@@ -151,7 +150,7 @@ def export(
 
 
 # Parameters that choose a plan.
-_OF_SEARCH = (
+_OF_SEARCH = [
     "gpus",
     "objective",
     "rank",
@@ -162,14 +161,13 @@ _OF_SEARCH = (
     "host_memory",
     "plot",
     "mlflow",
-)
+]
 
 
 def _draw_and_log(
     advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
 ) -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
-    from advisor.plan.rules import EXACT_JOBS
     from advisor.plan.values import Recommendation
     from advisor.report.fleet import fleet_advice
     from advisor.report.recommendation import advice
@@ -183,8 +181,6 @@ def _draw_and_log(
             write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     else:
         document = answer_document(fleet_advice(advised))
-        if plot is not None:
-            raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     if log is not None:
         log.plans(document)
 

@@ -51,13 +51,7 @@ def recommend(
     ] = False,
     as_json: options.AsJson = False,
     csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=options.to_write,
-            help="Write all plans to this file, too.",
-        ),
+        Path | None, options.file_to_write("Write all plans to this file, too.", "--csv")
     ] = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.

@@ -81,28 +81,13 @@ def run(
         ),
     ] = False,
     time_limit: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="End the run after this time; default: never.",
-        ),
+        float | None, options.in_seconds("End the run after this time; default: never.")
     ] = None,
     grace: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Kill a job this long after asking it to end.",
-        ),
+        float, options.in_seconds("Kill a job this long after asking it to end.")
     ] = 30.0,
     patience: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="End a job without a step for this long; default: never.",
-        ),
+        float | None, options.in_seconds("End a job without a step for this long; default: never.")
     ] = None,
     profiles: options.Profiles = None,
     models: options.Models = None,
