@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from advisor.plan.fleet import FleetForecast, FleetPlan
     from advisor.plan.values import Recommendation
     from advisor.prediction.prediction import MixPrediction
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
 
 
