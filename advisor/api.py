@@ -4,50 +4,37 @@ Wrong arguments and files raise `InvalidInput`; jobs or plans too big for a GPU,
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from importlib.resources import as_file, files
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from advisor.errors import InvalidInput, UnknownName, with_article
+from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import Gpu, GpuCount, MigProfile, gpu_meant
+from advisor.hardware.gpus import GpuCount, gpu_meant, parse_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
+from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.forecast import (
-    CappedPredictor,
-    Machine,
-    MixCache,
-    Mixes,
-    OverTime,
-    forecast,
-    machine,
-    over_time,
-)
+from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
-from advisor.plan.values import Forecast, Recommendation, Standing
-from advisor.prediction.cache import once_a_mix
-from advisor.prediction.find_profile import names_of_batches, profile_finder
-from advisor.prediction.host import on_host
-from advisor.prediction.mix_steps import PacedPredictor, Predicts
-from advisor.prediction.model import Model, OwnPace, load_model, pace_of
-from advisor.prediction.other_gpu import on_gpu, on_host_of
+from advisor.plan.values import Forecast, Recommendation
+from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
-from advisor.prediction.predictor import Predictor, SharedCores
-from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
+from advisor.prediction.replay import ReplayedKernel, recorded
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.workload.calibration import HostCheck, Present
-from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
-from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
+from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
+from advisor.workload.profile import Profile
+from advisor.workload.store import sound_profiles
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, Running
     from advisor.plan.copies import Copies
@@ -61,11 +48,11 @@ JobLike = str | Profile | Job
 
 JobsLike = Iterable[JobLike]
 
-_Advice = TypeVar("_Advice", "Recommendation", "FleetPlan")
+_Answered = TypeVar("_Answered", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
-class Advisor:
+class Advisor(Basis):
     """Predictions and plans for jobs on one GPU model, from profiles and a fitted model.
 
     It reads the model and the calibration when it first needs them, and keeps them. Methods raise
@@ -86,120 +73,14 @@ class Advisor:
             the smallest memory that any driver reported.
     """
 
-    gpu: str = DEFAULT_GPU
-    _: KW_ONLY
-    profiles: Path | None = None
-    models: Path | None = None
-    calibration: Path | None = None
-    power_cap_w: float | None = None
-    host_cores: int | None = None
-    present: Present | None = None
-    host_check: HostCheck | None = None
-    mig: tuple[MigProfile, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
-        gpu_meant(self.gpu)
-        check_kind("power_cap_w", self.power_cap_w, Real | None, "a number, or None")
-        check_kind("host_cores", self.host_cores, int | None, "a whole number, or None")
-        if self.host_cores is not None and self.host_cores < 1:
-            raise InvalidInput(f"host_cores is at least 1, got {self.host_cores}")
-        for name in ("profiles", "models", "calibration"):
-            path = getattr(self, name)
-            check_kind(name, path, str | Path | None, "a path, e.g. 'mine'")
-            object.__setattr__(self, name, None if path is None else Path(path))
-
-    @cached_property
-    def card(self) -> Gpu:
-        """The GPU model, with the MIG instances of the installed driver if they are known."""
-        model = gpu_meant(self.gpu)
-        return model if self.mig is None else replace(model, mig=self.mig)
-
-    @cached_property
-    def model(self) -> Model:
-        """The model fitted to runs on this GPU and on others."""
-        return load_model(model_path(self.models))
-
-    @cached_property
-    def machine(self) -> Machine:
-        """The machine that advice is for."""
-        return machine(self.card.key, self.calibration, self.present, self.host_check)
-
-    @cached_property
-    def find_profile(self) -> FindsProfiles:
-        """Function from a name or file to the profile, estimated if measured on another GPU."""
-        finder = profile_finder(self.card, self.profiles)
-
-        def find(name: str) -> Profile:
-            check_kind("a profile", name, str, "its name")
-            return finder(name)
-
-        return find
-
-    @cached_property
-    def uncalibrated(self) -> Predictor:
-        """Predictor for hosts as fast as those of the profiles, without a power cap."""
-        return Predictor(self.card, self.model, replay=once_a_mix(replay_mix))
-
     @cached_property
     def _answers(self) -> deque[tuple[object, Any]]:
         """The last questions, each with its answer: comparing jobs is faster than hashing them."""
         return deque(maxlen=16)
 
-    @cached_property
-    def predictor(self) -> Predicts:
-        """Predictor for this machine under the power cap, which predicts each mix once."""
-        return self.predictor_under(self.power_cap_w)
-
-    def predictor_under(self, cap_w: float | None, busy_gpus: int = 1) -> Predicts:
-        """Return `predictor` under another power cap; None: the GPU's own limit.
-
-        While `busy_gpus` run jobs, each of them has an equal part of the host's cores.
-        """
-        uncapped = self._uncapped(1 if self.cores is None else busy_gpus)
-        return uncapped if cap_w is None else MixCache(CappedPredictor(uncapped, self.card, cap_w))
-
-    @cached_property
-    def _uncapped(self) -> Callable[[int], Predicts]:
-        """Predictors under the GPU's own limit; predictions under caps are derived from these."""
-        with_all_cores = MixCache(self.machine.predictor(self.uncalibrated))
-
-        @cache
-        def while_busy(gpus: int) -> Predicts:
-            predictor: Predicts = with_all_cores
-            if self.cores is not None:
-                predictor = SharedCores(predictor, self.cores / gpus)
-            paces = self.own_paces
-            return MixCache(PacedPredictor(predictor, paces) if paces else predictor)
-
-        return while_busy
-
-    @property
-    def cores(self) -> int | None:
-        """Cores of each host, for all jobs on all its GPUs; None: as many as the jobs need."""
-        return self.host_cores or (None if self.present is None else self.present.host_cores)
-
-    @property
-    def own_paces(self) -> Mapping[str, OwnPace]:
-        """Paces of jobs, by name, that the user's own runs on this GPU showed."""
-        return self.model.own_paces.get(self.card.key, {})
-
-    def standing(self, jobs: Sequence[Job]) -> Standing:
-        """Return the evidence that advice for `jobs` is based on."""
-        profiles = {job.name: job.profile for job in jobs}
-        paced = tuple(
-            (name, pace)
-            for name, profile in profiles.items()
-            if (pace := pace_of(profile, self.own_paces)) is not None
-        )
-        return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
-
-    def under(self, cap_w: float) -> Self:
-        """Return the same under another power cap; both share what was read and predicted."""
-        capped = replace(self, power_cap_w=cap_w)
-        shared = ("model", "machine", "find_profile", "_uncapped")
-        vars(capped).update({name: getattr(self, name) for name in shared})
-        return capped
+    def _based(self, answer: _Answered, jobs: Sequence[Job]) -> _Answered:
+        """`answer` with the evidence that it is based on."""
+        return replace(answer, standing=self.standing(jobs))
 
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1
@@ -214,30 +95,30 @@ class Advisor:
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
             return read_jobs(path, self.find_profile)
 
-    def running(self, names: Sequence[str], sharing: str) -> "Running":
-        """Return the running jobs called `names`, which share the GPU by `sharing`."""
+    def running(self, jobs: JobsLike, sharing: str) -> "Running":
+        """Return the running `jobs`, which share the GPU by `sharing`."""
         from advisor.plan.admission import Running
 
-        return Running(jobs=self.jobs(names) if names else (), sharing=self.read_sharing(sharing))
+        return Running(jobs=self.jobs(jobs) if jobs else (), sharing=self.read_sharing(sharing))
 
     def running_now(
-        self, names: Sequence[str], live: LiveGpu
+        self, jobs: JobsLike, live: LiveGpu
     ) -> "tuple[Running | None, tuple[str, ...]]":
-        """Return the running jobs called `names`, one for each process that runs on a GPU.
+        """Return the running `jobs`, one for each process that runs on a GPU.
 
         They share it as its driver reports; None if nothing runs. The second value has the reason
         for each file that holds no profile.
         """
         from advisor.plan.admission import held_alone_mib, running_now
 
-        key, jobs = self.card.key, self.jobs(names) if names else ()
+        key, members = self.card.key, self.jobs(jobs) if jobs else ()
         if live.catalogue_key != key:
             raise InvalidInput(
                 f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
                 f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
         profiles, refused = sound_profiles(key, self.profiles)
-        return running_now(live, jobs, held_alone_mib(profiles.values())), refused
+        return running_now(live, members, held_alone_mib(profiles.values())), refused
 
     def jobs(self, jobs: JobsLike, gpus: int = 1) -> tuple[Job, ...]:
         """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch."""
@@ -279,20 +160,37 @@ class Advisor:
         jobs: JobsLike,
         objective: ObjectiveName = "makespan",
         *,
+        gpus: int | str = 1,
+        effort: float = 1.0,
+        host_memory_mib: float | None = None,
         conditions: Conditions = UNCONDITIONAL,
         level: Level = "p50",
     ) -> "Recommendation | FleetPlan":
-        """Rank the ways in which `jobs` can share the GPU, best first, by `level` of their costs.
+        """Rank the ways in which `jobs` can share the GPUs, best first, by `level` of their costs.
 
-        More than eight jobs get the best plan that `recommend_fleet` finds. `conditions` are limits
-        of the machine and the user in addition to those of the jobs.
+        More than eight jobs, or several `gpus`, get the best plan that `recommend_fleet` finds with
+        this `effort`. `conditions` are limits of the machine and the user in addition to those of
+        the jobs.
         """
-        members = self.jobs(jobs)
-        if not are_many(len(members)):
-            return self.rank(members, objective, conditions=conditions, level=level)
+        total = sum(each.gpus for each in parse_gpus(gpus, MOST_GPUS))
+        members = self.jobs(jobs, total)
         _check_ranking(conditions, level)
-        terms = FleetTerms(objective=objective, conditions=conditions, level=level)
-        return self._remembered((members, terms), lambda: self.recommend_fleet(members, terms))
+        if are_many(len(members), total):
+            terms = FleetTerms(
+                objective=objective,
+                gpus=gpus,
+                effort=effort,
+                host_memory_mib=host_memory_mib,
+                conditions=conditions,
+                level=level,
+            )
+            return self.recommend_fleet(members, terms)
+        if effort != 1 or host_memory_mib is not None:
+            raise InvalidInput(
+                "effort and host memory are for more than 8 jobs or several GPUs: all plans of "
+                "fewer jobs are compared. Leave them out."
+            )
+        return self.rank(members, objective, conditions=conditions, level=level)
 
     def rank(
         self,
@@ -304,37 +202,33 @@ class Advisor:
     ) -> Recommendation:
         """Rank the ways to share as `recommend` does, for any number of jobs."""
         from advisor.launch.shell import with_commands
-        from advisor.plan.reasons import variants_of
-
-        members = self.jobs(jobs)
-        advised = with_commands(self._ranked(members, objective, conditions, level))
-        variants, refused = variants_of(members, self.card.key, self.find_profile, self.profiles)
-        free, another = replace(conditions, instances=None), None
-        if conditions.root and conditions.instances is not None:
-            another = self._ranked(members, objective, free, level).best
-        return replace(advised, variants=variants, refused_variants=refused, another_layout=another)
-
-    def _ranked(
-        self, jobs: tuple[Job, ...], objective: ObjectiveName, conditions: Conditions, level: Level
-    ) -> Recommendation:
         from advisor.plan.ranking import ranked
+        from advisor.plan.reasons import variants_of
 
         check_objective(objective)
         _check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        answer = self._remembered(
-            (jobs, objective, conditions, level),
-            lambda: ranked(jobs, self.card, self.predictor, objective, conditions, level),
+        members, another = self.jobs(jobs), None
+        terms = (objective, conditions, level)
+        best = self._remembered(
+            (members, *terms), lambda: ranked(members, self.card, self.predictor, *terms)
         )
-        return replace(answer, standing=self.standing(jobs))
+        if conditions.root and conditions.instances is not None:
+            free = replace(conditions, instances=None)
+            another = ranked(members, self.card, self.predictor, objective, free, level).best
+        variants, refused = variants_of(members, self.card.key, self.find_profile, self.profiles)
+        answer = replace(
+            with_commands(best), variants=variants, refused_variants=refused, another_layout=another
+        )
+        return self._based(answer, members)
 
-    def _remembered(self, question: object, answer: Callable[[], _Advice]) -> _Advice:
+    def _remembered(self, question: object, answer: Callable[[], _Answered]) -> _Answered:
         """The answer of one of the last questions, or a new `answer`."""
-        own: _Advice | None
-        own = next((own for other, own in tuple(self._answers) if other == question), None)
-        if own is None:
-            self._answers.append((question, own := answer()))
+        for other, own in tuple(self._answers):
+            if other == question:
+                return cast("_Answered", own)
+        self._answers.append((question, own := answer()))
         return own
 
     def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":
@@ -348,8 +242,22 @@ class Advisor:
         members = self.jobs(jobs, terms.total)
         most_busy = sum(job.gpus for job in members)
         pools = self._pools(terms.counts, members, most_busy, terms.host_memory_mib)
-        plan = plan_fleet(pools, terms)
-        return replace(plan, standing=self.standing(members))
+        plan = self._remembered((members, terms), lambda: plan_fleet(pools, terms))
+        return self._based(plan, members)
+
+    def _places(
+        self, counts: Iterable[GpuCount], jobs: Sequence[Job]
+    ) -> Iterator[tuple[GpuCount, "Advisor", tuple[Job, ...]]]:
+        """Each of `counts`, with the advisor of its model, and `jobs` as they run there."""
+        for count in counts:
+            if count.gpu in (None, self.card.key):
+                yield count, self, tuple(jobs)
+                continue
+            there, moved = self.on_other(count.gpu), dict[int, Profile]()
+            for job in jobs:
+                if id(job.profile) not in moved:
+                    moved[id(job.profile)] = self.profile_on(there, job.profile)
+            yield count, there, tuple(replace(job, profile=moved[id(job.profile)]) for job in jobs)
 
     def _pools(
         self,
@@ -359,52 +267,19 @@ class Advisor:
         host_memory_mib: float | None = None,
     ) -> list[GpuPool]:
         """The GPUs of each model for `jobs`, while at most so many run jobs."""
-        pools = []
-        for count in counts:
-            there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
-            pools.append(
-                GpuPool(
-                    gpu=there.card,
-                    hosts=count.hosts,
-                    host_gpus=count.host_gpus,
-                    jobs=jobs if there is self else tuple(self._as_on(there, job) for job in jobs),
-                    predictor=there.predictor_under(
-                        self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
-                    ),
-                    host_memory_mib=host_memory_mib,
-                )
+        return [
+            GpuPool(
+                gpu=there.card,
+                hosts=count.hosts,
+                host_gpus=count.host_gpus,
+                jobs=own,
+                predictor=there.predictor_under(
+                    self.power_cap_w, busy_gpus=min(count.host_gpus, most_busy)
+                ),
+                host_memory_mib=host_memory_mib,
             )
-        return pools
-
-    def _on_other(self, gpu: str) -> "Advisor":
-        """The same for another model of GPU, on a host like this one."""
-        if self.power_cap_w is not None:
-            raise InvalidInput("a power cap is for one model of GPU. Name one, or no cap.")
-        calibration = self.calibration if self.calibration == NO_CALIBRATION else None
-        return replace(
-            self, gpu=gpu, calibration=calibration, host_cores=self.cores, present=None, mig=None
-        )
-
-    def _as_on(self, there: "Advisor", job: Job) -> Job:
-        """`job` as it runs `there`, measured or estimated, on the host that it has here."""
-        try:
-            profile = on_host_of(there.find_profile(job.name), job.profile)
-        except UnknownName:
-            profile = on_gpu(job.profile, there.card)
-        factor = self._host_factor(job.profile) / there._host_factor(profile)
-        moved = replace(
-            on_host(profile, factor),
-            host_check_s=profile.host_check_s,
-            workload=job.profile.workload,
-        )
-        return replace(job, profile=moved)
-
-    def _host_factor(self, profile: Profile) -> float:
-        """Seconds of host work here, by own runs, else by the check, over those of `profile`."""
-        pace, host = pace_of(profile, self.own_paces), self.machine.host
-        if pace is not None and pace.runs:
-            return pace.slowdown
-        return 1.0 if host is None else host.factor(profile)
+            for count, there, own in self._places(counts, jobs)
+        ]
 
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
@@ -415,7 +290,7 @@ class Advisor:
         _check_ranking(conditions, level)
         one = self._one_job(job)
         table = CopiesTable(one, self.card, self.predictor, conditions, level)
-        return replace(worthwhile_copies(table), standing=self.standing([one]))
+        return self._based(worthwhile_copies(table), [one])
 
     def trials(self, job: JobLike, terms: "TrialTerms | None" = None) -> "Search":
         """Choose how many trials of a search run at once on each GPU.
@@ -431,7 +306,7 @@ class Advisor:
         _check_ranking(terms.conditions, terms.level)
         one = self._one_job(job, MOST_GPUS)
         pools = self._pools(terms.counts, (one,), terms.count or MOST_GPUS)
-        return replace(search_trials(pools, terms), standing=self.standing([one]))
+        return self._based(search_trials(pools, terms), [one])
 
     def _one_job(self, job: JobLike, gpus: int = 1) -> Job:
         """The `job`, of which there are no copies."""
@@ -439,22 +314,25 @@ class Advisor:
             raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
         return jobs[0]
 
-    def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
+    def batches(
+        self, jobs: str | Sequence[str | Profile], *, on: Sequence[str] = ()
+    ) -> "SlicesForJob":
         """Return the largest batch of one job on each MIG slice of the GPU.
 
-        `names` are the job's name, with or without a batch size, or names or files of its profiles;
-        `on` are MIG profiles, or ``"whole"``; none: all.
+        `jobs` are the job's name, with or without a batch size, or its profiles, their names or
+        their files; `on` are MIG profiles, or ``"whole"``; none: all.
         """
         from advisor.plan.slices import slices_for_job
 
-        names = [names] if isinstance(names, str) else as_list("jobs", names, "names")
-        if not names:
+        own = [jobs] if isinstance(jobs, str) else as_list("jobs", jobs, "names")
+        if not own:
             raise InvalidInput("no job is given. Name one, with or without a batch size")
-        if len(names) == 1 and isinstance(names[0], str) and not names[0].endswith(".json"):
-            names = list(names_of_batches(names[0], self.card, self.profiles)) or names
-        profiles = tuple(map(self.find_profile, names))
+        name = own[0].name if isinstance(own[0], Profile) else own[0]
+        if len(own) == 1 and isinstance(name, str) and not name.endswith(".json"):
+            own = list(names_of_batches(name, self.card, self.profiles)) or own
+        profiles = [each if isinstance(each, Profile) else self.find_profile(each) for each in own]
         largest = slices_for_job(profiles, self.card, self.predictor, as_list("on", on, "slices"))
-        return replace(largest, standing=self.standing([Job(each) for each in profiles]))
+        return self._based(largest, [Job(each) for each in profiles])
 
     def admit(
         self,
@@ -467,9 +345,10 @@ class Advisor:
         from advisor.plan.admission import Running, additions
 
         check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
+        check_protection("max_slowdown", max_slowdown)
         waiting = self.jobs(offered)
         answer = additions(running, waiting, self.card, self.predictor, max_slowdown, conditions)
-        return replace(answer, standing=self.standing([*running.jobs, *waiting]))
+        return self._based(answer, [*running.jobs, *waiting])
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
         """Forecast `jobs` under one `sharing`, e.g. ``"mps=50,50"``.
@@ -533,42 +412,35 @@ class Advisor:
         if (first := fleet.counts[0].gpu) != self.card.key:
             raise InvalidInput(f"a fleet that begins with {first} is for Advisor({first!r})")
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.total > 1)
-        predictors = cache(partial(self.predictor_under, self.power_cap_w))
-        distinct = list({id(each.job.profile): each.job for each in arrivals}.values())
-        elsewhere = {}
-        for key in [str(count.gpu) for count in fleet.counts[1:]]:
-            there = self._on_other(key)
-            profiles = {id(job.profile): self._as_on(there, job).profile for job in distinct}
-            elsewhere[key] = (
-                [replace(each.job, profile=profiles[id(each.job.profile)]) for each in arrivals],
-                cache(partial(there.predictor_under, None)),
-            )
-        answer = over_time(
+        jobs = [each.job for each in arrivals]
+        simulated = partial(
+            over_time,
             arrivals,
-            self.read_sharing(sharing, over_time=True),
-            predictors,
-            fleet,
-            at_once,
-            conditions,
-            elsewhere,
+            predictors=partial(self.predictor_under, self.power_cap_w),
+            fleet=fleet,
+            conditions=conditions,
+            elsewhere={
+                there.card.key: (own, partial(there.predictor_under, None))
+                for _, there, own in self._places(fleet.counts[1:], jobs)
+            },
         )
-        unshared = None
+        answer, unshared = (
+            simulated(self.read_sharing(sharing, over_time=True), at_once=at_once),
+            None,
+        )
         if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
-            alone = parse_sharing("serial")
-            unshared = over_time(
-                arrivals, alone, predictors, fleet, 1, conditions, elsewhere
-            ).simulation
-        return replace(answer, unshared=unshared, standing=self.standing(distinct))
+            unshared = simulated(parse_sharing("serial"), at_once=1).simulation.totals
+        distinct = list({id(job.profile): job for job in jobs}.values())
+        return self._based(replace(answer, unshared=unshared), distinct)
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:
         """Replay the kernels that the first jobs of a simulation run."""
         return recorded(*simulation.first_mix, self.card, self.model.of(self.card).physics)
 
     def _forecast(self, jobs: JobsLike, sharing: str | Sharing, cap_w: float | None) -> Forecast:
-        predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
         members = self.jobs(jobs)
-        answer = forecast(Mixes(members, predictor), self.read_sharing(sharing))
-        return replace(answer, standing=self.standing(members))
+        mixes = Mixes(members, self.predictor_under(cap_w))
+        return self._based(forecast(mixes, self.read_sharing(sharing)), members)
 
 
 def recommend(
@@ -595,16 +467,3 @@ def _check_ranking(conditions: object, level: object) -> None:
     check_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
     if level not in LEVELS:
         raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {level!r:.60}")
-
-
-def as_list(what: str, values: Any, of: str) -> list[Any]:
-    """Return `values` as a list; a word, which would be read letter by letter, is refused."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} are a list of {of}, as [{values!r:.60}]")
-    return list(values)
-
-
-def check_kind(what: str, value: object, kind: Any, example: str) -> None:
-    """Check that `value` is of that `kind`; messages call it `what`, and show the `example`."""
-    if not isinstance(value, kind):
-        raise InvalidInput(f"{what} is written as {example}; got {value!r:.60}")

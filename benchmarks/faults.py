@@ -388,7 +388,7 @@ def drilling(plan: str, draw: Random) -> Iterator[Drill]:
             server.server_close()
 
 
-_DOCTOR = "from advisor.run import undo_left; print(*undo_left())"
+_DOCTOR = "from advisor.run.start import undo_left; print(*undo_left())"
 
 
 def _undo(drill: Drill, *, by_doctor: bool) -> None:

@@ -15,8 +15,9 @@ from random import Random
 
 from advisor.api import Advisor
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps, Serial
 from advisor.simulation.events import PlacedJobs, Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder

@@ -23,7 +23,6 @@ from advisor.api import Advisor
 from advisor.errors import UnknownName
 from advisor.prediction.host import on_host
 from advisor.prediction.prediction import LEVELS
-from advisor.report.scores import markdown
 from advisor.report.simulation import saving
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Fleet, Simulation
@@ -33,6 +32,7 @@ from advisor.workload.profile import Memory, Profile, batch_name
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
 from research.files import csv_rows, rounded
+from research.score_tables import markdown
 
 GPU, GPUS = "a100-40gb", 4
 FILE = Path(__file__).with_suffix(".json")

@@ -14,11 +14,9 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import Evaluation, Selection, families_of, select
 from advisor.learn.fit import runs_by_mode
 from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.learn.regression import fit_utilisation
-from advisor.learn.regret import MODEL, Panel, choices, panels
 from advisor.learn.scores import (
     JobComparison,
     RunComparison,
@@ -30,12 +28,15 @@ from advisor.prediction.cache import in_processes
 from advisor.prediction.model import Model, load_model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode, Mps, Naive
 from advisor.workload.profile import Counters, Profile
 from advisor.workload.run import Run
 from advisor.workload.store import model_path
+from research.evaluate import Evaluation, Selection, families_of, select
 from research.files import PROFILES, measured
+from research.regret import MODEL, Panel, choices, panels
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 ON_ALL = "all"
@@ -223,7 +224,7 @@ def rescored(
                 jobs = predictors[family].predict(profiles, sharing).jobs
                 predicted[key] = [job.step_s for job in jobs]
             steps_s.append(predicted[key][place])
-        return compared_run(run, profiles, steps_s, chosen.gpu, {})
+        return compared_run(run, profiles, steps_s)
 
     return Evaluation(
         chosen=replace(chosen, profiles=cut_profiles),

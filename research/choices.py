@@ -8,20 +8,20 @@ from statistics import mean, median_low
 from typing import Any
 
 from advisor.errors import counted
-from advisor.learn.evaluate import Evaluation
-from advisor.learn.regret import MODEL, Choices, Panel, choices
-from advisor.learn.scoreboard import Scores
 from advisor.learn.scores import RunComparison
-from advisor.report.scores import (
+from advisor.report.format import percent
+from advisor.sharing import Mps, Naive, parse_sharing
+from research.evaluate import Evaluation
+from research.files import BENCHMARKS
+from research.regret import MODEL, Choices, Panel, choices
+from research.score_tables import (
     CHOICE_HEADINGS,
     REGRET_HEADINGS,
     choice_rows,
     markdown,
-    percent,
     regret_rows,
 )
-from advisor.sharing import Mps, Naive, parse_sharing
-from research.files import BENCHMARKS
+from research.scoreboard import Scores
 from research.steps import joined
 
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from advisor.learn.evaluate import Evaluation, families_of, predict_folds
 from advisor.learn.observations import ReplayCache
 from advisor.learn.scores import sharing_of
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
+from research.evaluate import Evaluation, families_of, predict_folds
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 # The other families (recommenders, graph and recurrent networks, U-Nets, MLPs) are no class.

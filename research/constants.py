@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from advisor.learn.scoreboard import ALL, Scores
-from advisor.report.scores import markdown
 from advisor.sharing import Mode
 from research.headline import triple
+from research.score_tables import markdown
+from research.scoreboard import ALL, Scores
 from research.steps import joined
 
 # Module, name, meaning. A constant that was measured, or is fitted without the family, is not here.

@@ -6,11 +6,12 @@ from statistics import mean
 
 import numpy as np
 
-from advisor.learn.evaluate import Evaluation
-from advisor.learn.scoreboard import ALL, BOUNDS, Bound, by_host, counts
 from advisor.learn.scores import JobComparison, sharing_of
-from advisor.report.scores import BOUND_WORDS, MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
+from research.evaluate import Evaluation
+from research.score_tables import BOUND_WORDS, MODE_WORDS, markdown
+from research.scoreboard import ALL, BOUNDS, Bound, by_host, counts
 from research.steps import joined
 
 # Fewer steps tell little of coverage: with 300, two standard errors of 90 % are 3.5 points.

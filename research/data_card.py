@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median
 
-from advisor.learn.evaluate import Selection, of_pace
-from advisor.learn.scoreboard import Scores
-from advisor.report.scores import markdown, percent
+from advisor.report.format import percent
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.run import Run
+from research.evaluate import Selection, of_pace
+from research.score_tables import markdown
+from research.scoreboard import Scores
 from research.steps import RepeatSummary, joined
 
 _PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")

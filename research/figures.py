@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from advisor.hardware.gpus import Gpu
-from advisor.learn.evaluate import evaluate, of_pace
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.scoreboard import Scores, scores_of
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
@@ -32,6 +30,7 @@ from research.classes import ClassLeftOut, classes_left_out
 from research.constants import Constant, chosen_constants
 from research.coverage import CoverageGroup, coverage_groups
 from research.data_card import DataFigures, data_figures
+from research.evaluate import evaluate, of_pace
 from research.files import measured, rounded
 from research.gpu_left_out import GpuLeftOut, gpus_left_out
 from research.lacking import Lacking, lacking_scores
@@ -40,6 +39,7 @@ from research.pairs import PairScore, pair_scores
 from research.peers import with_kace
 from research.power import PowerRow, power_score
 from research.programs import PrintedErrors, program_errors
+from research.scoreboard import Scores, scores_of
 from research.scripts import ScriptErrors, script_scores
 from research.steps import (
     GroupErrors,
@@ -123,7 +123,7 @@ def figures_of(
     predictor = Predictor(gpu, model, replay=playback.play)
     evaluation = with_kace(evaluate(profiles, runs, gpu, processes, playback))
     advice = [
-        compare(run, profiles_of(run, profiles), predictor, gpu, {})
+        compare(run, profiles_of(run, profiles), predictor)
         for run in of_pace(runs)
         if run.purpose == "validation" and run.shows_pace
     ]

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import Advisor
-from advisor.report.scores import markdown
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
@@ -24,6 +23,7 @@ from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
 from research.files import csv_rows, rounded
+from research.score_tables import markdown
 
 GPU = "v100-32gb"
 FILE = Path(__file__).with_suffix(".json")

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.hardware.gpus import catalogue, gpu
-from advisor.learn.evaluate import Selection, evaluate, families_of, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.regret import MODEL
-from advisor.learn.scoreboard import ALL, Scores, scores_of
 from advisor.prediction.model import Model
-from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent, score_cells
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES
 from research.choices import Recommended, recommended, recommended_summary
+from research.evaluate import Selection, evaluate, families_of, select
 from research.files import measured
+from research.regret import MODEL
+from research.score_tables import CHOICE_HEADINGS, choice_rows, markdown, score_cells
+from research.scoreboard import ALL, Scores, scores_of
 from research.steps import joined
 
 _SHOWN = (

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.learn.scoreboard import ALL, PARTS, Bound, Part, ScoreRow, Scores
-from advisor.report.scores import BOUND_WORDS, MODE_WORDS, RULE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from research.programs import PrintedErrors
+from research.score_tables import BOUND_WORDS, MODE_WORDS, RULE_WORDS, markdown
+from research.scoreboard import ALL, PARTS, Bound, Part, ScoreRow, Scores
 from research.scripts import ScriptErrors
 from research.steps import joined
 

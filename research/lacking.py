@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any
 
-from advisor.learn.evaluate import Evaluation, predict_folds
 from advisor.learn.observations import ReplayCache
 from advisor.learn.scores import JobComparison, sharing_of
 from advisor.prediction.host import is_gpu_bound
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
+from research.evaluate import Evaluation, predict_folds
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 _COUNTERS = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")

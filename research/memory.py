@@ -19,10 +19,11 @@ from advisor.learn.memory_power import (
 )
 from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.prediction.memory import cautious_edge, needs
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 # A misfit is predicted from this risk on.

@@ -18,14 +18,13 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.regret import MODEL, Panel, PanelOption
 from advisor.learn.scores import JobComparison
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound
 from advisor.prediction.model import load_model
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import Predictor
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import Concurrent, Instance, Mig, Mps, Naive, Serial
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Profile
@@ -45,6 +44,8 @@ from research.bare import (
     matching,
 )
 from research.files import PROFILES, csv_rows, profiles_in, rounded
+from research.regret import MODEL, Panel, PanelOption
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 FILE = Path(__file__).with_suffix(".json")

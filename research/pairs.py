@@ -12,13 +12,14 @@ from math import exp, log
 from operator import eq
 from statistics import fmean, mean, median
 
-from advisor.learn.evaluate import Evaluation
 from advisor.learn.scores import RunComparison, sharing_of
 from advisor.plan.choice import weighed
 from advisor.plan.objectives import holds_one, joint_ratio
 from advisor.prediction.prediction import LEVELS, Interval, around
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Arrangement, Mode, Serial
+from research.evaluate import Evaluation
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 _MODES: tuple[Mode, ...] = ("serial", *SHARED_MODES)

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from advisor.learn.evaluate import Evaluation, families_of
 from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.learn.scores import RunComparison, sharing_of
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Sharing
 from advisor.workload.profile import Profile
+from research.evaluate import Evaluation, families_of
 
 NAME = "kace"
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.gpus import Gpu
-from advisor.learn.evaluate import Evaluation
 from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.learn.scores import RunComparison, sharing_of
 from advisor.prediction.power import Power, gract, smact
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
+from research.evaluate import Evaluation
+from research.score_tables import MODE_WORDS, markdown
 from research.steps import joined
 
 _HEADINGS = (

@@ -20,13 +20,14 @@ from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.moments import averaged
 from advisor.workload.profile import Moment, Profile
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
+from research.score_tables import MODE_WORDS, markdown
 
 RESULTS = BENCHMARKS / "programs" / "results"
 

@@ -4,8 +4,8 @@ import json
 from math import ceil
 from statistics import mean
 
-from advisor.report.scores import markdown
 from research.files import ROOT
+from research.score_tables import markdown
 
 FILE = ROOT / "benchmarks" / "queues" / "h100.json"
 _FOUR_GPUS = ROOT / "benchmarks" / "four-gpus"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from advisor.learn.regret import MODEL
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from research.bare import (
     BY_DCGM,
@@ -21,6 +20,8 @@ from research.figures import Figures
 from research.headline import triple
 from research.others import ALL_SLICES, ALONE, GPU_BOUND, RTX_3090, V100, Others
 from research.programs import PrintedErrors
+from research.regret import MODEL
+from research.score_tables import MODE_WORDS, markdown
 from research.targets import Target
 
 _MODES = tuple(MODE_WORDS[mode] for mode in SHARED_MODES)

@@ -17,12 +17,7 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores
-from advisor.learn.evaluate import select
-from advisor.learn.scoreboard import ALL
-from advisor.report.scores import (
-    RULE_WORDS,
-    percent,
-)
+from advisor.report.format import percent
 from advisor.workload.writing import write_whole
 from research.a100_server import solo_text, ways_text
 from research.bare import bare_section
@@ -38,6 +33,7 @@ from research.classes import classes_section
 from research.constants import constants_section
 from research.coverage import coverage_section, worst_sentence
 from research.data_card import card_blocks, data_text
+from research.evaluate import select
 from research.figures import (
     TOLERANCE,
     Figures,
@@ -59,6 +55,8 @@ from research.power import power_section
 from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
 from research.readers import readers_table, readers_targets
+from research.score_tables import RULE_WORDS
+from research.scoreboard import ALL
 from research.scripts import scripts_section
 from research.six_programs import six_programs_section
 from research.small_batches import small_batches_text

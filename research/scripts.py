@@ -9,15 +9,17 @@ from pathlib import Path
 from statistics import mean, median
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.scoreboard import differences
-from advisor.learn.scores import UNFITTED, compare, profiles_of, sharing_of
+from advisor.learn.scores import compare, profiles_of, sharing_of
 from advisor.prediction.model import load_model
 from advisor.prediction.prediction import all_known
 from advisor.prediction.predictor import Predictor
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.store import model_path
+from research.baselines import UNFITTED, with_baselines
 from research.files import BENCHMARKS, profiles_in, runs_in
+from research.score_tables import MODE_WORDS, markdown
+from research.scoreboard import differences
 from research.steps import joined
 
 _HEADINGS = ("measured on", "steps", "MAPE", "median", "in 90 % interval")
@@ -122,7 +124,8 @@ def _steps(folder: Path) -> Iterable[ScriptStep]:
             continue
         before = first.get((run.names, run.sharing))
         apart = differences(before, run) if before else [None] * len(run.tenants)
-        comparison = compare(run, profiles_of(run, profiles), predictor, card, _RULES)
+        alone = profiles_of(run, profiles)
+        comparison = with_baselines(compare(run, alone, predictor), alone, card, _RULES)
         for job, again in zip(comparison.jobs, apart, strict=True):
             share_s = job.baselines_s["fair-share"]
             yield ScriptStep(

@@ -16,21 +16,15 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from advisor.learn.regret import Regret, regret_of
 from advisor.prediction.prediction import Interval
-from advisor.report.scores import (
-    MODE_WORDS,
-    REGRET_HEADINGS,
-    RULE_WORDS,
-    markdown,
-    percent,
-    regret_rows,
-)
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES
 from benchmarks.six_programs.predict import descriptions, predictions
 from benchmarks.six_programs.program_list import BATCHES
 from research.files import BENCHMARKS
 from research.programs import alone_steps_s, results_in, run_steps_s
+from research.regret import Regret, regret_of
+from research.score_tables import MODE_WORDS, REGRET_HEADINGS, RULE_WORDS, markdown, regret_rows
 from research.steps import joined
 
 FOLDER = BENCHMARKS / "six_programs" / "results"

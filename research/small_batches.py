@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api import Advisor
-from advisor.report.scores import percent
+from advisor.report.format import percent
 from advisor.workload.records import parse_record
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole

@@ -2,7 +2,7 @@
 
 import json
 
-from advisor.learn.evaluate import SPLIT, Selection, families_of
+from research.evaluate import SPLIT, Selection, families_of
 
 _RULE = (
     "For each family: fit, tune and calibrate on runs without any tenant of it; then predict its "

@@ -6,20 +6,13 @@ from statistics import mean, median
 
 import numpy as np
 
-from advisor.learn.evaluate import Evaluation, hours_apart
-from advisor.learn.scoreboard import ALL, BOUNDS, PARTS, Bound, Part, Scores, counts, differences
 from advisor.learn.scores import JobComparison, RunComparison, sharing_of
-from advisor.report.scores import (
-    BOUND_WORDS,
-    HEADINGS,
-    MODE_WORDS,
-    markdown,
-    percent,
-    remarks,
-    score_cells,
-)
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
+from research.evaluate import Evaluation, hours_apart
+from research.score_tables import BOUND_WORDS, HEADINGS, MODE_WORDS, markdown, remarks, score_cells
+from research.scoreboard import ALL, BOUNDS, PARTS, Bound, Part, Scores, counts, differences
 
 _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")

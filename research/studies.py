@@ -21,12 +21,12 @@ from advisor.errors import NothingFits
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.values import Forecast
 from advisor.prediction.host import on_host
-from advisor.report.scores import markdown
 from advisor.sharing import parse_sharing
 from advisor.workload.profile import Profile
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
 from research.files import rounded
+from research.score_tables import markdown
 
 GPU = "a100-40gb"
 FILE = Path(__file__).with_suffix(".json")

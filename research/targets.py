@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from advisor.learn.regret import MODEL
-from advisor.learn.scoreboard import ALL, ScoreRow
-from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from research.figures import Figures
+from research.regret import MODEL
+from research.score_tables import MODE_WORDS, markdown
+from research.scoreboard import ALL, ScoreRow
 from research.steps import joined
 from research.whole_jobs import RECOMMENDED
 

@@ -8,24 +8,18 @@ from statistics import mean
 
 import numpy as np
 
-from advisor.learn.regret import CHOOSERS, Regret, regret_of
 from advisor.plan.forecast import Mixes, forecast
 from advisor.prediction.host import profiles_on_host
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
-from advisor.report.scores import (
-    MODE_WORDS,
-    REGRET_HEADINGS,
-    RULE_WORDS,
-    markdown,
-    percent,
-    regret_rows,
-)
+from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.files import BENCHMARKS
+from research.regret import CHOOSERS, Regret, regret_of
+from research.score_tables import MODE_WORDS, REGRET_HEADINGS, RULE_WORDS, markdown, regret_rows
 from research.steps import joined
 
 RECOMMENDED, SIMULATED = "recommended", "simulated"

@@ -16,11 +16,12 @@ from time import time
 
 import pytest
 
-from advisor.learn import evaluate, surrogate_fit
 from advisor.learn import fit as fit_model
+from advisor.learn import surrogate_fit
 from advisor.learn.observations import MeasuredGpu
 from advisor.prediction.model import load_model, model_text
 from advisor.workload.writing import profile_text, run_line, write_whole
+from research import evaluate
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"

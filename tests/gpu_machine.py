@@ -11,28 +11,29 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 
-from advisor import Advisor, validation_runs
+from advisor import Advisor
 from advisor.errors import AdvisorError
+from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
     campaign,
     history_command,
     pace,
     process,
-    profile_command,
     shared_run,
 )
-from advisor.measure import profile as probing
+from advisor.measure import profile as profile_command
 from advisor.measure.device import Device
+from advisor.measure.history import Series
+from advisor.run import validation_runs
 from advisor.sharing import parse_sharing
-from advisor.workload.history import Series
 from advisor.workload.profile import Memory
 from advisor.workload.spec import Script, Workload
 from tests import synthetic
 from tests.lean import LEAN_PATH
 from tests.measure.calibrate import recorded
 from tests.report import mlflow_stand_in
-from tests.run_machine import put_on_path
+from tests.run.machine import put_on_path
 
 GPU = "h200-141gb"
 # By command and options, since a script takes seconds: as it was measured the first time.
@@ -77,7 +78,7 @@ def installed(monkeypatch, folder):
 
 def _recorded_series(_address, start_s, end_s, interval_s, *_):
     """Return what Prometheus recorded of two pods that each had a GPU."""
-    values = {"busy": 0.6, "memory_busy": 0.3, "memory_mib": 9000.0, "power_w": 400.0}
+    values = {"gract": 0.6, "memory_utilization": 0.3, "memory_mib": 9000.0, "power_w": 400.0}
     times_s = range(int(start_s), int(end_s), int(interval_s))
     return [
         Series(

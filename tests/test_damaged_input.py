@@ -14,7 +14,7 @@ from advisor.cli import main
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import read_gpu
 from advisor.launch.plan_file import read_plan
-from advisor.measure.draw import read_campaign
+from advisor.measure.planned_runs import read_campaign
 from advisor.sharing import parse_sharing
 from advisor.workload.arrivals import read_arrivals
 from advisor.workload.job import read_jobs

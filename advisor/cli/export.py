@@ -8,26 +8,26 @@ from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_sharing
-from advisor.cli.options import (
+from advisor.cli.output import aside, show_text, warn
+from advisor.cli.question import (
     advisor_for,
     chosen_jobs,
     confined,
     counted_gpus,
     exclude,
+    mlflow_log,
     on_checked_host,
-    passed_options,
-    require,
-    to_write,
 )
-from advisor.cli.output import aside, show_text, warn
-from advisor.errors import InvalidInput, counted
+from advisor.documents import answer_document
+from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
-    from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
-    from advisor.plan.cluster import FleetTerms
+    from advisor.plan.fleet import FleetPlan
+    from advisor.plan.values import Recommendation
+    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
 
 
@@ -43,11 +43,8 @@ def export(
         ),
     ] = None,
     rank: Annotated[
-        int | None,
-        Option(
-            "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best."
-        ),
-    ] = None,
+        int, Option("--rank", metavar="RANK", min=1, help="Write the plan of this rank.")
+    ] = 1,
     form: Annotated[
         ExportFormat,
         Option(
@@ -55,20 +52,23 @@ def export(
         ),
     ] = "commands",
     out: Annotated[
-        Path | None,
-        Option(metavar="FILE", parser=to_write, help="Write to this file; default: stdout."),
+        Path | None, options.file_to_write("Write to this file; default: stdout.")
     ] = None,
-    gpus: options.Gpus = "1",
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
+    gpus: options.Gpus = "1",
     objective: options.Objective = "makespan",
+    pessimistic: options.Pessimistic = False,
+    power_cap: options.CapOrAuto = None,
     root: options.Root = True,
-    power_cap: options.PowerCap = None,
+    mig: options.Mig = "plain",
+    effort: options.Effort = 1.0,
     profiles: options.Profiles = None,
     models: options.Models = None,
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
+    host_memory: options.HostMemory = None,
     gres_name: Annotated[
         str | None,
         Option(
@@ -86,89 +86,129 @@ def export(
             help="Write the part of the plan on this one of several GPU models.",
         ),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        Option(
+            "--plot",
+            metavar="FILE",
+            parser=options.picture,
+            help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        ),
+    ] = None,
+    mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
-    from advisor.launch.exports import exported
-    from advisor.launch.plan_file import run_command
-    from advisor.plan.cluster import FleetTerms
-    from advisor.plan.rules import Conditions
-    from advisor.report.forecast import with_estimates_named
-    from advisor.workload.spec import secrets_held
-    from advisor.workload.writing import write_whole
+    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
+    from advisor.plan.fleet import FleetPlan
+    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
+    from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    passed = passed_options(context)
-    total, gpu = counted_gpus(gpus, gpu, context)
     if gres_name and form != "slurm":
         raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
-    why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
-    exclude(passed, "sharing", ("objective", "rank", "root"), why)
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
+    if plot is not None:
+        require_extra("--plot", "page", "altair", "vl_convert")
+    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    if only is not None and total == 1:
+        raise InvalidInput("--only is for --gpus of several models.")
+    cap_w, choose = options.cap_or_auto(power_cap)
+    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    if plot is not None and are_many(len(members), total):
+        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
-    conditions = Conditions(root=root)
-    if total > 1:
-        exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-    else:
-        require(passed, "only", {"gpus": "--gpus of several models"})
-        conditions = confined(advisor.card, conditions, whole=root)
-    terms = FleetTerms(objective=objective, gpus=gpus, conditions=conditions)
-    plans = _planned(advisor, members, terms, sharing, rank)
-    if only is not None:
-        plans = _on_model(plans, only)
-    text, notes = exported(plans, form, gres_name)
-    workloads = [start.job.profile.workload for plan in plans for start in plan.starts]
-    # The other formats leave variables to the user.
-    warn([*notes, *secrets_held(workloads, variables=form == "json", text=text)])
-    if out is None:
-        show_text(text, end="")
-        return
-    write_whole(out, text)
-    run = run_command(plans, out) if form == "json" else None
-    aside(f"{out}: written" + (f"; {run} prints what it would start" if run else ""))
-
-
-def _planned(
-    advisor: "Advisor",
-    jobs: "Sequence[Job]",
-    terms: "FleetTerms",
-    sharing: str | None,
-    rank: int | None,
-) -> "Sequence[LaunchPlan]":
-    """Return the plan of each GPU: that of `sharing`, of that `rank`, or the best."""
-    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
-    from advisor.plan.rules import EXACT_JOBS, are_many
-
     if sharing is not None:
-        prediction = advisor.predict(jobs, sharing).prediction
-    elif terms.total > 1 or are_many(len(jobs)):
-        if rank is not None:
-            raise InvalidInput(
-                f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for "
-                f"more. Leave --rank out."
-            )
-        return fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+        prediction = advisor.predict(members, sharing).prediction
     else:
-        advised = advisor.rank(jobs, terms.objective, conditions=terms.conditions)
-        if rank is not None and rank > len(advised.plans):
-            raise InvalidInput(
-                f"no plan of rank {rank}: `advisor recommend` ranks "
-                f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
-            )
-        prediction = advised.plans[(rank or 1) - 1].prediction
-    plan = launch_plan(jobs, advisor.card, prediction)
+        conditions = Conditions(root=root, power_caps=choose, mig=mig)
+        advised = advisor.recommend(
+            members,
+            objective,
+            gpus=gpus,
+            effort=effort,
+            host_memory_mib=host_memory,
+            conditions=confined(advisor.card, conditions, whole=root or total > 1),
+            level="p95" if pessimistic else "p50",
+        )
+        _draw_and_log(advised, plot, log)
+        if isinstance(advised, FleetPlan):
+            plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
+            _write(_on_model(plans, only), form, out, gres_name)
+            return
+        prediction = ranked_plan(advised.plans, rank).prediction
+    plan = launch_plan(members, advisor.card, prediction)
     check_memory(plan, prediction)
-    return [plan]
+    _write([plan], form, out, gres_name)
 
 
-def _on_model(plans: "Sequence[LaunchPlan]", model: str) -> "Sequence[LaunchPlan]":
-    """Return the part of `plans` on the GPUs of a `model`."""
+# Parameters that choose a plan.
+_OF_SEARCH = [
+    "gpus",
+    "objective",
+    "rank",
+    "pessimistic",
+    "root",
+    "mig",
+    "effort",
+    "host_memory",
+    "plot",
+    "mlflow",
+]
+
+
+def _draw_and_log(
+    advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
+) -> None:
+    """Draw the ways to share to the file `plot`, and log the plans."""
+    from advisor.plan.values import Recommendation
+    from advisor.report.fleet import fleet_advice
+    from advisor.report.recommendation import advice
+    from advisor.workload.writing import write_whole
+
+    if isinstance(advised, Recommendation):
+        document = answer_document(advice(advised))
+        if plot is not None:
+            from advisor.report.picture import ways_picture
+
+            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
+    else:
+        document = answer_document(fleet_advice(advised))
+    if log is not None:
+        log.plans(document)
+
+
+def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":
+    """Return the part of `plans` on the GPUs of a `model`; None: all."""
     from advisor.hardware.gpus import gpu_meant
 
+    if model is None:
+        return plans
     key = gpu_meant(model).key
     if own := [plan for plan in plans if plan.gpu.key == key]:
         return own
     planned = ", ".join(dict.fromkeys(plan.gpu.key for plan in plans))
     raise InvalidInput(f"--only {model}: the plan uses {planned}. Name one of these.")
+
+
+def _write(
+    plans: "Sequence[LaunchPlan]", form: ExportFormat, file: Path | None, gres_name: str | None
+) -> None:
+    """Write the plan of each GPU to `file`, or to stdout."""
+    from advisor.launch.exports import exported
+    from advisor.launch.plan_file import run_command
+    from advisor.workload.spec import secrets_held
+    from advisor.workload.writing import write_whole
+
+    text, notes = exported(plans, form, gres_name)
+    workloads = [start.job.profile.workload for plan in plans for start in plan.starts]
+    # The other formats leave variables to the user.
+    warn([*notes, *secrets_held(workloads, variables=form == "json", text=text)])
+    if file is None:
+        show_text(text, end="")
+        return
+    write_whole(file, text)
+    run = run_command(plans, file) if form == "json" else None
+    aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))

@@ -4,15 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Context, Option
+from typer import Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    exclude,
-    folder_to_write,
-    passed_options,
-    to_write,
-)
+from advisor.cli.options import folder_to_write
 from advisor.cli.output import leave_out, progress, show_answer
 from advisor.errors import InvalidInput, counted, require_extra, with_article
 from advisor.hardware import DEFAULT_GPU
@@ -21,18 +16,17 @@ if TYPE_CHECKING:
     from advisor.hardware.gpus import Gpu
     from advisor.learn.observations import MeasuredGpu
     from advisor.prediction.model import Model
-    from advisor.workload.run import Run
 
 
-def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Sequence[Run]]":
-    """Read profiles and runs on `gpu`, and which runs are shipped; warn about invalid profiles."""
+def _read_measured(gpu: "Gpu", folder: Path | None) -> "MeasuredGpu":
+    """Read profiles and runs on `gpu`; warn about invalid profiles."""
     from advisor.learn.observations import MeasuredGpu
     from advisor.workload.store import measured_profiles, runs_by_owner, tenants_of
 
     shipped, own = runs_by_owner(gpu.key, folder)
     profiles, refused = measured_profiles(gpu.key, folder, tenants_of(shipped + own))
     leave_out(*refused)
-    return MeasuredGpu(gpu, profiles, shipped + own, own), shipped
+    return MeasuredGpu(gpu, profiles, shipped + own, own)
 
 
 def fit(
@@ -59,7 +53,7 @@ def fit(
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
     from advisor.prediction.model import model_text
-    from advisor.report.fitted import fit_document, fit_report
+    from advisor.report.lists import fit_of, fit_report
     from advisor.workload.reading import MODEL_FILE, user_folder
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
@@ -73,7 +67,7 @@ def fit(
     card = find_gpu(gpu)
     path = (out or user_folder("models")) / MODEL_FILE
     writable(path)  # before a minute of fitting
-    measured, _ = _read_measured(card, profiles)
+    measured = _read_measured(card, profiles)
     if not measured.runs:
         raise InvalidInput(
             f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
@@ -82,14 +76,14 @@ def fit(
         )
     catalogue = known_gpus()  # which has no CPU
     keys = sorted((catalogue.keys() & profiled_gpus(profiles)) - {card.key})
-    others = [_read_measured(catalogue[key], profiles)[0] for key in keys]
+    others = [_read_measured(catalogue[key], profiles) for key in keys]
     others = [other for other in others if other.runs]
     # In one order whichever GPU was named, so that the model is one and the same.
     model = _fit_with_progress(
         sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
     )
     write_whole(path, model_text(model))
-    show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
+    show_answer(fit_of(path, model, measured, others), as_json, fit_report)
 
 
 def _fit_with_progress(
@@ -112,9 +106,9 @@ def _fit_with_progress(
 
 
 def evaluate(
-    context: Context,
     gpu: options.GpuKey = DEFAULT_GPU,
     profiles: options.Profiles = None,
+    models: options.Models = None,
     predictions: Annotated[
         Path | None,
         Option(
@@ -122,42 +116,35 @@ def evaluate(
             help="Score the predictions in this file, one run a line; default: advisor's own.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write the predictions to this file, one run a line.",
-        ),
-    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score predictions for model families left out of the fit."""
-    from advisor.hardware.gpus import gpu as find_gpu
-    from advisor.hardware.machine import allowed_cores
-    from advisor.learn.evaluate import entries_text, score_entries
-    from advisor.learn.evaluate import evaluate as evaluate_model
-    from advisor.report.scores import evaluation_document, evaluation_table
-    from advisor.workload.writing import write_whole
+    """Compare predictions with your runs.
 
-    if not predictions:
-        require_extra("`advisor evaluate`", "fit", "sklearn")
-    why = "--out writes advisor's own predictions."
-    exclude(passed_options(context), "out", ("predictions",), why)
+    `validate` and `campaign` measure runs.
+    """
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.learn.scores import compare_predictions, scores_of
+    from advisor.prediction.model import load_model
+    from advisor.prediction.predictor import Predictor
+    from advisor.report.lists import scores_report
+    from advisor.run.validate import compared
+    from advisor.workload.store import model_path
+
     card = find_gpu(gpu)
-    measured, shipped = _read_measured(card, profiles)
+    measured = _read_measured(card, profiles)
     if predictions:
-        evaluation = score_entries(predictions, measured.profiles, shipped, card)
+        comparisons = compare_predictions(predictions, measured.profiles, measured.runs)
+        left_out = 0
     else:
-        runs = shipped if out else measured.runs
-        with progress() as advance:
-            evaluation = evaluate_model(
-                measured.profiles,
-                runs,
-                card,
-                len(allowed_cores()),
-                tell=lambda done, total: advance(done, total, "families predicted without them"),
-            )
-    if out:
-        write_whole(out, entries_text(evaluation))
-    show_answer(evaluation, as_json, evaluation_table, evaluation_document)
+        runs = measured.runs if profiles else measured.own
+        usable = [run for run in runs if measured.profiles.keys() >= {*run.names}]
+        predictor = Predictor(card, load_model(model_path(models)))
+        comparisons = compared(usable, measured.profiles, predictor, card)
+        left_out = len(runs) - len(comparisons)
+    if not comparisons:
+        raise InvalidInput(
+            f"no run of yours on {with_article(card.key)} can be scored. Measure some where such a "
+            "GPU is: `advisor validate JOB...`."
+        )
+    scores = scores_of(comparisons, card.key, left_out)
+    show_answer(scores, as_json, scores_report)

@@ -1,26 +1,16 @@
 """Commands on given plans: ``advisor predict`` and ``compare``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan_or_job, complete_sharing
-from advisor.cli.options import (
-    advisor_for,
-    chosen_jobs,
-    exclude,
-    on_checked_host,
-    passed_options,
-    to_write,
-)
 from advisor.cli.output import show_answer, warn
+from advisor.cli.question import advisor_for, chosen_jobs, on_checked_host, passed, plans_and_jobs
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict(
@@ -48,14 +38,14 @@ def predict(
     as_json: options.AsJson = False,
 ) -> None:
     """Predict pace, memory and power of the JOBs under one sharing."""
-    from advisor.report.forecast import forecast_document, forecast_report
+    from advisor.report.forecast import forecast_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
     forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
-    show_answer(forecast, as_json, forecast_report, forecast_document)
+    show_answer(forecast, as_json, forecast_report)
     if not forecast.fits:
         raise Exit(NothingFits.exit_code)
 
@@ -83,13 +73,7 @@ def compare(
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
     csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=to_write,
-            help="Write a row for each plan to this file, too.",
-        ),
+        Path | None, options.file_to_write("Write a row for each plan to this file, too.", "--csv")
     ] = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.
@@ -102,33 +86,30 @@ def compare(
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
-    from advisor.report.comparison import comparison_csv, comparison_document, comparison_report
+    from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
-    named, jobs = options.plans_and_jobs(words)
+    named, jobs = plans_and_jobs(words)
     if len(named) < 2:
-        meant = [part for word in named for part in ([word] if "=" in word else word.split(","))]
         raise InvalidInput(
-            f"expected two PLANs or more before the JOBs: advisor compare "
-            f"{' '.join(dict.fromkeys([*meant, 'naive', 'mps']))} {' '.join(jobs) or 'JOB'}"
+            "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
     plans = [plan_named(word, profiles) for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
-    passed = passed_options(context) | ({"jobs": "JOB"} if jobs else {})
     if saved:
-        passed |= {"plan": "a plan file"}
-        exclude(passed, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
-        if len(saved) == len(plans) and all(plan.power_cap_w for plan in saved):
-            exclude(passed, "plan", ("power_cap",), "the plans have their own caps.")
+        if jobs or job_file:
+            raise InvalidInput("a plan file has its own jobs. Leave out JOBs and --jobs.")
+        if power_cap and len(saved) == len(plans) and all(plan.power_cap_w for plan in saved):
+            raise InvalidInput("the plans have power caps of their own. Leave out --power-cap.")
         planned = check_same_jobs(saved)
-        check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, "the file")
+        check_gpu_of_plan(gpu if passed(context, "gpu") else None, planned.gpu, "the file")
         gpu = planned.gpu
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
-    warn(comparison.plans[0].standing.doubts)
+    warn(comparison.standing.doubts)
     if csv_file is not None:
         write_whole(csv_file, comparison_csv(comparison))
-    show_answer(comparison, as_json, comparison_report, comparison_document)
-    if all(comparison.forbidden):
+    show_answer(comparison, as_json, comparison_report)
+    if all(each.forbidden for each in comparison.plans):
         raise Exit(NothingFits.exit_code)

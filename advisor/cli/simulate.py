@@ -1,6 +1,5 @@
 """``advisor simulate``: jobs over time on one or several GPUs."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -8,19 +7,18 @@ from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan, complete_sharing
-from advisor.cli.options import (
+from advisor.cli.output import show_answer, warn
+from advisor.cli.question import (
     advisor_for,
     chosen_jobs,
     confined,
     counted_gpus,
     exclude,
     on_checked_host,
-    passed_options,
+    passed,
     protected_jobs,
     require,
-    to_write,
 )
-from advisor.cli.output import show_answer, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
@@ -74,21 +72,11 @@ def simulate(
     ] = "first-come",
     round_s: Annotated[
         float,
-        Option(
-            "--round",
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Decide again after this time which jobs run, under a policy in rounds.",
-        ),
+        options.in_seconds("Length of a round, after which the policy decides again.", "--round"),
     ] = ROUND_S,
     preemption: Annotated[
         float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Time that a job loses when it was stopped and starts again, from its last "
-            "checkpoint.",
-        ),
+        options.in_seconds("Time that a job loses when a round stops it and another starts it."),
     ] = PREEMPTION_S,
     at_once: Annotated[
         int | None,
@@ -103,12 +91,7 @@ def simulate(
         Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
     ] = None,
     timeline: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write a timeline for ui.perfetto.dev to this file.",
-        ),
+        Path | None, options.file_to_write("Write a timeline for ui.perfetto.dev to this file.")
     ] = None,
     kernels: Annotated[
         bool, Option(help="Add the first replayed kernels of the mix to the timeline.")
@@ -132,23 +115,23 @@ def simulate(
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
-    from advisor.report.simulation import simulation_document, simulation_report, trace_text
+    from advisor.report.simulation import simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
     from advisor.workload.writing import write_whole
 
-    passed = passed_options(context)
     total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
-    require(passed, "kernels", {"timeline": "--timeline FILE"})
+    require(context, "kernels", "timeline")
+    require(context, "max_slowdown", "protect")
     why = "name jobs in one way only."
-    exclude(passed, "trace_in", ("jobs", "job_file"), why)
-    exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
-    exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
-    require(passed, "max_slowdown", {"protect": "--protect"})
+    exclude(context, "trace_in", "jobs", "job_file", why=why)
+    exclude(context, "plan", "jobs", "job_file", "trace_in", why=why)
+    exclude(context, "plan", "sharing", why="the plan has its own sharing.")
     planned = read_plan(plan, profiles) if plan else None
     if planned:
-        check_gpu_of_plan(gpu if "gpu" in passed or ":" in gpus else None, planned.gpu, str(plan))
+        named = gpu if passed(context, "gpu") or ":" in gpus else None
+        check_gpu_of_plan(named, planned.gpu, str(plan))
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
@@ -163,7 +146,7 @@ def simulate(
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
     advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
     mode = advisor.read_sharing(sharing, over_time=True)
-    _check_queue(passed, mode, at_once, policy)
+    _check_queue(context, mode, at_once, policy)
     fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
     if trace_in and mode.mode != "queue":  # which has a number of its own
         at_once = at_once or _AT_ONCE_IN_TRACES
@@ -175,12 +158,10 @@ def simulate(
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
-    show_answer(simulated, as_json, simulation_report, simulation_document)
+    show_answer(simulated, as_json, simulation_report)
 
 
-def _check_queue(
-    passed: Mapping[str, str], sharing: "Sharing", at_once: int | None, policy: Policy
-) -> None:
+def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:
     """Check that the options of the queue do not contradict what `sharing` itself fixes."""
     from advisor.sharing.groups import orders_jobs, places_named
 
@@ -190,11 +171,12 @@ def _check_queue(
             f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
             f"at once."
         )
-    for name in ("round_s", "preemption") if policy not in get_args(RoundPolicy) else ():
-        if name in passed:
-            others = ", ".join(get_args(RoundPolicy))
-            raise InvalidInput(f"{passed[name]} is for the policies {others}, not for {policy}.")
-    if "policy" in passed and orders_jobs(sharing):
+    in_rounds = get_args(RoundPolicy)
+    if policy not in in_rounds and passed(context, "round_s", "preemption"):
+        raise InvalidInput(
+            f"--round and --preemption are for the policies {', '.join(in_rounds)}, not {policy}."
+        )
+    if passed(context, "policy") and orders_jobs(sharing):
         raise InvalidInput(
             f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "
             f"jobs."

@@ -1,26 +1,56 @@
-"""Commands on one job: ``advisor trials`` and ``batch``."""
+"""Commands on one job: ``advisor copies``, ``trials`` and ``batch``."""
 
-import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_job
-from advisor.cli.options import (
-    advisor_for,
-    counted_gpus,
-    exclude,
-    passed_options,
-)
 from advisor.cli.output import show_answer, warn
-from advisor.errors import InvalidInput
+from advisor.cli.question import advisor_for, confined, counted_gpus, exclude, on_checked_host
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import START_S
 from advisor.simulation import START_CPU_S
 
-if TYPE_CHECKING:
-    pass
+_Job = Annotated[
+    str,
+    Argument(
+        metavar="JOB",
+        autocompletion=complete_job,
+        help="The job: a profile's name or file, or a measured train.py.",
+    ),
+]
+_Details = Annotated[bool, Option("--details", help="Print all numbers of copies compared.")]
+
+
+def copies(
+    job: _Job,
+    gpu: options.GpuKey = DEFAULT_GPU,
+    pessimistic: options.Pessimistic = False,
+    power_cap: options.PowerCap = None,
+    root: options.Root = True,
+    mig: options.Mig = "plain",
+    memory_margin: options.MemoryMargin = 0.0,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
+    details: _Details = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print how many copies of the JOB fit on a GPU, and how many are worthwhile."""
+    from advisor.plan.rules import EXACT_JOBS, Conditions
+    from advisor.report.copies import copies_report
+
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = on_checked_host(advisor, [advisor.find_profile(job)], check_host, EXACT_JOBS)
+    conditions = Conditions(root=root, memory_margin=memory_margin, mig=mig)
+    answer = advisor.recommend_copies(
+        job, confined(advisor.card, conditions, whole=root), "p95" if pessimistic else "p50"
+    )
+    warn(answer.standing.doubts)
+    show_answer(answer, as_json, lambda it: copies_report(it, details=details))
 
 
 def batch(
@@ -46,24 +76,17 @@ def batch(
 
     The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
     """
-    from advisor.report.copies import slice_batches_document, slice_batches_report
+    from advisor.report.copies import slice_batches_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     batches = advisor.batches(names, on=slices.split(",") if slices else [])
     warn(batches.standing.doubts)
-    show_answer(batches, as_json, slice_batches_report, slice_batches_document)
+    show_answer(batches, as_json, slice_batches_report)
 
 
 def trials(
     context: Context,
-    job: Annotated[
-        str,
-        Argument(
-            metavar="JOB",
-            autocompletion=complete_job,
-            help="The job of one trial: a profile's name or file, or a measured train.py.",
-        ),
-    ],
+    job: _Job,
     epochs: Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")] = 1,
     steps: Annotated[
         float | None, Option(metavar="N", help="Train each trial for N steps instead.")
@@ -73,31 +96,21 @@ def trials(
     ] = None,
     start_up: Annotated[
         float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Start-up time of a trial's process; 0: one process runs all trials.",
-        ),
+        options.in_seconds("Start-up time of a trial's process; 0: one process runs all trials."),
     ] = START_S,
     start_cpu: Annotated[
         float,
-        Option(
+        options.in_seconds(
+            "CPU time of that start, for which the processes of a host share its cores.",
             "--start-cpu",
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="CPU time of that start, for which the processes of a host share its cores.",
         ),
     ] = START_CPU_S,
     memory_margin: options.MemoryMargin = 0.0,
-    pessimistic: Annotated[
-        bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
-    ] = False,
+    pessimistic: options.Pessimistic = False,
     gpus: options.Gpus = "1",
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
-    details: Annotated[
-        bool, Option("--details", help="Print all numbers of trials at once that were compared.")
-    ] = False,
+    details: _Details = False,
     profiles: options.Profiles = None,
     models: options.Models = None,
     calibration: options.Calibration = None,
@@ -110,17 +123,10 @@ def trials(
     """
     from advisor.plan.rules import Conditions
     from advisor.plan.trials import TrialTerms
-    from advisor.report.copies import trials_document, trials_report
+    from advisor.report.copies import trials_report
     from advisor.workload.job import Job
 
-    exclude(passed_options(context), "steps", ("epochs",), "both set the length of a trial.")
-    # A file's path may hold the signs that separate copies and epochs.
-    name = re.split("[:@]", job)[0]
-    if name != job and not job.endswith((".json", ".py")):
-        raise InvalidInput(
-            f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
-            f"number of trials by --count."
-        )
+    exclude(context, "steps", "epochs", why="both set the length of a trial.")
     _, gpu = counted_gpus(gpus, gpu, context)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     search = advisor.trials(
@@ -136,6 +142,4 @@ def trials(
         ),
     )
     warn(search.standing.doubts)
-    show_answer(
-        search, as_json, lambda answer: trials_report(answer, details=details), trials_document
-    )
+    show_answer(search, as_json, lambda it: trials_report(it, details=details))

@@ -2,25 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Context, Option
 
 from advisor.cli import options
-from advisor.cli.options import (
-    advisor_for,
-    chosen_jobs,
-    exclude,
-    folder_to_write,
-    mlflow_log,
-    on_checked_host,
-    passed_options,
-)
+from advisor.cli.options import folder_to_write
 from advisor.cli.output import aside, show_answer, show_text
+from advisor.cli.question import advisor_for, chosen_jobs, exclude, mlflow_log, on_checked_host
+from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
-
-if TYPE_CHECKING:
-    pass
 
 
 def validate(
@@ -66,25 +57,14 @@ def validate(
 
     The exit code is 5 if a measured step lies outside its predicted interval.
     """
-    from advisor import validate as validation
     from advisor.report.forecast import host_note, with_estimates_named
-    from advisor.validation_runs import planned_on, process_text
+    from advisor.run import validate as validation
+    from advisor.run.validation_runs import planned_on, process_text
 
-    passed = passed_options(context)
-    of_running = (
-        "jobs",
-        "job_file",
-        "dry_run",
-        "objective",
-        "top",
-        "device",
-        "ray",
-        "calibration",
-        "check_host",
-    )
-    exclude(passed, "runs", of_running, "--runs compares existing runs and chooses none.")
-    exclude(passed, "dry_run", ("as_json", "out", "ray"), "a dry run only prints processes.")
-    exclude(passed, "ray", ("device", "check_host"), "the plans run on the nodes of the cluster.")
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "check_host")
+    exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
+    exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
+    exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
     log = mlflow_log(mlflow)
     advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
     if runs is not None:
@@ -103,8 +83,7 @@ def validate(
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))
-    document = validation.validation_document
-    show_answer(validated, as_json, validation.validation_table, document)
+    show_answer(validated, as_json, validation.validation_table)
     if log is not None:
-        log.validation(document(validated))
+        log.validation(answer_document(validated))
     validation.check(validated)

@@ -11,13 +11,19 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
-from advisor.workload.reading import check_number, read_json, read_once, read_toml, user_folder
+from advisor.workload.reading import Within, read_json, read_once, read_toml, user_folder
 from advisor.workload.records import check_record
 from advisor.workload.writing import write_whole
+
+# Of any count or size of a GPU in its unit: 16 TiB of memory.
+_MOST = 2**24
+_Number = Annotated[float, Within(0, _MOST)]
+_Positive = Annotated[float, Within(1, _MOST)]
+_Amount = Annotated[int, Within(1, _MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +129,16 @@ class Gpu:
     products: tuple[str, ...]
     architecture: str
     compute_capability: str
-    sms: int
-    memory_mib: int
-    reserved_mib: int | None
-    bandwidth_gb_s: float | None
-    l2_mib: float | None
-    power_limit_w: float | None
-    power_limit_min_w: float | None
-    threads_per_sm: int
-    max_mps_clients: int
-    memory_slices: int
+    sms: _Amount
+    memory_mib: _Amount
+    reserved_mib: Annotated[int, Within(0, _MOST)] | None
+    bandwidth_gb_s: _Number | None
+    l2_mib: _Number | None
+    power_limit_w: _Number | None
+    power_limit_min_w: _Number | None
+    threads_per_sm: _Amount
+    max_mps_clients: _Amount
+    memory_slices: Annotated[int, Within(0, _MOST)]
     mig: tuple[MigProfile, ...]
     sources: dict[str, str]
     rates: GpuRates | None = None
@@ -177,36 +183,6 @@ def known_gpus() -> dict[str, Gpu]:
     return gpus
 
 
-# What reading a document meets that is not of the form that it should have.
-_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidInput)
-
-# Counts and sizes of a GPU, and which of them it cannot be without.
-_NUMBERS = (
-    "reserved_mib",
-    "bandwidth_gb_s",
-    "l2_mib",
-    "power_limit_w",
-    "power_limit_min_w",
-    "memory_slices",
-)
-_NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
-
-# Of any count or size of a GPU in its unit: 16 TiB of memory.
-_MOST_OF_A_GPU = 2**24
-
-
-_OWN_NUMBERS = (
-    "bandwidth_gb_s",
-    "clock_mhz",
-    "fp32_tflops",
-    "fp16_tflops",
-    "tf32_tflops",
-    "l2_mib",
-    "power_limit_w",
-)
-_CAPABILITY_WORDS = tuple((str(major), str(minor)) for major, minor in CAPABILITIES)
-
-
 @read_once(64)
 def read_gpu(path: Path) -> Gpu:
     """The GPU model that a driver described, kept in `path` by `keep_gpu`.
@@ -216,33 +192,11 @@ def read_gpu(path: Path) -> Gpu:
     """
     remedy = "Remove it, and run `advisor gpus` where such a GPU is."
     document = read_json(path, remedy)
-    try:
-        return _described(document, path.stem)
-    except _WRONG as error:
-        raise InvalidInput(f"{path}: no description of a GPU: {error}. {remedy}") from None
-
-
-def _described(document: dict[str, Any], key: str) -> Gpu:
-    if document["schema"] != 1 or document["key"] != key:
-        raise InvalidInput(f"it is not of {key} in schema 1")
-    fields = {name: value for name, value in document.items() if name != "schema"}
-    rates = GpuRates(**document["rates"]) if document.get("rates") else None
-    described = Gpu(
-        **fields
-        | {
-            "products": tuple(document["products"]),
-            "mig": _mig_of(document),
-            "rates": rates,
-        }
-    )
-    names = (described.architecture, described.compute_capability)
-    if not all(isinstance(each, str) for each in (*names, *described.products, *described.sources)):
-        raise InvalidInput("a name in it is not text")
-    for name in (*_NUMBERS, *_NEEDED):
-        value, needed = getattr(described, name), name in _NEEDED
-        if value is not None or needed:
-            check_number(name, float(value), _MOST_OF_A_GPU, 1 if needed else 0)
-    return described
+    schema = document.pop("schema", None) if isinstance(document, dict) else None
+    kept = check_record(Gpu, document, str(path), remedy)
+    if schema != 1 or kept.key != path.stem:
+        raise InvalidInput(f"{path}: it is not of {path.stem} in schema 1. {remedy}")
+    return kept
 
 
 _OWN_REMEDY = "Correct the file: `advisor init gpu` writes one to start from."
@@ -264,15 +218,15 @@ class OwnGpu:
     key: str
     products: tuple[str, ...]
     compute_capability: str
-    sms: int
-    memory_mib: int
-    bandwidth_gb_s: float
-    clock_mhz: float
-    fp32_tflops: float
-    fp16_tflops: float
-    tf32_tflops: float | None = None
-    l2_mib: float | None = None
-    power_limit_w: float | None = None
+    sms: _Amount
+    memory_mib: _Amount
+    bandwidth_gb_s: _Positive
+    clock_mhz: _Positive
+    fp32_tflops: _Positive
+    fp16_tflops: _Positive
+    tf32_tflops: _Positive | None = None
+    l2_mib: _Positive | None = None
+    power_limit_w: _Positive | None = None
     memory_slices: int = 0
     mig: tuple[MigProfile, ...] = ()
     source: str = "its owner"
@@ -285,16 +239,12 @@ class OwnGpu:
             raise InvalidInput(
                 f"{min(taken)} is a GPU of `advisor gpus`. Choose another key and name"
             )
-        if tuple(self.compute_capability.split(".")) not in _CAPABILITY_WORDS:
-            known = ", ".join(".".join(words) for words in _CAPABILITY_WORDS)
+        capabilities = [f"{major}.{minor}" for major, minor in CAPABILITIES]
+        if self.compute_capability not in capabilities:
             raise InvalidInput(
-                f"compute_capability: write one of {known} in quotes, got "
+                f"compute_capability: write one of {', '.join(capabilities)} in quotes, got "
                 f"{self.compute_capability!r:.20}"
             )
-        for name in (*_NEEDED[:2], *_OWN_NUMBERS):
-            value = getattr(self, name)
-            if value is not None:
-                check_number(name, value, _MOST_OF_A_GPU, 1)
         for row in self.mig:
             if not row.starts or max(row.starts) + row.memory_slices > self.memory_slices:
                 raise InvalidInput(

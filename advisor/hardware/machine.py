@@ -1,4 +1,4 @@
-"""This machine as values: CPU cores, MPS processes, and the state of its GPUs.
+"""This machine as values: CPU cores, the speed of its host, MPS processes, the state of its GPUs.
 
 `advisor.hardware.live_gpu` and `advisor.hardware.counters` read the GPUs from their driver.
 """
@@ -9,12 +9,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from platform import node
+from time import time
+from typing import Annotated, Literal
 
 import psutil
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.profile import Counters
+from advisor.workload.reading import (
+    MOST_CORES,
+    Length,
+    Within,
+    cache_folder,
+    is_file,
+    read_bytes,
+    shown,
+)
+from advisor.workload.records import parse_record
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
@@ -85,6 +97,45 @@ def split_cores(
         tuple(sorted(core for threads in cores[first : first + size] for core in threads))
         for first in range(0, parts * size, size)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCheck:
+    """The speed of a host at one moment.
+
+    Attributes:
+        check_s: Seconds of the fixed piece of host work (`advisor.measure.device`), mean over
+            the processes that repeated it at once.
+        busy: Number of these processes; they floated over `cores` cores.
+        host: Name of the machine.
+        made_at: Seconds of the wall clock.
+    """
+
+    check_s: Length
+    busy: Annotated[int, Within(1, MOST_CORES)]
+    cores: int
+    host: str
+    made_at: float
+
+
+def host_check_file() -> Path:
+    """Return the file of this host's last check; machines often share home folders."""
+    return cache_folder("host") / f"{node()}.json"
+
+
+# One host changes its speed within minutes.
+_RECENT_S = 600.0
+
+
+def recent_host_check() -> HostCheck | None:
+    """Return this host's last check if it is younger than ten minutes."""
+    if not is_file(file := host_check_file()):
+        return None
+    try:
+        check = parse_record(HostCheck, read_bytes(file), shown(file))
+    except InvalidInput:  # of another version
+        return None
+    return check if check.host == node() and 0 <= time() - check.made_at < _RECENT_S else None
 
 
 CONTROL = "nvidia-cuda-mps-control"

@@ -16,13 +16,12 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.launch.shell import commands_text
-from advisor.measure.run_list import is_advice
+from advisor.measure.planned_runs import is_advice
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count, without_ended
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Job
 from advisor.workload.plan_document import (
     DocumentedJob,
@@ -37,7 +36,7 @@ from advisor.workload.plan_document import (
 )
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.reading import located, parse_json, present_folder, read_bytes
-from advisor.workload.records import check_record, parse_record
+from advisor.workload.records import check_record, expecting, parse_record
 from advisor.workload.spec import Script, is_secret, masked_words
 from advisor.workload.writing import json_text
 

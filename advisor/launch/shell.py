@@ -13,10 +13,10 @@
 
 Before each change, `undo_by` adds the command that undoes it to a state file, which starts with all
 functions; it counts once it has its line ``# boot``. So the script's own end, the next script on
-that GPU after a kill, and `undo_left` in `advisor.run` undo it the same way. A process belongs to a
-job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is mps-FOLDER.
-Each job is the child of a shell with its mark, in whose process group it is also found if it
-overwrites its environment.
+that GPU after a kill, and `undo_left` in `advisor.run.start` undo it the same way. A process
+belongs to a job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is
+mps-FOLDER. Each job is the child of a shell with its mark, in whose process group it is also found
+if it overwrites its environment.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
 Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon

@@ -11,8 +11,9 @@ from typing import Literal
 from advisor.learn.observations import MeasuredGpu
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
-from advisor.prediction.model import Model, OwnPace, OwnStep, date_of
+from advisor.prediction.model import Model, OwnPace, OwnStep
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.wrappers import date_of
 from advisor.sharing import Mode, parse_sharing
 from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile

@@ -1,118 +1,30 @@
-"""Compares a real run with its prediction, and with the baselines that it has to beat.
+"""Compares real runs with their predictions, and sums up how good these were.
 
-To add a rule that predicts steps, write one function of the type `Baseline` and one line in
-`UNFITTED`; it also chooses plans, by highest throughput.
+A file of predictions has one JSON object a line: the id of a run, and the predicted step of each
+tenant in the run's order, in seconds. A 90 % interval is optional; if one tenant has it, every
+tenant has.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import exp, log
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from statistics import mean
+from typing import Annotated, get_args
 
 import numpy as np
 
-from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import Gpu
-from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.mix_steps import Predicts, ReplayFunction
-from advisor.prediction.prediction import Interval, all_known
-from advisor.prediction.replay import Effort, Physics, replay_mix
-from advisor.sharing import Arrangement, Serial, Sharing, parse_sharing
-from advisor.sharing.groups import together, without_phases
-from advisor.workload.profile import MpsProbe, Profile
+from advisor.documents import As, Mark, in_document
+from advisor.errors import InvalidInput, UnknownName, counted
+from advisor.plan.choice import weighed
+from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.prediction import Interval
+from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing
+from advisor.sharing.groups import without_phases
+from advisor.workload.profile import Profile
+from advisor.workload.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
-
-# Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
-Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
-
-
-def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> list[float]:
-    """Return the solo step of each job: sharing costs nothing."""
-    return [profile.step_s for profile in profiles]
-
-
-def _shares(jobs: int, sharing: Sharing) -> list[float]:
-    """The part of the GPU of each job: its MPS limit, or else an equal part."""
-    equal = 1.0 if sharing.mode == "serial" else 1 / jobs
-    return [limit / 100 for limit in sharing.limits] or [equal] * jobs
-
-
-def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[float] | None:
-    """Busy shares of jobs on one GPU; None on MIG, if jobs wait, or where a profile has none."""
-    if sharing.mode in ("mig", "hybrid", "phases", "queue"):
-        return None
-    return all_known(profile.busy_share for profile in profiles)
-
-
-def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
-    """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace."""
-    if (busy := _busy_shares(profiles, sharing)) is None:
-        return None
-    rows = zip(profiles, busy, _shares(len(profiles), sharing), strict=True)
-    return [profile.step_s * max(1.0, used / share) for profile, used, share in rows]
-
-
-def summed_utilisation(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
-    """Add up utilisations; past a full GPU every job slows by their sum.
-
-    The simplest rule of placing jobs by GPU utilisation alone, which Horus (Yeung et al., IEEE
-    TPDS 33(1), 2022) found a good proxy of interference. It is not their scheduler: theirs
-    predicts the utilisation too, and here it is measured.
-    """
-    if (busy := _busy_shares(profiles, sharing)) is None:
-        return None
-    full = 1.0 if sharing.mode == "serial" else max(1.0, sum(busy))
-    return [profile.step_s * full for profile in profiles]
-
-
-def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
-    """Return the step of each job alone under an MPS limit of its part, whatever the others do.
-
-    Our reading of MISO (Li et al., SoCC 2022), which learns the pace on a MIG slice from runs under
-    MPS limits. There the jobs run together; here each profile has such runs. Time slices are not
-    covered, nor are profiles without a probe.
-    """
-    if sharing.mode not in ("serial", "mps", "mps-limits"):
-        return None
-    if (probes := all_known(profile.mps for profile in profiles)) is None:
-        return None
-    rows = zip(profiles, probes, _shares(len(profiles), sharing), strict=True)
-    return [profile.step_s * _slowdown(probe, share) for profile, probe, share in rows]
-
-
-def _slowdown(probe: MpsProbe, share: float) -> float:
-    """Interpolate the slowdown with `share` of the SMs, in logs; proportional below the lowest."""
-    runs = sorted((*probe.limited, probe.unlimited), key=lambda run: run.limit_pct)
-    log_shares = np.log([run.limit_pct / 100 for run in runs])
-    log_slower = np.log([run.step_s / probe.unlimited.step_s for run in runs])
-    log_share = log(share)
-    below = max(0.0, float(log_shares[0]) - log_share)
-    return max(1.0, exp(float(np.interp(log_share, log_shares, log_slower)) + below))
-
-
-UNFITTED: Mapping[str, Baseline] = {
-    "alone": as_if_alone,
-    "fair-share": fair_share,
-    "summed-utilisation": summed_utilisation,
-    "miso": miso,
-    "capacity": lambda profiles, sharing, _: capacity_steps(profiles, sharing),
-}
-
-
-def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[str, Baseline]:
-    """Return every baseline by name; `play` replays with the constants `physics`."""
-
-    def replay_alone(
-        profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
-    ) -> Sequence[float] | None:
-        """Replay without regression; None on MIG, of phases, or where a profile has no trace."""
-        if sharing.mode == "serial":
-            return as_if_alone(profiles, sharing, gpu)
-        shared = together(sharing)
-        steps = None if shared is None else play(profiles, shared, gpu, physics, Effort())
-        return None if steps is None else tuple(map(float, steps))
-
-    return {**UNFITTED, "replay": replay_alone}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +33,7 @@ class JobComparison:
 
     Attributes:
         alone_s: Its solo step, from its profile.
-        baselines_s: Each baseline's step, by name; None if it is not defined.
+        baselines_s: Its step by other rules, by their names; None if a rule is not defined.
         memory_mib: Predicted device memory of the process; None if not predicted.
     """
 
@@ -130,15 +42,17 @@ class JobComparison:
     alone_s: float
     measured_s: float
     predicted_s: Interval
-    baselines_s: Mapping[str, float | None]
+    baselines_s: Annotated[Mapping[str, float | None], Mark.LEFT_OUT] = field(default_factory=dict)
     memory_mib: float | None = None
 
     @property
+    @in_document
     def error(self) -> float:
         """Predicted over measured step, minus 1."""
         return self.predicted_s.p50 / self.measured_s - 1
 
     @property
+    @in_document
     def inside(self) -> bool:
         """True if the measured step lies in the predicted interval."""
         return self.predicted_s.contains(self.measured_s)
@@ -148,24 +62,32 @@ class JobComparison:
 class RunComparison:
     """All tenants of one run, in its order."""
 
-    run: Run
+    run: Annotated[Run, As("id")]
     jobs: tuple[JobComparison, ...]
 
     @property
+    @in_document
+    def sharing(self) -> str:
+        return "serial" if len(self.jobs) == 1 else self.run.sharing
+
+    @property
+    @in_document
+    def measured_memory_mib(self) -> tuple[float | None, ...]:
+        """Device memory of each process; None: not measured."""
+        memories = (tenant.memory for tenant in self.run.tenants)
+        return tuple(None if memory is None else memory.device_mib for memory in memories)
+
+    @property
+    @in_document
     def measured_speedup(self) -> float:
         """Sum over jobs of solo step over measured step."""
         return sum(job.alone_s / job.measured_s for job in self.jobs)
 
     @property
+    @in_document
     def predicted_speedup(self) -> float:
         """Sum over jobs of solo step over predicted step."""
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
-
-    def baseline_speedup(self, name: str) -> float | None:
-        """Return the speedup by the named baseline; None if it is not defined."""
-        if (steps_s := all_known(job.baselines_s[name] for job in self.jobs)) is None:
-            return None
-        return sum(job.alone_s / s for job, s in zip(self.jobs, steps_s, strict=True))
 
 
 def sharing_of(run: Run) -> Arrangement:
@@ -178,11 +100,6 @@ def sharing_of(run: Run) -> Arrangement:
     if sharing is None:
         raise InvalidInput(f"{run.id}: {run.sharing} is several runs. Record each group as one.")
     return Serial() if len(run.tenants) == 1 and sharing.mode == "naive" else sharing
-
-
-View = Literal["raw", "host-checked"]
-"""The profiles to predict a run from: as they were measured, or converted to the host of the run by
-a check of it and by the last step of each job alone there, where these were recorded."""
 
 
 def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
@@ -200,31 +117,16 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
     return tuple(profiles[name] for name in run.names)
 
 
-def compare(
-    run: Run,
-    alone: Sequence[Profile],
-    predictor: Predicts,
-    gpu: Gpu,
-    baselines: Mapping[str, Baseline],
-) -> RunComparison:
+def compare(run: Run, alone: Sequence[Profile], predictor: Predicts) -> RunComparison:
     """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
     jobs = predictor.predict(alone, sharing_of(run)).jobs
-    compared = compared_run(run, alone, [job.step_s for job in jobs], gpu, baselines)
+    compared = compared_run(run, alone, [job.step_s for job in jobs])
     pairs = zip(compared.jobs, jobs, strict=True)
     return replace(compared, jobs=tuple(replace(c, memory_mib=p.memory_mib) for c, p in pairs))
 
 
-def compared_run(
-    run: Run,
-    alone: Sequence[Profile],
-    steps_s: Sequence[Interval],
-    gpu: Gpu,
-    baselines: Mapping[str, Baseline],
-) -> RunComparison:
-    """Compare `run` with the predicted step of each tenant, and with `baselines`."""
-    sharing = sharing_of(run)
-    rivals = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
-    rows = enumerate(zip(run.tenants, alone, steps_s, strict=True))
+def compared_run(run: Run, alone: Sequence[Profile], steps_s: Sequence[Interval]) -> RunComparison:
+    """Compare `run` with the predicted step of each tenant."""
     return RunComparison(
         run,
         tuple(
@@ -234,11 +136,203 @@ def compared_run(
                 alone_s=profile.step_s,
                 measured_s=tenant.step_s,
                 predicted_s=step_s,
-                baselines_s={
-                    name: None if each is None else float(each[place])
-                    for name, each in rivals.items()
-                },
             )
-            for place, (tenant, profile, step_s) in rows
+            for tenant, profile, step_s in zip(run.tenants, alone, steps_s, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeScores:
+    """Errors of the steps of all jobs that shared in one way, as shares of the measured steps.
+
+    Attributes:
+        n: Number of jobs.
+        mape, median, p90: Mean, median and 90 % quantile of the absolute errors.
+        coverage90: Share of measured steps in their 90 % intervals; None without intervals.
+    """
+
+    mode: Mode
+    runs: int
+    n: int
+    mape: float
+    median: float
+    p90: float
+    coverage90: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceScores:
+    """Share of the best measured throughput that choices gave away, over some job sets.
+
+    Attributes:
+        sets: Number of job sets that ran together in several ways, which are the choices.
+        mean, worst: Of choosing as `recommend` does.
+        always_mps: The mean of choosing MPS; None if some set did not run under MPS.
+    """
+
+    sets: int
+    mean: float
+    worst: float
+    always_mps: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """How well runs on one GPU were predicted.
+
+    Attributes:
+        runs: Number of runs that are scored.
+        left_out: Runs in which a tenant ended early or has no profile.
+        modes: Modes in which something ran, jobs alone first.
+        choices: None if no job set ran in several ways.
+    """
+
+    gpu: str
+    runs: int
+    left_out: int
+    modes: tuple[ModeScores, ...]
+    choices: ChoiceScores | None
+
+
+def scores_of(comparisons: Sequence[RunComparison], gpu: str, left_out: int = 0) -> Scores:
+    """Sum up `comparisons` of runs on `gpu`."""
+    by_mode: dict[Mode, list[RunComparison]] = {}
+    for compared in comparisons:
+        by_mode.setdefault(sharing_of(compared.run).mode, []).append(compared)
+    return Scores(
+        gpu=gpu,
+        runs=len(comparisons),
+        left_out=left_out,
+        modes=tuple(_of_mode(mode, by_mode[mode]) for mode in get_args(Mode) if mode in by_mode),
+        choices=_choices(comparisons),
+    )
+
+
+def _of_mode(mode: Mode, comparisons: Sequence[RunComparison]) -> ModeScores:
+    jobs = [job for compared in comparisons for job in compared.jobs]
+    errors = np.abs([job.error for job in jobs])
+    bounded = any(job.predicted_s.p05 < job.predicted_s.p95 for job in jobs)
+    return ModeScores(
+        mode=mode,
+        runs=len(comparisons),
+        n=len(jobs),
+        mape=float(errors.mean()),
+        median=float(np.median(errors)),
+        p90=float(np.quantile(errors, 0.9)),
+        coverage90=sum(job.inside for job in jobs) / len(jobs) if bounded else None,
+    )
+
+
+def _choices(comparisons: Iterable[RunComparison]) -> ChoiceScores | None:
+    """Regret of choosing a way to share for each job set that ran together in several ways."""
+    shared = [each for each in comparisons if len(each.jobs) > 1]
+    shared.sort(key=lambda each: each.run.names)
+    lost, lost_by_mps = [], []
+    for _, runs in groupby(shared, key=lambda each: each.run.names):
+        ways: dict[Arrangement, list[RunComparison]] = {}
+        for run in runs:
+            ways.setdefault(sharing_of(run.run), []).append(run)
+        if len(ways) > 1:
+            measured = {way: mean(r.measured_speedup for r in same) for way, same in ways.items()}
+            costs = {way: weighed(1 / same[0].predicted_speedup, way) for way, same in ways.items()}
+            best = max(measured.values())
+            lost.append(1 - measured[min(costs, key=costs.__getitem__)] / best)
+            lost_by_mps += [1 - measured[Mps()] / best] if Mps() in measured else []
+    if not lost:
+        return None
+    always = mean(lost_by_mps) if len(lost_by_mps) == len(lost) else None
+    return ChoiceScores(sets=len(lost), mean=mean(lost), worst=max(lost), always_mps=always)
+
+
+_REMEDY = "Correct the file; docs/accuracy.md shows a line."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedStep:
+    """The predicted step of one tenant, in seconds; both bounds or neither."""
+
+    p50: float
+    p05: float | None = None
+    p95: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.p05 is None) != (self.p95 is None):
+            raise InvalidInput("an interval has both bounds, p05 and p95, or is left out")
+        if not self.interval.p05 > 0:
+            raise InvalidInput(f"a step takes more than 0 s, got {self}")
+        check_number("a predicted step in seconds", self.interval.p95, DAY_S, LEAST_STEP_S)
+
+    @property
+    def interval(self) -> Interval:
+        """The range from p05 to p95; only p50 without bounds."""
+        if self.p05 is None or self.p95 is None:
+            return Interval(self.p50, self.p50, self.p50)
+        return Interval(self.p05, self.p50, self.p95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedRun:
+    """One line of a file of predictions: a run's id, and the steps of its tenants in order."""
+
+    run: str
+    step_s: tuple[PredictedStep, ...]
+
+
+def read_predictions(path: Path) -> dict[str, PredictedRun]:
+    """Return the lines of a file of predictions by the run's id.
+
+    Raises:
+        InvalidInput: A line is malformed, a run occurs twice, or some tenants have an interval and
+            others none.
+    """
+    entries: dict[str, PredictedRun] = {}
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        if line.strip():
+            entry = parse_record(PredictedRun, line, f"{path}:{number}", _REMEDY)
+            if entry.run in entries:
+                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
+            entries[entry.run] = entry
+    if len({step.p05 is None for entry in entries.values() for step in entry.step_s}) > 1:
+        raise InvalidInput(
+            f"{path}: some tenants have an interval, others none. Give all of them one, or none."
+        )
+    return entries
+
+
+def compare_predictions(
+    path: Path, profiles: Mapping[str, Profile], runs: Iterable[Run]
+) -> tuple[RunComparison, ...]:
+    """Compare each line of the file of predictions `path` with the run of `runs` that it names.
+
+    Raises:
+        InvalidInput: See `read_predictions`; or a run is not among `runs`, a tenant of it ended
+            early, or the line has not a step for each of its tenants.
+        UnknownName: A tenant has no profile.
+    """
+    by_id = {run.id: run for run in runs if run.shows_pace}
+    comparisons = []
+    for entry in read_predictions(path).values():
+        if entry.run not in by_id:
+            raise InvalidInput(
+                f"{path}: run {entry.run} not found among the runs whose tenants all ran to the "
+                "end. Correct its id."
+            )
+        comparisons.append(compare_entry(path, entry, by_id[entry.run], profiles))
+    return tuple(comparisons)
+
+
+def compare_entry(
+    path: Path, entry: PredictedRun, run: Run, profiles: Mapping[str, Profile]
+) -> RunComparison:
+    """Compare one line of the file of predictions `path` with its run.
+
+    Raises:
+        InvalidInput: It has not a step for each tenant.
+    """
+    if len(entry.step_s) != len(run.tenants):
+        raise InvalidInput(
+            f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
+            f"{counted(len(entry.step_s), 'step')}. {_REMEDY}"
+        )
+    return compared_run(run, profiles_of(run, profiles), [step.interval for step in entry.step_s])

@@ -1,18 +1,26 @@
-"""The device of a run: its model, its lock, its meters, and the provenance of what it measures."""
+"""This machine: the device of a run, its meters, its host, and the provenance of figures."""
 
 import ast
+import json
+import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
-from time import sleep
+from tempfile import TemporaryDirectory
+from time import sleep, time
 from typing import Literal
 
-from advisor.errors import GpuUnavailable, InvalidInput, with_article
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
 from advisor.hardware.counters import ActivitySampler
 from advisor.hardware.gpus import gpu_meant
 from advisor.hardware.live_gpu import (
@@ -23,13 +31,21 @@ from advisor.hardware.live_gpu import (
     power_w_now,
     process_memory_mib,
 )
-from advisor.hardware.machine import NOT_METERED, Activity, allowed_cores, mps_processes
-from advisor.measure.inside import installed_version
+from advisor.hardware.machine import (
+    NOT_METERED,
+    Activity,
+    HostCheck,
+    allowed_cores,
+    host_check_file,
+    mps_processes,
+)
+from advisor.measure.inside import FOLDER, installed_version
 from advisor.measure.process import wait_until
-from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
 from advisor.workload.reading import is_file
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, masked_words, python_of
+from advisor.workload.staleness import Present
+from advisor.workload.writing import write_whole
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 
@@ -288,3 +304,63 @@ def command_line(verb: str, argv: Sequence[str]) -> str:
     words = [*(_VARIABLE.sub(r"\1...", word) for word in argv[:ours]), *argv[ours:]]
     names = (Path(word).name if "/" in word else word for word in words)
     return " ".join(["advisor", verb, *names])
+
+
+CHECK_HOST = "ADVISOR_CHECK_HOST"
+"""Environment variable of the option ``--check-host``; 0: ``--no-check-host``."""
+
+# A first import of torch from a slow disk takes a minute.
+_PATIENCE_S = 120.0
+
+_NO_PYTHON = (
+    "no job names its Python{}, and advisor's own has no torch. Profile a script by its Python, "
+    "`advisor profile -- /path/to/env/bin/python train.py`, or add --no-check-host"
+)
+
+
+def check_host(at_once: int, script: Script | None, say: Callable[[str], None]) -> HostCheck | None:
+    """Check the host with `at_once` busy processes, at most one a core, and keep the result.
+
+    The Python that the command of `script` names does the work; without one, advisor's own. If
+    that fails, `say` why in a line and return None.
+    """
+    cores = len(os.sched_getaffinity(0))
+    busy = min(at_once, cores)
+    try:
+        check_s = _check_s(busy, script)
+    except (AdvisorError, subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
+        *_, why = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or [""]
+        say(f"host not checked: {why}")
+        return None
+    check = HostCheck(check_s=check_s, busy=busy, cores=cores, host=platform.node(), made_at=time())
+    with suppress(AdvisorError, OSError):  # it is of use now, too
+        write_whole(host_check_file(), json.dumps(asdict(check)) + "\n")
+    return check
+
+
+def _check_s(busy: int, script: Script | None) -> float:
+    """Return the mean seconds of the piece of work with so many busy processes."""
+    python = None if script is None else python_of(script.command)
+    if python is None and find_spec("torch") is None:
+        named = "" if script is None else f" (`{shlex.join(masked_words(script.command))[:80]}`)"
+        raise AdvisorError(_NO_PYTHON.format(named))
+    variables = {**os.environ, **({} if script is None else script.environment)}
+    with TemporaryDirectory() as folder:
+        Path(folder, "advisor_inside").symlink_to(FOLDER)
+        paths = filter(None, [folder, variables.get("PYTHONPATH")])
+        done = subprocess.run(
+            [
+                python or sys.executable,
+                "-c",
+                "from advisor_inside.clocks import check_cores; check_cores()",
+                str(busy),
+            ],
+            env=variables | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+            cwd="/" if script is None else script.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=True,
+        )
+    return float(done.stdout.split()[-1])

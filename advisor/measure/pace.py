@@ -12,11 +12,11 @@ import numpy as np
 from advisor.errors import AdvisorError
 from advisor.hardware.machine import NOT_METERED, Activity
 from advisor.measure.device import Meter, memory_record
+from advisor.measure.planned_runs import Timing
 from advisor.measure.process import say
 from advisor.measure.rounds import Rounds, StepTimes, find_rounds
 from advisor.measure.tenant import LOAD_S, Tenant, living
 from advisor.workload.profile import HostSide, Memory, PartSeconds, Window
-from advisor.workload.reading import check, check_number
 
 # With fewer steps of the slowest tenant, where a window cuts a step affects its figure.
 _FEWEST_STEPS = 6
@@ -25,24 +25,6 @@ _FEWEST_STEPS = 6
 _MARGIN_S = 0.05
 
 _LONGEST_LEAD_S = 2.0
-
-_HOUR_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Lengths of the parts of a measurement."""
-
-    settle_s: float = 0.7  # in which all tenants train together before anything counts
-    window_s: float = 1.0  # at least
-    windows: int = 3
-    lead_s: float = 0.2  # at least, before the first window: launch queues fill
-    longest_s: float = 8.0  # of all windows together
-
-    def __post_init__(self) -> None:
-        check(self, ("settle_s", "lead_s", "longest_s"), _HOUR_S)
-        check_number("window_s", self.window_s, _HOUR_S, 0.01)
-        check_number("windows", self.windows, 100, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,7 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     The inner process has a session of its own, and holds the reading end of a pipe, its lifeline.
     When the outer process ends in any way, the lifeline closes and the inner process is
     interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants die
-    with it (`advisor.measure.pdeathsig`), and the outer process sweeps. If both are killed, a third
+    with it (`advisor.measure.launcher`), and the outer process sweeps. If both are killed, a third
     one sweeps, which does nothing else; if all three are, the next run does. `entry` is
     ``"module:function"``; an `AdvisorError` from it becomes a line on stderr and its exit code.
     """

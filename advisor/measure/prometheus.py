@@ -12,12 +12,12 @@ from http.client import HTTPException
 from itertools import product
 from time import monotonic
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.workload.history import DCGM_FIELDS, Series, in_range, renamed
+from advisor.measure.history import DCGM_FIELDS, Series, renamed, series_of_answer
 from advisor.workload.reading import MOST_BYTES, parse_json
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
@@ -28,6 +28,7 @@ MOST_POINTS = 11_000
 _ANSWER_S, _WHOLE_S = 30.0, 120.0
 _PIECE = 2**16
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_REMEDY = "Pass the address of Prometheus itself, e.g. http://prometheus:9090."
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -77,31 +78,22 @@ def recorded_series(
         AdvisorError: The server does not answer, or refuses.
         InvalidInput: The answer is not Prometheus's, or too large.
     """
-    server = urlsplit(address).netloc
-    selectors = list(_selectors(where))
+    server, selectors = urlsplit(address).netloc, list(_selectors(where))
     queries = {
         " or ".join(metric + selector for selector in selectors): field
         for metric, field in DCGM_FIELDS.items()
     }
     if step_metric is not None:
         queries[step_metric] = "step_s", 1.0  # an application has other labels than the exporter
-    remedy = "Pass the address of Prometheus itself, e.g. http://prometheus:9090."
     history: list[Series] = []
-    for query, (quantity, factor) in queries.items():
+    for query, field in queries.items():
         words = {"query": query, "start": start_s, "end": end_s, "step": interval_s}
         url = f"{address.rstrip('/')}/api/v1/query_range?{urlencode(words)}"
-        answer = parse_json(_get(url, server), f"the answer of {server}", remedy)
+        answer = parse_json(_get(url, server), f"the answer of {server}", _REMEDY)
         try:
-            for row in answer["data"]["result"]:
-                labels = {str(name): str(value) for name, value in row["metric"].items()}
-                points = [
-                    (float(at_s), number)
-                    for at_s, value in row["values"]
-                    if (number := in_range(quantity, float(value) * factor)) is not None
-                ]
-                history += [Series(quantity, labels, points)] if points else []
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InvalidInput(f"{server}: its answer is not Prometheus's. {remedy}") from None
+            history += series_of_answer(answer, field)
+        except (LookupError, TypeError, ValueError):
+            raise InvalidInput(f"{server}: its answer is not Prometheus's. {_REMEDY}") from None
     return history
 
 
@@ -127,9 +119,8 @@ def _get(url: str, server: str) -> bytes:
             while piece := response.read1(_PIECE):
                 content += piece
                 if len(content) > MOST_BYTES:
-                    raise InvalidInput(
-                        f"{server}: its answer has more than {MOST_BYTES // 2**20} MiB. {narrow}"
-                    )
+                    most = f"more than {MOST_BYTES // 2**20} MiB"
+                    raise InvalidInput(f"{server}: its answer has {most}. {narrow}")
                 if monotonic() > until_s:
                     raise AdvisorError(
                         f"{server}: its answer takes more than {_WHOLE_S:g} s. {narrow}"
@@ -138,15 +129,13 @@ def _get(url: str, server: str) -> bytes:
         with error:
             raise AdvisorError(f"{server}: {_refusal(error)}") from None
     except TimeoutError:
-        raise AdvisorError(
-            f"{server}: no answer in {_ANSWER_S:g} s. Check the address, or choose a shorter range."
-        ) from None
-    except (URLError, HTTPException, OSError, ValueError) as error:
+        problem = f"no answer in {_ANSWER_S:g} s. Check the address, or choose a shorter range"
+        raise AdvisorError(f"{server}: {problem}.") from None
+    except (HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-        raise AdvisorError(
-            f"{server}: {words}. Check the address, and that Prometheus runs there."
-        ) from None
+        problem = f"{words}. Check the address, and that Prometheus runs there"
+        raise AdvisorError(f"{server}: {problem}.") from None
     return bytes(content)
 
 

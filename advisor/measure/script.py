@@ -1,23 +1,27 @@
-"""A user's script: its processes, and the count of its steps."""
+"""A user's script: how it finds its hook, its processes, the count of its steps, why it ended."""
 
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import pairwise
+from pathlib import Path, PurePath
 from threading import Event, Thread
 from time import monotonic
 
 import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
-from advisor.measure.inside import RECORD_BYTES, lacks_memory
+from advisor.measure.inside import FOLDER, RECORD_BYTES, VARIABLE, lacks_memory
+from advisor.measure.launcher import tied_to_parent
 from advisor.measure.own_files import Place
-from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import (
     MARK,
     end_all,
@@ -31,7 +35,92 @@ from advisor.measure.process import (
 from advisor.workload.profile import Memory
 from advisor.workload.reading import MOST_COUNT, check_number, is_file, reason_of
 from advisor.workload.records import parse_record
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, is_launcher, is_shell, program_of, python_of
+
+# Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
+# is first on PATH, in case that a script of the user's sets PYTHONPATH, or all variables.
+_STARTERS = (
+    "python",
+    "python3",
+    *(f"python3.{minor}" for minor in range(8, 20)),
+    "ipython",
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "uv",
+    "conda",
+    "mamba",
+    "micromamba",
+    "poetry",
+    "pixi",
+)
+_WRAPPER = r"""#!/bin/sh
+# Starts the next program of this name on PATH, with the hook of the folder above.
+here=${0%/*} name=${0##*/}
+case $PYTHONPATH: in
+"${here%/*}:"*) ;;
+*) export PYTHONPATH="${here%/*}${PYTHONPATH:+:$PYTHONPATH}" ;;
+esac
+[ -n "$ADVISOR_HOOK" ] || read -r ADVISOR_HOOK < "${here%/*}/settings"
+export ADVISOR_HOOK
+set -f
+IFS=:
+for folder in ${PATH#*"$here:"}; do
+  [ ! -x "${folder:-.}/$name" ] || [ -d "${folder:-.}/$name" ] || exec "${folder:-.}/$name" "$@"
+done
+echo "$name: not on PATH" >&2
+exit 127
+"""
+
+
+def hook_variables(
+    folder: Path, settings: Mapping[str, object], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Make the `folder` of a program's hook; return the variables by which it attaches to torch.
+
+    `settings` are as for `advisor.measure.inside.VARIABLE`; `environment` is the program's.
+    """
+    wrappers = folder / "bin"
+    wrappers.mkdir(parents=True)
+    targets = {
+        "sitecustomize.py": FOLDER / "sitecustomize.py",
+        "advisor_inside": FOLDER,
+        "advisor": FOLDER.parents[1],  # for `advisor.step()`, and for our own commands
+    }
+    for name, target in targets.items():
+        (folder / name).symlink_to(target)
+    (folder / "settings").write_text(json.dumps(settings) + "\n")
+    path = environment.get("PATH", os.defpath)
+    for name in _STARTERS:
+        if shutil.which(name, path=path):
+            (wrappers / name).write_text(_WRAPPER)
+            (wrappers / name).chmod(0o755)
+    paths = ":".join(filter(None, [str(folder), environment.get("PYTHONPATH")]))
+    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths, "PATH": f"{wrappers}:{path}"}
+
+
+# Among Python's own options, in words that 0 separates, one that makes it ignore PYTHONPATH, or
+# sitecustomize.
+_ISOLATED = re.compile(r"[^\0]+(?:\0-[WX]\0[^\0]*|\0-[^\0]*)*?\0(-[bBdhiOqRsuvVx]*[IES])")
+
+
+def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
+    """Return a sentence on one of `processes` that uses torch without the hook in `folder`."""
+    for process in processes:
+        with suppress(psutil.Error, OSError):
+            words, own = process.cmdline(), process.environ().get("PYTHONPATH", "")
+            lost = str(folder) not in own.split(":")
+            isolated = _ISOLATED.match("\0".join(words))
+            if (lost or isolated) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
+                reason = (
+                    f"{isolated[1]} keeps it from being measured. Leave that out"
+                    if isolated
+                    else f"its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
+                    f"PYTHONPATH=DIR:$PYTHONPATH"
+                )
+                return f"`{shlex.join(words)[:200]}` uses torch, but {reason}"
+    return None
+
 
 # How long it has after each request to end, the next of which is less polite.
 _POLITE_S = 3.0
@@ -79,7 +168,7 @@ class StartedScript:
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [*place.launcher, *tied_to_parent(script.command)],
+                    tied_to_parent(script.command, place.overlays),
                     cwd=place.working,
                     env={**variables, MARK: str(folder), "PWD": str(place.working)},
                     stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
@@ -231,3 +320,123 @@ def read_progress(path: Path) -> ReportedProgress | None:
             return parse_record(ReportedProgress, file.read(RECORD_BYTES), str(path))
     except (OSError, InvalidInput):
         return None
+
+
+_PRINTED = {
+    re.compile(r"^(?:\S*: )?EOFError\b|Inappropriate ioctl for device", re.MULTILINE): (
+        "It reads its standard input, which is closed while it is measured. Give what it asks for "
+        "as options, or from a file: -- bash -c 'python train.py < answers.txt'"
+    ),
+    re.compile(r"api_key not configured|wandb: .*[Ll]og in", re.MULTILINE): (
+        "It wants to log in to Weights & Biases. Add --measure-env WANDB_MODE=disabled"
+    ),
+}
+_ONE = "Give the command of a single one, e.g. -- python train.py --lr 0.1"
+_SWEEP = f"{{}} starts trainings of several settings. {_ONE}"
+_ELSEWHERE = "{} starts the training elsewhere and returns. Give the command that it runs there"
+# By program, and by its first word if it does other things, too.
+_NOT_TRAINING = {
+    "wandb sweep": _SWEEP,
+    "wandb agent": _SWEEP,
+    "optuna": _SWEEP,
+    "nnictl": _SWEEP,
+    "sbatch": _ELSEWHERE,
+    "qsub": _ELSEWHERE,
+    "bsub": _ELSEWHERE,
+    "ray job": _ELSEWHERE,
+    "kubectl": _ELSEWHERE,
+    "screen": _ELSEWHERE,
+    "tmux": _ELSEWHERE,
+}
+_SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.(py|sh)", re.DOTALL)
+
+_NO_MODULE = re.compile(r"(?:\[rank\d+\]:\s*)?ModuleNotFoundError: No module named '(\w+).*")
+
+# An ampersand that ends a command, not one of && or of a redirection.
+_BACKGROUND = re.compile(r"(?<![&<>|\\])&(?![&>\d])")
+
+
+def explain_end(script: Script, output: str) -> str | None:
+    """Return a sentence on why `script`, which printed `output`, was not seen to train."""
+    for pattern, remedy in _PRINTED.items():
+        if pattern.search(output):
+            return remedy
+    if match := _NO_MODULE.match(error_line(output)):
+        return _by_another_python(script, match[1])
+    lines = [re.sub(r"(?:^|\s)#.*", "", line) for line in _shell_lines(script)]
+    waits = any(re.search(r"\bwait\b", line) for line in lines)
+    if any(map(_BACKGROUND.search, lines)) and not waits:
+        return (
+            "Its program goes on in the background, and the shell returns. Add wait at the end, or "
+            "leave the & out"
+        )
+    commands: list[Sequence[str]] = [script.command]
+    for part in (part for line in lines for part in re.split(r"&&|\|\||;", line)):
+        with suppress(ValueError):  # a part of a longer text
+            commands.append(shlex.split(part))
+    return next(filter(None, map(_reason, commands)), None)
+
+
+def _by_another_python(script: Script, module: str) -> str | None:
+    """Return the remedy for a script whose Python lacks `module`; None for a module of its own."""
+    if any(Path(script.folder, name).exists() for name in (module, f"{module}.py")):
+        return None
+    python = python_of(script.command) or ""
+    path = shutil.which(python, path=script.environment.get("PATH"))
+    ours = path is not None and Path(path).parent == Path(sys.executable).parent
+    return (
+        f"{f'`{python}` is the Python of advisor itself. ' * ours}Start it by the Python that has "
+        f"{module}: `advisor profile -- /path/to/env/bin/python {script.file or 'train.py'}`"
+    )
+
+
+# What begins a loop of a shell.
+_LOOP = re.compile(r"(?:^|[;&|]\s*)(?:for|while|until)\s|\bxargs\b")
+
+
+def first_of_several(script: Script, parent: Sequence[str]) -> str | None:
+    """Return a sentence if the program may train several times in turn, of which one is measured.
+
+    `parent` is the command of the process that started the training; empty: it started itself.
+    """
+    lines = [re.sub(r"(?:^|\s)#.*", "", line) for line in _shell_lines(script)]
+    parts = [part for line in lines for part in re.split(r"&&|\|\||;", line)]
+    trainings = [part for part in parts if re.search(r"\bpython[0-9.]*\s|\btorchrun\s", part)]
+    in_loop = bool(trainings) and any(map(_LOOP.search, lines))
+    first, *others = [PurePath(word).name for word in parent] or [""]
+    program = program_of(parent) if parent else None
+    by_python = first.startswith("python") and program is not None and program.endswith(".py")
+    launched = any(map(is_launcher, others[:1])) or not {"-m", "-c"}.isdisjoint(parent)
+    if len(trainings) > 1 or in_loop or (by_python and not launched):
+        return (
+            "advisor measures the first training that this command starts. If others follow it, as "
+            "folds do, each is a job of its own"
+        )
+    return None
+
+
+def _shell_lines(script: Script) -> Iterator[str]:
+    """Lines of the shell in its command: a file's, or those after ``-c``."""
+    has_shell = any(map(is_shell, script.command))
+    for before, word in pairwise(("", *script.command)):
+        if has_shell and before == "-c":
+            yield from word.splitlines()
+        elif word.endswith(".sh"):
+            with suppress(OSError, UnicodeDecodeError):
+                yield from Path(script.folder, word).read_text().splitlines()
+
+
+def _reason(words: Sequence[str]) -> str | None:
+    """Why the command of these words is no training."""
+    program = program_of(words) if words else None
+    until = words.index(program) + 1 if program in words else len(words)
+    names = [PurePath(word).name for word in words]
+    for name, following in pairwise((*names, "")[: until + 1]):
+        for key in (name, f"{name} {following}"):
+            if key in _NOT_TRAINING:
+                return _NOT_TRAINING[key].format(key)
+    if "--multirun" in words[until:] or ("-m" in words[until:] and "," in " ".join(words[until:])):
+        return f"--multirun starts trainings of several settings. {_ONE}, without it"
+    if program is not None and _SWEEPING_FILE.fullmatch(program):
+        return _SWEEP.format(program)
+    return None

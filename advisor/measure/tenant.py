@@ -20,11 +20,15 @@ from typing import Any, Literal
 import psutil
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra
-from advisor.measure.explain_end import explain_end, first_of_several
-from advisor.measure.hook_folder import hook_variables, why_unseen
 from advisor.measure.own_files import Exposed, Place, place_for
 from advisor.measure.process import say
-from advisor.measure.script import StartedScript
+from advisor.measure.script import (
+    StartedScript,
+    explain_end,
+    first_of_several,
+    hook_variables,
+    why_unseen,
+)
 from advisor.workload.spec import Script, Workload
 
 LOAD_S = 300.0
@@ -260,7 +264,7 @@ class Tenant:
         self.listener.listen()
         place = Place(self.folder) if ours else place_for(script, self.folder)
         self.exposed = place.exposed
-        guarded = "" if ours or place.launcher else str(self.folder)
+        guarded = "" if ours or place.overlays else str(self.folder)
         settings = {"aside": True} if printing else {"folder": guarded}
         added = hook_variables(
             self._hook, {"address": address, **settings}, {**os.environ, **script.environment}

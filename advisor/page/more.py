@@ -15,18 +15,16 @@ from advisor.page.plan import draw, show_table
 from advisor.page.progress import searching
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
-from advisor.plan.admission import Running, held_alone_mib, recognised, running_now, tenants
-from advisor.plan.cluster import FleetTerms
+from advisor.plan.admission import recognised, tenants
+from advisor.plan.fleet import FleetPlan
 from advisor.plan.rules import MAX_SLOWDOWN
-from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
+from advisor.plan.slices import WHOLE, slice_speeds
 from advisor.plan.trials import TrialTerms
-from advisor.prediction.find_profile import names_of_batches
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import row_name
-from advisor.sharing import parse_sharing
-from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
+from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0
@@ -72,35 +70,34 @@ def _trials(question: Question) -> None:
     """Show how many trials of a search to run at once."""
     job = _job(question)
     terms = TrialTerms(start_s=START_S, conditions=question.conditions, level=question.level)
-    (on,) = question.advisor.trials(job, terms).on
+    (on,) = question.advisor.trials(job, terms).hosts
     trials = on.trials
-    at_once, one = trials.at_once, trials.per_hour(trials.copies.rows[0]).p50
-    gain = trials.per_hour(trials.row).p50 / one
+    at_once, rows = trials.at_once, trials.rows
+    gain = trials.row.trials_per_hour.p50 / rows[0].trials_per_hour.p50
     show_headline(
         f"Run {at_once} trials at once: {gain:.3g} times as many an hour as one after another."
         if at_once > 1
         else "Run trials one after another: more at once are not worthwhile.",
-        estimated=not trials.row.prediction.confirmed_on_hardware,
+        estimated=not trials.row.shared.prediction.confirmed_on_hardware,
     )
     draw(charts.trials_chart(trials))
     st.caption(
         f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
         f"more {plain(trials.copies.limited_by)}. Rates include the start of "
-        f"processes, {trials.starts_s(trials.row).p50:.3g} s each time."
+        f"processes, {trials.row.starts_s.p50:.3g} s each time."
     )
     show_table(
         [
             {
-                "at once": row.copies,
-                "trials an hour": rate.p50,
-                "from": rate.p05,
-                "to": rate.p95,
-                "training of one, min": trials.trial_s(row).p50 / 60,
-                "memory, GiB": row.prediction.memory_total_mib / MIB_PER_GIB,
-                "share by": str(row.prediction.sharing),
+                "at once": row.shared.copies,
+                "trials an hour": row.trials_per_hour.p50,
+                "from": row.trials_per_hour.p05,
+                "to": row.trials_per_hour.p95,
+                "training of one, min": row.trial_s.p50 / 60,
+                "memory, GiB": row.shared.prediction.memory_total_mib / MIB_PER_GIB,
+                "share by": str(row.shared.prediction.sharing),
             }
-            for row in trials.copies.rows
-            for rate in [trials.per_hour(row)]
+            for row in rows
         ]
     )
 
@@ -140,11 +137,11 @@ def _additions(question: Question) -> None:
     taken = [rows.index(name) for name in names]
     named = [question.jobs[at] for at in taken]
     others = [job for at, job in enumerate(question.jobs) if at not in taken]
+    running = None
     if how in live:
-        held_mib = held_alone_mib(job.profile for job in question.jobs)
-        running = running_now(live[how], named, held_mib)
-    else:
-        running = Running(jobs=tuple(named), sharing=parse_sharing(how)) if named else None
+        running, _ = question.advisor.running_now(named, live[how])
+    elif named:
+        running = question.advisor.running(named, how)
     if running is None:
         st.info("The whole GPU is free. Choose a job that runs already.")
         return
@@ -157,8 +154,8 @@ def _additions(question: Question) -> None:
         show_headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
-    best, short = additions.sets[0], short_names(question.names)
-    added = " and ".join(short[job.name] for job in best.jobs)
+    best, short = additions.plans[0], short_names(question.names)
+    added = " and ".join(short[job.name] for job in best.added)
     slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
     show_headline(
         f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
@@ -168,15 +165,15 @@ def _additions(question: Question) -> None:
     show_table(
         [
             {
-                "add": ", ".join(short[job.name] for job in each.jobs),
-                "work added": each.added,
+                "add": ", ".join(short[job.name] for job in each.added),
+                "work added": each.work_added,
                 "slowed job": short[each.slowed_job],
                 "slowed by, %": 100 * each.slowed_by,
                 "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
                 "late": ", ".join(each.late or ()),
                 "share by": str(each.prediction.sharing),
             }
-            for each in additions.sets
+            for each in additions.plans
         ]
     )
     left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]
@@ -186,26 +183,17 @@ def _additions(question: Question) -> None:
 def _several_gpus(question: Question) -> None:
     """Show the best plan for several GPUs of one kind."""
     gpus = st.number_input(
-        f"Number of {question.gpu}", 1, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
+        f"Number of {question.gpu}", 2, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
     )
-    plan = question.advisor.recommend_fleet(
-        question.jobs,
-        FleetTerms(
-            objective=question.objective,
-            gpus=gpus,
-            conditions=question.conditions,
-            level=question.level,
-        ),
-    )
-    show_fleet(question, plan)
+    plan = question.answer(gpus)
+    if isinstance(plan, FleetPlan):
+        show_fleet(question, plan)
 
 
 def _slices(question: Question) -> None:
     """Show the largest batch of a job on each MIG slice, and the speed of all jobs there."""
-    job, advisor = _job(question), question.advisor
-    names = names_of_batches(job.name, advisor.card)
-    profiles = [advisor.find_profile(name) for name in names] or [job.profile]
-    batches = slices_for_job(profiles, advisor.card, advisor.predictor)
+    advisor = question.advisor
+    batches = advisor.batches([_job(question).profile])
     ends = [
         f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
         + (

@@ -21,6 +21,16 @@ from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant, known_gpus
 from advisor.hardware.live_gpu import as_offered_here
 from advisor.measure.device import first_gpu, present_machine
+from advisor.page.job_rows import (
+    COLUMNS,
+    Row,
+    Uploaded,
+    jobs_of_rows,
+    read_uploaded,
+    row_of,
+    rows_of,
+    rows_text,
+)
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import why_no_caps
@@ -29,9 +39,7 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import names_of_jobs
 from advisor.prediction.prediction import Level
-from advisor.prediction.uploaded import Uploaded, read_uploaded
 from advisor.workload.job import Job
-from advisor.workload.job_rows import COLUMNS, Row, jobs_of_rows, row_of, rows_of, rows_text
 from advisor.workload.store import profiled_gpus
 
 _LITERAL = str.maketrans({mark: f"\\{mark}" for mark in punctuation})
@@ -77,11 +85,11 @@ class Question:
         """The names of the jobs, in the order that fixes their colours."""
         return [job.name for job in self.jobs]
 
-    def answer(self) -> Recommendation | FleetPlan:
-        """Rank the plans for one GPU; the advisor remembers its last answers."""
-        jobs = [replace(job, gpus=1) for job in self.jobs]
+    def answer(self, gpus: int = 1) -> Recommendation | FleetPlan:
+        """Rank the plans for so many GPUs; the advisor remembers its last answers."""
+        jobs = [replace(job, gpus=min(job.gpus, gpus)) for job in self.jobs]
         return self.advisor.recommend(
-            jobs, self.objective, conditions=self.conditions, level=self.level
+            jobs, self.objective, gpus=gpus, conditions=self.conditions, level=self.level
         )
 
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite
-from typing import assert_never
+from typing import Annotated, assert_never
 
+from advisor.documents import As, Inline, Mark
 from advisor.errors import InvalidInput, NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
@@ -48,8 +49,8 @@ class Running:
         InvalidInput: These jobs cannot share like this.
     """
 
-    jobs: tuple[Job, ...]
-    sharing: Sharing
+    jobs: Annotated[tuple[Job, ...], As("name")]
+    sharing: Annotated[Sharing, Mark.TEXT]
     free_mib: float | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ class Running:
         if self.sharing.mode in ("serial", "phases", "queue"):
             raise InvalidInput(
                 f"{self.sharing}: running jobs have started already, and none waits. Write "
-                f"--running-sharing naive, mps, mps=50,50 or mig=3g,4g."
+                f"--sharing naive, mps, mps=50,50 or mig=3g,4g."
             )
         check_count(self.sharing, len(self.jobs))
 
@@ -84,7 +85,7 @@ def running_now(
         raise InvalidInput(
             f"GPU {live.index} is cut into MIG instances, and the driver does not report which "
             f"job has which. Name what runs, and how, without --now: --running JOB,JOB "
-            f"--running-sharing mig=4g.71gb@0,..."
+            f"--sharing mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
         listed = []
@@ -175,7 +176,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 _NO_ROOM = "MIG has no room left for another instance"
 _UNDER_MPS = (
-    "Under MPS some may join: --running-sharing mps lists them. MPS serves only processes that "
+    "Under MPS some may join: --sharing mps lists them. MPS serves only processes that "
     "start under it, so start the running jobs again: `advisor export {} --gpu {} --sharing mps` "
     "prints the commands. Or use another GPU."
 )
@@ -188,16 +189,26 @@ class Addition:
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
         slowed_by: Largest share by which the median step of a running job gets longer.
-        added: Throughput of the added jobs together, each counted as 1 when it runs alone.
+        work_added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
             any job were done yet; None: a job has a deadline, and the length of a job is not known.
     """
 
-    jobs: tuple[Job, ...]
-    prediction: MixPrediction
+    added: Annotated[tuple[Job, ...], As("name")]
+    prediction: Annotated[
+        MixPrediction,
+        Inline(
+            "sharing",
+            "jobs",
+            "memory_total_mib",
+            "memory_capacity_mib",
+            "oom_probability",
+            "confirmed_on_hardware",
+        ),
+    ]
     slowed_by: float
     slowed_job: str
-    added: float
+    work_added: float
     late: tuple[str, ...] | None = ()
 
 
@@ -209,13 +220,13 @@ class Additions:
         left_out: Jobs that may not be added, not even alone, and why.
     """
 
-    gpu: Gpu
+    gpu: Annotated[Gpu, As("key")]
     running: Running
     before: MixPrediction
     max_slowdown: float
-    sets: tuple[Addition, ...]
+    plans: tuple[Addition, ...]
     left_out: tuple[LeftOut, ...]
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
 
 def additions(
@@ -247,7 +258,7 @@ def additions(
         more = "" if full else "Allow more with --max-slowdown. "
         remedy = "Or use another GPU."
         if running.free_mib is None:  # else the driver, and not the user, gave the sharing
-            remedy = f"If the GPU is not under {running.sharing}, pass --running-sharing. {remedy}"
+            remedy = f"If the GPU is not under {running.sharing}, pass --sharing. {remedy}"
             with suppress(NothingFits):
                 if running.sharing.mode == "naive":
                     under_mps = replace(running, sharing=Mps())
@@ -262,12 +273,12 @@ def additions(
                         gpu.key,
                     )
         raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
-    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowed_by))
+    allowed.sort(key=lambda each: (bool(each.late), -each.work_added, each.slowed_by))
     return Additions(
         gpu=gpu,
         running=running,
         before=joined.before,
-        sets=tuple(allowed),
+        plans=tuple(allowed),
         max_slowdown=max_slowdown,
         left_out=tuple(left_out),
     )
@@ -296,7 +307,7 @@ class _Joined:
         if problem := memory_problem(self.before, gpu):
             raise NothingFits(
                 f"the running jobs cannot be these on {gpu.key}: {problem}. Name them by "
-                f"--running, and how they share the GPU by --running-sharing."
+                f"--running, and how they share the GPU by --sharing."
             )
 
     def sets(self, offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
@@ -321,7 +332,7 @@ class _Joined:
                     left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
             if not any(worth):
                 for (kind,), addition in zip(allowed, additions, strict=True):
-                    worth[kind] = addition.added
+                    worth[kind] = addition.work_added
             sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
             larger = {
                 group
@@ -336,7 +347,7 @@ class _Joined:
         ways = ways_to_join(self._sharing, before, len(added), self.gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
         if allowed := [each for each in answers if isinstance(each, Addition)]:
-            return max(allowed, key=lambda each: (not each.late, each.added))
+            return max(allowed, key=lambda each: (not each.late, each.work_added))
         return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:

@@ -9,9 +9,12 @@ from pathlib import Path
 from platform import node
 from statistics import median
 from types import MappingProxyType
+from typing import Annotated
 
+from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.machine import HostCheck
 from advisor.hardware.mig import largest_layouts
 from advisor.hardware.profile_checks import preallocating_profiles
 from advisor.plan import ObjectiveName
@@ -26,10 +29,9 @@ from advisor.plan.rules import (
     slows_protected,
 )
 from advisor.plan.values import Forecast, LeftOut, Question, Standing
-from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
-from advisor.prediction.power import capped, check_cap, idle_power_w
+from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import (
     LEVELS,
     Interval,
@@ -41,6 +43,7 @@ from advisor.prediction.prediction import (
     time_mean,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
+from advisor.prediction.wrappers import CappedPredictor
 from advisor.sharing import Arrangement, Mig, Queue, Serial, Sharing
 from advisor.sharing.groups import (
     check_count,
@@ -55,18 +58,12 @@ from advisor.sharing.groups import (
 from advisor.simulation.energy import energy_j
 from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
-from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
+from advisor.simulation.simulate import Fleet, Simulation, Totals, check_sharing, simulated
 from advisor.simulation.turns import from_the_start, task_of
-from advisor.workload.calibration import (
-    Calibration,
-    HostCheck,
-    Present,
-    present_of,
-    stale_profiles,
-    unsteady_profiles,
-)
+from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
+from advisor.workload.staleness import Present, present_of, stale_profiles, unsteady_profiles
 from advisor.workload.store import estimated_profiles, last_solo_runs, load_calibration
 
 
@@ -212,44 +209,6 @@ class Mixes:
         )
 
 
-class MixCache:
-    """Caches the answers of `predictor` for equal profiles in equal order."""
-
-    def __init__(self, predictor: Predicts) -> None:
-        self._predict = once_a_mix(predictor.predict)
-        self._surrogate = once_a_mix(predictor.surrogate)
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        return self._predict(profiles, sharing)
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        return self._surrogate(profiles)
-
-
-class CachingPredictor(MixCache):
-    """A `MixCache` that predicts jobs on a whole GPU in one order, that of their first use.
-
-    Replay depends slightly on the order of the jobs, and a plan must be reported with the numbers
-    with which it was found.
-    """
-
-    def __init__(self, predictor: Predicts) -> None:
-        super().__init__(predictor)
-        # Position and object by id: holding the object keeps its id from being reused.
-        self._profiles: dict[int, tuple[int, Profile]] = {}
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        for profile in profiles:
-            self._profiles.setdefault(id(profile), (len(self._profiles), profile))
-        places = [self._profiles[id(each)][0] for each in profiles]
-        order = sorted(range(len(profiles)), key=places.__getitem__)
-        if order == list(range(len(profiles))) or sharing.instances:
-            return super().predict(profiles, sharing)
-        mix = super().predict([profiles[at] for at in order], restricted(sharing, order))
-        jobs = dict(zip(order, mix.jobs, strict=True))
-        return replace(mix, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
-
-
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """Forecast all jobs under `sharing`, from start to end, whether they fit or not."""
     result = Forecast(
@@ -307,43 +266,6 @@ def forecast_allowed(
         return result
     # A cap that a plan chooses is part of what it gains over serial, which has none.
     return replace(result, speedup_vs_serial=serial_interval_s(free).p50 / result.makespan_s)
-
-
-@dataclass(frozen=True, slots=True)
-class CappedPredictor:
-    """Predicts as `predictor` does, on a GPU capped at `cap_w` watts.
-
-    The effect of a cap was learnt on other GPUs, so no answer counts as confirmed on hardware.
-
-    Raises:
-        InvalidInput: `gpu` cannot be set to that cap.
-    """
-
-    predictor: Predicts
-    gpu: Gpu
-    cap_w: float
-
-    def __post_init__(self) -> None:
-        check_cap(self.cap_w, self.gpu)
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """Predict; raise `InvalidInput` where the power of a job is not known."""
-        mix = self.predictor.predict(profiles, sharing)
-        turns = [mix] * len(profiles)
-        if sharing.mode == "serial":
-            turns = [self.predictor.predict([profile], sharing) for profile in profiles]
-        powers = [turn.power_w.p50 for turn in turns if turn.power_w is not None]
-        if len(powers) < len(turns):
-            names = ", ".join(sorted({profile.name for profile in profiles}))
-            raise InvalidInput(
-                f"a power cap needs the power of every job, which was not measured of all of "
-                f"{names}. Profile them again on a GPU that meters power, or leave the cap out."
-            )
-        return capped(mix, powers, self.cap_w, self.gpu)
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return the surrogate without the cap: which limits are best hardly depends on it."""
-        return self.predictor.surrogate(profiles)
 
 
 # Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less.
@@ -445,9 +367,9 @@ class OverTime:
         unshared: The same jobs and policy with one job a GPU; None: not simulated.
     """
 
-    simulation: Simulation
-    standing: Standing = field(default_factory=Standing)
-    unshared: Simulation | None = None
+    simulation: Annotated[Simulation, Inline()]
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
+    unshared: Totals | None = None
 
 
 def over_time(

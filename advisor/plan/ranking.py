@@ -13,14 +13,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidate_space import proposed
 from advisor.plan.choice import STARVED, first_plan, starved
-from advisor.plan.forecast import (
-    CachingPredictor,
-    Mixes,
-    cap_choices,
-    forecast,
-    forecast_allowed,
-    why_no_caps,
-)
+from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed, why_no_caps
 from advisor.plan.limits import best_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
 from advisor.plan.partitions import cut_into
@@ -37,6 +30,7 @@ from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, R
 from advisor.prediction.cache import one_thread, start_answers
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Level
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Group, Hybrid, Mode, Mps, Naive, Part, Place, Serial, Sharing
 from advisor.sharing.groups import in_turn, kind_of, one_by_one, running_together
 from advisor.workload.job import Job

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy.linalg  # noqa: F401 - loads its BLAS, whose threads are set here
 
 from advisor.hardware.machine import allowed_cores
-from advisor.measure.pdeathsig import die_with_parent
+from advisor.measure.launcher import die_with_parent
 from advisor.workload.profile import Profile
 from advisor.workload.reading import is_file
 

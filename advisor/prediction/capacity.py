@@ -303,6 +303,31 @@ def _sm_share(profile: Profile) -> float:
     return min(1.0, counters.sm_active / profile.busy_share)
 
 
+def uncorrected_steps(
+    profiles: Sequence[Profile], mixes: Places, limits: Floats | float, *, under_mps: bool
+) -> Floats:
+    """Estimate seconds of a step in many mixes at once, uncorrected, shape (mixes, places).
+
+    `profiles` all have a GPU path. `mixes` has the index of the profile in each place, -1 for none,
+    whose step is NaN. `limits` in per cent stretch GPU paths, and leave their SMs to the others.
+    """
+    present, shares = mixes >= 0, np.broadcast_to(np.asarray(limits) / 100, mixes.shape)
+    step_s, gpu_s, sms = (
+        np.where(present, np.array(values, dtype=np.float64)[mixes], none)
+        for values, none in (
+            ([each.step_s for each in profiles], 1.0),
+            ([each.gpu_s for each in profiles], 0.0),
+            (list(map(_sm_share, profiles)), 0.0),
+        )
+    )
+    busy_s = gpu_s * np.maximum(1.0, sms / shares)
+    capacity = np.full(len(mixes), NAIVE_CAPACITY)
+    if under_mps:
+        activity = (busy_s * np.minimum(sms, shares)).sum(axis=1) / busy_s.sum(axis=1).clip(1e-12)
+        capacity = MPS_CAPACITY / activity.clip(0.05)
+    return np.where(present, contended(step_s, busy_s, capacity), np.nan)
+
+
 # A kernel that is launched while another process has its time slice waits for it: a job takes this
 # much longer if the others keep the GPU busy all the time.
 _WAIT = 0.15

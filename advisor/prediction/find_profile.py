@@ -22,9 +22,9 @@ from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import beside_package, is_file, is_folder, user_folder
+from advisor.workload.spec import is_launcher
 from advisor.workload.store import (
     load_profile,
     parse_profile,

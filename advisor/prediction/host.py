@@ -2,7 +2,7 @@
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.measure.host_check`) shows by how much.
+host work (`advisor.measure.device`) shows by how much.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from math import inf, log
 from statistics import geometric_mean
 
 from advisor.hardware.gpus import catalogue, known_gpus
+from advisor.hardware.machine import HostCheck
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import measured_exponent, waiting_step
-from advisor.workload.calibration import HostCheck
-from advisor.workload.pace import at_pace
+from advisor.workload.moments import at_pace
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 

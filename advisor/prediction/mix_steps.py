@@ -1,7 +1,7 @@
 """Steps of jobs in a mix: by replay and correction, or by the surrogate model for searching."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
 from advisor.prediction.cache import answer_all, once_a_profile, one_thread
-from advisor.prediction.capacity import contended, steps_of_sets
+from advisor.prediction.capacity import contended, steps_of_sets, uncorrected_steps
 from advisor.prediction.correction import corrected
 from advisor.prediction.features import features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
-from advisor.prediction.model import Model, OwnPace, at_own_pace, pace_of
+from advisor.prediction.model import Model
 from advisor.prediction.parts import work_s
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.prediction import MixPrediction
@@ -29,8 +29,7 @@ from advisor.prediction.surrogate import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import Arrangement, Concurrent, Mode, Mps
-from advisor.sharing.groups import without_idle_limits
+from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Mode, Mps
 from advisor.workload.profile import Profile
 
 # A short replay suffices to choose among mixes.
@@ -293,6 +292,34 @@ class SurrogatePredictor:
         return np.array(steps)
 
 
+@dataclass(frozen=True, slots=True)
+class CapacityEstimates(SurrogatePredictor):
+    """Estimates by the capacity model alone, which needs no fit: ten times as fast, and less right.
+
+    All `profiles` have a GPU path.
+    """
+
+    def steps(self, sets: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
+        physics = self.model.of(self.gpu).physics
+        return [
+            uncorrected_steps(
+                [on_partition(each, tenancy.partition, physics) for each in self.profiles],
+                places,
+                tenancy.limit or 100.0,
+                under_mps=tenancy.sharing.under_mps,
+            )
+            for tenancy, places in sets
+        ]
+
+    def knows(self, mode: Mode) -> bool:
+        return mode in SHARED_MODES
+
+    def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
+        jobs = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
+        jobs = jobs if running is None else np.where(running, jobs, -1)
+        return uncorrected_steps(self.profiles, jobs, limits, under_mps=True)
+
+
 def surrogate_predictor(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor:
     """Return the estimates for `profiles`, by the surrogate model if there are all its inputs."""
     replays = model.distilled is not None
@@ -312,36 +339,3 @@ class Predicts(Protocol):
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PacedPredictor:
-    """Predictor of jobs as fast as in the user's own runs behind `paces`.
-
-    A job's slowdown is relative to the job alone at that pace. Its steps together with others get
-    the factor of its own runs; the other jobs have factors of their own.
-    """
-
-    predictor: Predicts
-    paces: Mapping[str, OwnPace]
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """Predict as `advisor.prediction.predictor.Predictor.predict`."""
-        mix = self.predictor.predict(self._paced(profiles), sharing)
-        mode = without_idle_limits(sharing).mode
-        paces = [pace_of(profile, self.paces) for profile in profiles]
-        steps = [pace.beside.get(mode) if pace else None for pace in paces]
-        if len(profiles) == 1 or not any(steps):
-            return mix
-        jobs = tuple(
-            job if step is None else job.longer(step.factor_at(job.slowdown))
-            for job, step in zip(mix.jobs, steps, strict=True)
-        )
-        return replace(mix, jobs=jobs, weighted_speedup=sum(1 / job.slowdown for job in jobs))
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return the predictor's surrogate, without factors on steps: `predict` adds them later."""
-        return self.predictor.surrogate(self._paced(profiles))
-
-    def _paced(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
-        return tuple(at_own_pace(profile, self.paces) for profile in profiles)

@@ -10,11 +10,9 @@ from pathlib import Path
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.rates import unlikeness
-from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import CapacityModel
 from advisor.prediction.correction import Correction
 from advisor.prediction.features import COLUMNS
-from advisor.prediction.host import on_host
 from advisor.prediction.intervals import Intervals
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.power import Power
@@ -22,7 +20,6 @@ from advisor.prediction.replay import Physics
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.sharing import Mode
 from advisor.workload.calibration import Calibration
-from advisor.workload.profile import Profile
 from advisor.workload.reading import (
     MOST_SPREADS,
     check,
@@ -78,29 +75,6 @@ class OwnPace:
 
     def __post_init__(self) -> None:
         check_number("slowdown in runs of your own", self.slowdown, _MOST, 1 / _MOST)
-
-
-def at_own_pace(profile: Profile, paces: Mapping[str, OwnPace]) -> Profile:
-    """Return `profile` with the host path of the user's own runs of it, if any showed that."""
-    pace = pace_of(profile, paces)
-    return _converted(profile, pace.slowdown) if pace and pace.runs else profile
-
-
-def pace_of(profile: Profile, paces: Mapping[str, OwnPace]) -> OwnPace | None:
-    """Return the pace of the user's own runs of this very `profile`; None without runs."""
-    pace = paces.get(profile.name)
-    return pace if pace and pace.profiled == date_of(profile) else None
-
-
-def date_of(profile: Profile) -> str | None:
-    """Return the date when `profile` was measured; None if it is not recorded."""
-    return None if profile.provenance is None else profile.provenance.date
-
-
-@once_a_profile
-def _converted(profile: Profile, slowdown: float) -> Profile:
-    """Convert `profile`, without the check of the host, which these runs replace."""
-    return replace(on_host(profile, slowdown), host_check_s=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

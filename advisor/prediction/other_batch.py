@@ -19,7 +19,7 @@ from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
-from advisor.workload.pace import longer, stretched
+from advisor.workload.moments import longer, stretched
 from advisor.workload.profile import (
     Counters,
     HostSide,

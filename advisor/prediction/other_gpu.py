@@ -26,7 +26,7 @@ from advisor.hardware.rates import rates_of, tensor_share
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.pace import at_pace, longer, stretched
+from advisor.workload.moments import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,

@@ -18,11 +18,10 @@ from advisor.prediction.capacity import (
     what_is_known,
     without_trace,
 )
-from advisor.prediction.host import Host, on_host, stretch_on
+from advisor.prediction.host import Host
 from advisor.prediction.memory import Z95, Need, Pool, edge_for, needs, pools
 from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
 from advisor.prediction.mix_steps import (
-    Predicts,
     ReplayFunction,
     SurrogatePredictor,
     alone_s,
@@ -46,13 +45,12 @@ from advisor.sharing.groups import (
     instance_sets,
     jobs_apart,
     one_at_a_time,
-    running_together,
     together,
     without_idle_limits,
 )
 from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S, MOST_CORES
+from advisor.workload.reading import DAY_S, LEAST_STEP_S
 
 # Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
 # H200 to an H100 and back, and of those that others timed on GPUs of four other architectures.
@@ -464,56 +462,3 @@ def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Pred
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
     return replace(predictor, gpu=gpu, model=model.with_own(gpu, own))
-
-
-# Smaller factors on host work are within a host's own fluctuation.
-_FELT = 1.001
-
-
-@dataclass(frozen=True, slots=True)
-class SharedCores:
-    """Predictor for jobs that have `cores` cores of a host together: below 1, part of one.
-
-    Contention for the host's caches and memory bandwidth is not modelled.
-    """
-
-    predictor: Predicts
-    cores: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.cores <= MOST_CORES:
-            raise InvalidInput(f"jobs have 1 to {MOST_CORES} cores together, got {self.cores:g}")
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """Predict as `predictor`, slowed where jobs at once need more cores than there are.
-
-        A job's slowdown is relative to the job alone on these cores.
-        """
-        free = self.predictor.predict(profiles, sharing)
-        alone = [stretch_on([each], [each.step_s], self.cores) for each in profiles]
-        shared = [1.0] * len(profiles)
-        for run in running_together(sharing, len(profiles)):
-            steps_s = [free.jobs[at].step_s.p50 for at in run]
-            stretch = stretch_on([profiles[at] for at in run], steps_s, self.cores)
-            for at in run:
-                shared[at] = stretch
-        if max(*alone, *shared) < _FELT:
-            return replace(free, host_cores=self.cores)
-        slower = [on_host(each, by) for each, by in zip(profiles, shared, strict=True)]
-        mix = self.predictor.predict(slower, sharing)
-        by_itself = [on_host(each, by) for each, by in zip(profiles, alone, strict=True)]
-        jobs = tuple(
-            replace(job, slowdown=job.slowdown * here.step_s / own.step_s)
-            for job, here, own in zip(mix.jobs, slower, by_itself, strict=True)
-        )
-        return replace(
-            mix,
-            jobs=jobs,
-            weighted_speedup=1.0 if sharing.mode == "serial" else sum(1 / j.slowdown for j in jobs),
-            host_stretch=max(shared),
-            host_cores=self.cores,
-        )
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return the surrogate for enough cores; its choices are predicted again for these."""
-        return self.predictor.surrogate(profiles)

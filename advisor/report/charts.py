@@ -169,16 +169,15 @@ def trials_chart(trials: Trials) -> Layered:
     """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
         {
-            "copies": row.copies,
-            "low": rate.p05,
-            "middle": rate.p50,
-            "high": rate.p95,
-            "sharing": str(row.prediction.sharing),
-            "basis": short_basis(row.prediction),
-            "advised": row.copies == trials.at_once,
+            "copies": row.shared.copies,
+            "low": row.trained_per_hour.p05,
+            "middle": row.trained_per_hour.p50,
+            "high": row.trained_per_hour.p95,
+            "sharing": str(row.shared.prediction.sharing),
+            "basis": short_basis(row.shared.prediction),
+            "advised": row.shared.copies == trials.at_once,
         }
-        for row in trials.copies.rows
-        for rate in [trials.trained_per_hour(row)]
+        for row in trials.rows
     ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"
@@ -392,7 +391,7 @@ def _with_names_px(jobs: Iterable[str], plot_px: int) -> int:
 def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
     """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
 
-    `advisor.validate` makes the rows; `jobs` are all of the request, in order.
+    `advisor.run.validate` makes the rows; `jobs` are all of the request, in order.
     """
     modes = sorted({row["mode"] for row in rows})
     named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]

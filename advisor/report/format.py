@@ -56,6 +56,11 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def percent(share: float | None) -> str:
+    """Return a share in per cent, or a dash for None."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
 def duration(length_s: float) -> str:
     """Return a measured time, e.g. ``"5.92 ms"``."""
     unit, size_s = time_unit(length_s)

@@ -7,17 +7,34 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Arrival, Job, name_from
 from advisor.workload.profile import FindsProfiles
-from advisor.workload.reading import located, read_bytes
-from advisor.workload.records import OrText
+from advisor.workload.reading import read_bytes
+from advisor.workload.records import OrText, expecting
 from advisor.workload.units import amount, seconds
 
-_Seconds = Annotated[float, OrText(seconds)]
+_PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+
+
+def _number(text: str) -> float:
+    # Most cells are plain, and a trace may have a million.
+    return float(text) if _PLAIN.fullmatch(text) else amount(text, {}, "a number")
+
+
+def _time_s(text: str) -> float:
+    return float(text) if _PLAIN.fullmatch(text) else seconds(text)
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r" *[0-9]{1,4} *", text):
+        raise InvalidInput(f"expected a whole number, got {text!r:.60}")
+    return int(text)
+
+
+_Seconds = Annotated[float, OrText(_time_s)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +46,20 @@ class TraceRow:
     epochs: float = 1.0
     validation_s: _Seconds = 0.0
     checkpoint_s: _Seconds = 0.0
-    duration_s: Annotated[float | None, OrText(seconds)] = None
+    duration_s: Annotated[float | None, OrText(_time_s)] = None
     gpus: int = 1
 
 
+_READ: dict[str, Callable[[str], Any]] = {
+    "arrival_s": _time_s,
+    "job": str.strip,
+    "epochs": _number,
+    "validation_s": _time_s,
+    "checkpoint_s": _time_s,
+    "duration_s": _time_s,
+    "gpus": _whole,
+}
 _NEEDED = ("arrival_s", "job")
-_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
-_DURATION = "duration_s"  # instead of epochs
-_WIDTH = "gpus"
-_PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
 def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
@@ -55,17 +77,15 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     rows = csv.reader(text, strict=True, delimiter=sign)
 
     @cache
-    def job_of(name: str, gpus: int, *numbers: float) -> Job:
-        epochs, validation_s, checkpoint_s = numbers
-        return Job(
-            load(name_from(path.parent, name)), epochs, validation_s, checkpoint_s, gpus=gpus
-        )
+    def job_of(name: str, epochs: float, validation_s: float, checkpoint_s: float, of: int) -> Job:
+        profile = load(name_from(path.parent, name))
+        return Job(profile, epochs, validation_s, checkpoint_s, gpus=of)
 
     with expecting("a CSV table", content, path):
         try:
             columns = _columns(next(rows, []))
             _check_columns(columns)
-            arrivals = [_arrival(columns, row, job_of) for row in rows if row]
+            arrivals = [_arrival(_row(columns, cells), job_of) for cells in rows if cells]
         except (csv.Error, InvalidInput) as error:
             where, reason = f"{path}:{max(1, rows.line_num)}", str(error).removesuffix(".")
             raise InvalidInput(f"{where}: {reason}. Correct the file.") from None
@@ -89,12 +109,9 @@ def names_in_arrivals(path: Path) -> set[str]:
 
 def arrivals_text(rows: Iterable[tuple[float, str, int]]) -> str:
     """Return jobs as a CSV table for `read_arrivals`: their arrival, name or path, and GPUs."""
-    csv.writer(text := StringIO(), lineterminator="\n").writerows(
-        [
-            ("arrival_s", "job", "gpus"),
-            *((f"{at_s:.12g}", name, gpus) for at_s, name, gpus in rows),
-        ]
-    )
+    table = csv.writer(text := StringIO(), lineterminator="\n")
+    table.writerow(("arrival_s", "job", "gpus"))
+    table.writerows((f"{at_s:.12g}", name, gpus) for at_s, name, gpus in rows)
     return text.getvalue()
 
 
@@ -122,34 +139,32 @@ def _check_columns(columns: Sequence[str]) -> None:
         )
     if not {*columns} <= {*allowed} or len(set(columns)) < len(columns):
         raise InvalidInput(f"its columns are {', '.join(allowed)}, each once; {got}")
-    if {"epochs", _DURATION} <= {*columns}:
-        raise InvalidInput(f"epochs and {_DURATION} both set how long a job is: leave one out")
+    if {"epochs", "duration_s"} <= {*columns}:
+        raise InvalidInput("epochs and duration_s both set how long a job is: leave one out")
 
 
-def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
-    if len(row) != len(columns):
-        raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
-    cells = _NUMBERS | {column: cell for column, cell in zip(columns, row, strict=True) if cell}
-    numbers = [_number(column, cells[column]) for column in _NUMBERS]
-    job = job_of(cells["job"].strip(), _width(cells.get(_WIDTH, "1")), *numbers)
-    if _DURATION in cells:
+def _row(columns: Sequence[str], texts: Sequence[str]) -> TraceRow:
+    """One line as a record; an empty cell has the default of its column."""
+    if len(texts) != len(columns):
+        raise InvalidInput(f"{len(texts)} fields for {len(columns)} columns")
+    cells: dict[str, Any] = {}
+    for column, text in zip(columns, texts, strict=True):
+        if text.strip():
+            try:
+                cells[column] = _READ[column](text)
+            except InvalidInput as error:
+                since = ", from the first job on" if column == "arrival_s" else ""
+                raise InvalidInput(f"{column}{since}: {error}") from None
+    for column in _NEEDED:
+        if column not in cells:
+            raise InvalidInput(f"its {column} is empty")
+    return TraceRow(**cells)
+
+
+def _arrival(row: TraceRow, job_of: Callable[[str, float, float, float, int], Job]) -> Arrival:
+    job = job_of(row.job, row.epochs, row.validation_s, row.checkpoint_s, row.gpus)
+    if row.duration_s is not None:
         if job.alone_s is None:
             raise InvalidInput(f"the length of an epoch of {job.name} is not known")
-        job = replace(job, epochs=_number(_DURATION, cells[_DURATION]) / job.alone_s)
-    return Arrival(job, _number("arrival_s", cells["arrival_s"]))
-
-
-def _number(column: str, text: str) -> float:
-    if _PLAIN.fullmatch(text):  # most cells; a trace may have a million
-        return float(text)
-    with located("arrival_s, from the first job on" if column == "arrival_s" else column):
-        return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")
-
-
-def _width(text: str) -> int:
-    """The GPUs of one host that a job takes at once."""
-    if not re.fullmatch(r" *[0-9]{1,4} *", text):
-        raise InvalidInput(
-            f"gpus is a whole number, the GPUs of one host at once; got {text!r:.60}"
-        )
-    return int(text)
+        job = replace(job, epochs=row.duration_s / job.alone_s)
+    return Arrival(job, row.arrival_s)

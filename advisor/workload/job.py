@@ -5,18 +5,17 @@ Reads jobs from words of a command line and job files (TOML).
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any
 
-from advisor.errors import InvalidInput, shortened
-from advisor.workload.file_kinds import expecting
+from advisor.errors import InvalidInput
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import (
     LEAST_EPOCHS,
@@ -32,7 +31,7 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import OrText, check_record, texts_of
+from advisor.workload.records import OrText, check_record, expecting
 from advisor.workload.spec import Script, is_name
 from advisor.workload.units import seconds, share
 
@@ -66,7 +65,7 @@ def check_protection(what: str, share: float) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """A profiled workload, how much of it is to run, and its constraints.
 
@@ -128,7 +127,7 @@ class Job:
     def batch(self) -> int:
         return self.profile.workload.batch
 
-    @property
+    @cached_property
     def work_steps(self) -> float | None:
         """All work of the job in training steps on each GPU; None: a pass's length is not known.
 
@@ -153,12 +152,12 @@ class Job:
             max(0.0, self.checkpoint_s - ends * end.checkpoint_s),
         )
 
-    @property
+    @cached_property
     def alone_step_s(self) -> float:
         """Seconds for each of `work_steps` as measured alone, epoch ends included."""
         return self.profile.paced_s(self.profile.step_s)
 
-    @property
+    @cached_property
     def alone_s(self) -> float | None:
         """Seconds of all work as it was measured alone; None if its length is not known."""
         return None if self.work_steps is None else self.work_steps * self.alone_step_s
@@ -304,9 +303,12 @@ class _Entry:
     protect: Annotated[float | None, OrText(share)] = None
     gpus: int = 1
     start_s: _Seconds = 0.0
-    command: Annotated[tuple[str, ...] | None, OrText(shlex.split)] = None
+    command: Annotated[tuple[str, ...] | None, OrText(lambda text: tuple(shlex.split(text)))] = None
     folder: str | None = None
     environment: dict[str, str] | None = None
+
+
+_GIVEN = tuple(each.name for each in fields(Job) if each.name != "profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +375,6 @@ def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
         return _entries_of(document, where)
 
 
-_IN_WORDS = texts_of(_Entry)
-
-
 def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
         near = get_close_matches("job", document, n=1)
@@ -386,20 +385,7 @@ def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
         )
     if isinstance(document["job"], dict):
         raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
-    tables = document["job"] if isinstance(document["job"], list) else []
-    for number, table in enumerate(tables, start=1):
-        for field, read in _IN_WORDS.items() if isinstance(table, dict) else ():
-            if isinstance(table.get(field), str):
-                with located(f"{where}: job {number}: {field}", "Correct the file."):
-                    table[field] = _read_words(read, table[field])
     return check_record(JobFile, document, where, "Correct the file.").job
-
-
-def _read_words(read: Callable[[str], Any], text: str) -> Any:
-    try:
-        return read(text)
-    except ValueError as error:  # of shlex: a quotation mark is not closed
-        raise InvalidInput(f"{error} in {shortened(text)}") from None
 
 
 def _jobs(
@@ -409,21 +395,9 @@ def _jobs(
     with located(where):
         jobs: list[Job] = []
         for entry in entries:
-            name = entry.profile
-            profile = load(name if folder is None else name_from(folder, name))
-            job = Job(
-                _adapted(profile, entry, folder),
-                entry.epochs,
-                entry.validation_s,
-                entry.checkpoint_s,
-                user=entry.user,
-                data_parallel=entry.data_parallel,
-                isolated=entry.isolated,
-                deadline_s=entry.deadline_s,
-                protect=entry.protect,
-                gpus=entry.gpus,
-                start_s=entry.start_s,
-            )
+            name = entry.profile if folder is None else name_from(folder, entry.profile)
+            given = {field: getattr(entry, field) for field in _GIVEN}
+            job = Job(_adapted(load(name), entry, folder), **given)
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import expm1, isfinite, log
+from math import expm1, log
 from operator import gt, le
 from statistics import fmean, median
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from advisor.errors import InvalidInput
 from advisor.workload.reading import (
@@ -18,18 +18,31 @@ from advisor.workload.reading import (
     LEAST_STEP_S,
     MOST_BLOCKS,
     MOST_CORES,
-    MOST_COUNT,
     MOST_EPOCH_S,
     MOST_RESIDENT_BLOCKS,
-    MOST_SMS,
     MOST_STREAMS,
     MOST_THREADS,
-    check,
+    Count,
+    Joules,
+    Length,
+    Mhz,
+    Mib,
+    MibPerSecond,
+    Percent,
+    Positive,
+    Seconds,
+    Share,
+    Sms,
+    Watts,
+    Within,
     check_number,
     check_schema,
-    most_of,
 )
 from advisor.workload.spec import Workload
+
+_Core = Annotated[int, Within(0, MOST_CORES)]
+_Spread = Annotated[float, Within(0.0, 10.0)]
+_Us = Annotated[float, Within(0.0, 1e6 * DAY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,7 @@ class Window:
     """Steps in a stretch of time; an unfinished step counts as the fraction that was done.
 
     Attributes:
-        check_s: Seconds of the host check (`advisor.measure.host_check`) at its ends, on its core;
+        check_s: Seconds of the host check (`advisor.measure.device`) at its ends, on its core;
             None: not checked. In a profile, `seconds` are then at the pace of a core on which it
             takes `Profile.host_check_s`.
     """
@@ -90,9 +103,9 @@ class Memory:
         device_mib: As the driver saw it, CUDA context included.
     """
 
-    allocated_mib: float | None
-    reserved_mib: float | None
-    device_mib: float | None = None
+    allocated_mib: Mib | None
+    reserved_mib: Mib | None
+    device_mib: Mib | None = None
 
     def __post_init__(self) -> None:
         if (self.allocated_mib is None) != (self.reserved_mib is None):
@@ -101,7 +114,6 @@ class Memory:
         measured = [size for size in sizes if size is not None]
         if len(measured) < 3 or not all(map(le, measured, measured[1:])):
             raise InvalidInput(f"allocated <= reserved <= device must hold in MiB, got {self}")
-        check(self, ("reserved_mib", "device_mib"))
 
     @property
     def context_mib(self) -> float | None:
@@ -130,19 +142,14 @@ class Counters:
     """
 
     source: Literal["gpm", "dcgm", "nvml"]
-    gract: float
-    sm_active: float | None = None
-    sm_occupancy: float | None = None
-    tensor_active: float | None = None
-    dram_active: float | None = None
-    memory_utilization: float | None = None
-    pcie_rx_mib_s: float | None = None
-    pcie_tx_mib_s: float | None = None
-
-    def __post_init__(self) -> None:
-        shares = ("gract", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
-        check(self, (*shares, "memory_utilization"), 1.0)
-        check(self, ("pcie_rx_mib_s", "pcie_tx_mib_s"))
+    gract: Share
+    sm_active: Share | None = None
+    sm_occupancy: Share | None = None
+    tensor_active: Share | None = None
+    dram_active: Share | None = None
+    memory_utilization: Share | None = None
+    pcie_rx_mib_s: MibPerSecond | None = None
+    pcie_tx_mib_s: MibPerSecond | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,18 +172,14 @@ class Provenance:
     torch: str
     timm: str | None
     python: str
-    sm_clock_mhz: int | None
-    memory_clock_mhz: int | None
+    sm_clock_mhz: Mhz | None
+    memory_clock_mhz: Mhz | None
     host_cpu: str
-    host_cores: int
+    host_cores: _Core
     date: str
     command: str
     recipes: str | None = None
     host: str | None = None
-
-    def __post_init__(self) -> None:
-        check(self, ("sm_clock_mhz", "memory_clock_mhz"))
-        check(self, ("host_cores",), MOST_CORES)
 
 
 # As `advisor.workload.catalogue` writes them, and as users' own profiles may be called.
@@ -193,13 +196,12 @@ class OtherBatches:
     """
 
     batches: tuple[int, ...]
-    step_spread: float
-    memory_spread: float
+    step_spread: _Spread
+    memory_spread: _Spread
 
     def __post_init__(self) -> None:
         if len(self.batches) < 2 or list(self.batches) != sorted({*self.batches}):
             raise InvalidInput(f"batch sizes are at least two, increasing, got {self.batches}")
-        check(self, ("step_spread", "memory_spread"), 10.0)
 
 
 class BatchName(NamedTuple):
@@ -229,15 +231,13 @@ def batch_name(name: str) -> BatchName | None:
 class LimitedRun:
     """The workload alone under an MPS limit; `sms` is the number that its CUDA context reported."""
 
-    limit_pct: float
-    sms: int | None
+    limit_pct: Percent
+    sms: Sms | None
     windows: tuple[Window, ...]
 
     def __post_init__(self) -> None:
         if not self.windows:
             raise InvalidInput("a run under an MPS limit has at least one window")
-        check(self, ("limit_pct",))
-        check(self, ("sms",), MOST_SMS)
 
     @property
     def step_s(self) -> float:
@@ -271,17 +271,14 @@ class PartSeconds:
         mps_s: Alone under MPS without a limit, its daemon and process included.
     """
 
-    start_s: float
-    settle_s: float
-    windows_s: float
-    meter_s: float
-    host_path_s: float | None = None
-    trace_s: float | None = None
-    mps_s: float | None = None
-    limits_s: float | None = None
-
-    def __post_init__(self) -> None:
-        check(self, self.__slots__)
+    start_s: Seconds
+    settle_s: Seconds
+    windows_s: Seconds
+    meter_s: Seconds
+    host_path_s: Seconds | None = None
+    trace_s: Seconds | None = None
+    mps_s: Seconds | None = None
+    limits_s: Seconds | None = None
 
 
 HOST_COPY = "host copy"
@@ -326,15 +323,15 @@ class KernelTrace:
     """
 
     classes: tuple[str, ...]
-    class_of: tuple[int, ...]
-    launch_us: tuple[float, ...]
-    duration_us: tuple[float, ...]
-    blocks: tuple[int, ...]
-    threads: tuple[int, ...]
-    resident_blocks: tuple[int, ...]
-    stream_of: tuple[int, ...] | None = None
-    waits_us: tuple[float, ...] | None = None
-    steps: int = 1
+    class_of: tuple[Count, ...]
+    launch_us: tuple[_Us, ...]
+    duration_us: tuple[_Us, ...]
+    blocks: tuple[Annotated[int, Within(0, MOST_BLOCKS)], ...]
+    threads: tuple[Annotated[int, Within(0, MOST_THREADS)], ...]
+    resident_blocks: tuple[Annotated[int, Within(0, MOST_RESIDENT_BLOCKS)], ...]
+    stream_of: tuple[Annotated[int, Within(0, MOST_STREAMS)], ...] | None = None
+    waits_us: tuple[_Us, ...] | None = None
+    steps: Positive = 1
 
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in _COLUMNS}
@@ -342,26 +339,13 @@ class KernelTrace:
         if len(set(lengths.values())) != 1 or not self.class_of:
             raise InvalidInput(f"a trace's columns are equally long and not empty, got {lengths}")
         # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
-        if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
+        if max(self.class_of) >= len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
-        times_us = self.launch_us + self.duration_us + (self.waits_us or ())
-        if not all(map(isfinite, times_us)) or min(times_us) < 0:
-            raise InvalidInput("a launch, a duration and a wait are finite and at least 0 us")
-        check_number("a launch, duration or wait in us", max(times_us), most_of("duration_us"))
         if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
             raise InvalidInput("the kernels of a trace take time together")
         for column in (self.launch_us, self.waits_us or ()):
             if any(map(gt, column, column[1:])):
                 raise InvalidInput("a trace's launch times and waits must not decrease")
-        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
-            raise InvalidInput(
-                "a kernel's blocks, threads, resident blocks and stream are at least 0"
-            )
-        check_number("blocks of a kernel", max(self.blocks), MOST_BLOCKS)
-        check_number("threads of a block", max(self.threads), MOST_THREADS)
-        check_number("resident blocks of an SM", max(self.resident_blocks), MOST_RESIDENT_BLOCKS)
-        check_number("a stream's number", max(self.stream_of or (0,)), MOST_STREAMS)
-        check_number("steps of a trace", self.steps, MOST_COUNT, 1)
 
     def launched(self, slowdown: float) -> "KernelTrace":
         """Return the same on a host that takes `slowdown` times as long."""
@@ -387,14 +371,11 @@ class HostSide:
         read_mib: What the workers read from files and pipes for a step.
     """
 
-    main_s: float | None = None
-    loader_s: float | None = None
-    loader_cpu_s: float | None = None
-    wait_s: float | None = None
-    read_mib: float | None = None
-
-    def __post_init__(self) -> None:
-        check(self, self.__slots__)
+    main_s: Seconds | None = None
+    loader_s: Seconds | None = None
+    loader_cpu_s: Seconds | None = None
+    wait_s: Seconds | None = None
+    read_mib: Mib | None = None
 
     def slowed(self, slowdown: float) -> "HostSide":
         """Return the same on a host that takes `slowdown` times as long; `read_mib` stays."""
@@ -417,15 +398,9 @@ class Moment:
     """
 
     date: str
-    step_s: float
-    host_s: float | None = None
-    host_check_s: float | None = None
-
-    def __post_init__(self) -> None:
-        check_number("a step of a moment", self.step_s, DAY_S, LEAST_STEP_S)
-        for seconds in (self.host_s, self.host_check_s):
-            if seconds is not None:
-                check_number("host times of a moment", seconds, DAY_S, LEAST_STEP_S)
+    step_s: Length
+    host_s: Length | None = None
+    host_check_s: Length | None = None
 
 
 MOST_MOMENTS = 3
@@ -443,17 +418,13 @@ class EpochEnd:
         validation_s: Seconds of validation, which uses the host and the GPU as steps do.
     """
 
-    seconds: float
-    steps: int | None = None
-    loader_s: float = 0.0
-    checkpoint_s: float = 0.0
-    validation_s: float = 0.0
+    seconds: Length
+    steps: Positive | None = None
+    loader_s: Seconds = 0.0
+    checkpoint_s: Seconds = 0.0
+    validation_s: Seconds = 0.0
 
     def __post_init__(self) -> None:
-        check_number("seconds of an epoch end", self.seconds, DAY_S, LEAST_STEP_S)
-        check(self, ("loader_s", "checkpoint_s", "validation_s"))
-        if self.steps is not None:
-            check_number("steps between two epoch ends", self.steps, MOST_COUNT, 1)
         if self.other_s < -1e-6 * self.seconds:
             raise InvalidInput(f"the parts of an epoch end take longer than it: {self}")
 
@@ -494,7 +465,7 @@ class Profile:
         idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
         provenance: Machine, software and time of the measurement; None: only numbers are known.
-        host_check_s: Seconds of the piece of host work (`advisor.measure.host_check`) on its core,
+        host_check_s: Seconds of the piece of host work (`advisor.measure.device`) on its core,
             mean of the checks of the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is an estimate
             for `gpu`; None: measured on `gpu`.
@@ -515,26 +486,26 @@ class Profile:
     workload: Workload
     gpu: str
     windows: tuple[Window, ...]
-    host_s: float | None
-    gpu_s: float | None
-    host_cpu_share: float | None
+    host_s: Length | None
+    gpu_s: Seconds | None
+    host_cpu_share: Annotated[float, Within(0.0, 2.0)] | None  # both clocks are read a little apart
     memory: Memory
     counters: Counters | None
-    power_w: float | None
-    energy_j: float | None
-    idle_power_w: float | None
-    cores: tuple[int, ...]
+    power_w: Watts | None
+    energy_j: Joules | None
+    idle_power_w: Watts | None
+    cores: tuple[_Core, ...]
     mps: MpsProbe | None
     trace: KernelTrace | None
     provenance: Provenance | None
-    host_check_s: float | None = None
+    host_check_s: Seconds | None = None
     took: PartSeconds | None = None
     estimated_from: str | None = None
     host: HostSide | None = None
     other_batches: OtherBatches | None = None
-    sm_exponent: float | None = None
+    sm_exponent: Annotated[float, Within(0.0, 2.0)] | None = None
     epoch_end: EpochEnd | None = None
-    host_memory_mib: float | None = None
+    host_memory_mib: Mib | None = None
     host_from: str | None = None
     moments: tuple[Moment, ...] = ()
     schema: int = 1
@@ -545,17 +516,6 @@ class Profile:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
         if len(self.moments) > MOST_MOMENTS:
             raise InvalidInput(f"{self.name}: a profile has at most {MOST_MOMENTS} moments")
-        try:  # quicker than `located`: searches make many profiles
-            if self.host_s is not None:
-                check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
-            check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
-            check(self, ("sm_exponent",), 2.0)
-            check(self, ("power_w", "idle_power_w", "energy_j", "host_memory_mib"))
-            if self.cores:
-                check_number("a core's number", min(self.cores), MOST_CORES)
-                check_number("a core's number", max(self.cores), MOST_CORES)
-        except InvalidInput as error:
-            raise InvalidInput(f"{self.name}: {error}") from None
         if self.epoch_s is not None and self.epoch_s > MOST_EPOCH_S:
             raise InvalidInput(
                 f"{self.name}: an epoch would take {self.epoch_s / DAY_S:,.0f} days, and "

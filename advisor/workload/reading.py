@@ -10,10 +10,10 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
-from platform import node
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
@@ -55,6 +55,32 @@ _MOST = {
     "_pct": 100.0,
     "_share": 2.0,  # of cores: both clocks are read a little apart
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Marks the type of a number that a file may have from `least` to `most` only."""
+
+    least: float
+    most: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return handler(source) | {"ge": self.least, "le": self.most}
+
+
+Share = Annotated[float, Within(0.0, 1.0)]
+Percent = Annotated[float, Within(0.0, 100.0)]
+Seconds = Annotated[float, Within(0.0, DAY_S)]
+Length = Annotated[float, Within(LEAST_STEP_S, DAY_S)]
+"""Seconds of what did take time."""
+Mib = Annotated[float, Within(0.0, _MOST["_mib"])]
+MibPerSecond = Annotated[float, Within(0.0, _MOST["_mib_s"])]
+Watts = Annotated[float, Within(0.0, _MOST["_w"])]
+Joules = Annotated[float, Within(0.0, _MOST["_j"])]
+Mhz = Annotated[int, Within(0, _MOST["_mhz"])]
+Sms = Annotated[int, Within(0, MOST_SMS)]
+Count = Annotated[int, Within(0, MOST_COUNT)]
+Positive = Annotated[int, Within(1, MOST_COUNT)]
 
 
 def most_of(field: str) -> float:
@@ -155,11 +181,6 @@ def cache_folder(kind: Literal["engine", "factors", "host", "inductor"]) -> Path
     """Return the folder for caches that outlive a run, by the same specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "advisor" / kind
-
-
-def host_check_file() -> Path:
-    """Return the file of this host's last check; machines often share home folders."""
-    return cache_folder("host") / f"{node()}.json"
 
 
 # The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
@@ -278,13 +299,22 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
+    document = load_json(text, where, remedy, distinct_keys)
     with _parsing("JSON", where, remedy):
-        document = json.loads(
-            text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
-        )
         _refuse_deep(document)
     refuse_newer(document, where)
     return document
+
+
+def load_json(
+    text: str | bytes,
+    where: str,
+    remedy: str,
+    object_of: Callable[[list[tuple[str, Any]]], dict[str, Any]],
+) -> Any:
+    """Parse `text` as `parse_json` does, however deep; `object_of` makes objects of their pairs."""
+    with _parsing("JSON", where, remedy):
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=_refuse_constant)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

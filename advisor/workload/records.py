@@ -5,30 +5,29 @@ The only importer of pydantic, and only when a record is read.
 
 import json
 import re
-import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.reading import REMOVED_FIELDS, distinct_keys, refuse_newer
+from advisor.workload.reading import (
+    REMOVED_FIELDS,
+    NewerFile,
+    distinct_keys,
+    load_json,
+    refuse_newer,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _Record = TypeVar("_Record")
 
-_MOST_FLOAT = sys.float_info.max
-_KEY = re.compile(rb'"\s*:')
-_REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
-# An exponent of three digits, or 300 digits, may be beyond all that a float holds; a digest in
-# quotes is not a number. They are searched with each digit as a 0, which takes a tenth of the time.
-_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
-_NOT_FINITE = b"NaN", b"Infinity", b"0" * 300
-_LARGE = re.compile(rb"e\+?000+\s*[,\]}]")
+_REMOVED = [name.encode() for name in REMOVED_FIELDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,22 @@ class OrText:
 
     read: Callable[[str], Any]
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(self._converted, handler(source))
+
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
         own = handler(core)
         return {"anyOf": [*own.get("anyOf", [own]), {"type": "string"}]}
 
-
-def texts_of(kind: type) -> dict[str, Callable[[str], Any]]:
-    """Return how to read the fields of `kind` that may be text, by their names."""
-    hints = get_type_hints(kind, include_extras=True).items()
-    marks = [(name, mark) for name, hint in hints for mark in getattr(hint, "__metadata__", ())]
-    return {name: mark.read for name, mark in marks if isinstance(mark, OrText)}
+    def _converted(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return tuple(value) if isinstance(value, list) else value
+        try:
+            return self.read(value)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +85,20 @@ def parse_record(
         InvalidInput: `text` is not such a record: it is not JSON, a key is misspelt or occurs
             twice, a field is missing, or a value has another type or is impossible.
     """
-    from pydantic_core import from_json
-
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     content = content.removeprefix(BOM_UTF8)  # some editors write it
-    try:
-        plain = from_json(content)
-        repeats = _keys(plain) < len(_KEY.findall(content))
-        zeros = content.translate(_DIGITS)
-        large = any(each in zeros for each in _NOT_FINITE) or _LARGE.search(zeros)
-        careful = repeats or large or _REMOVED.search(content)
-        # The standard library takes three times as long, but lets us look at every pair.
-        document = json.loads(content, object_pairs_hook=_kept) if careful else None
-    except (InvalidInput, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: not valid JSON: {error}. {remedy}") from None
-    refuse_newer(plain, where, _newest(kind))
-    if careful:
-        return _record(kind, document, where, remedy)
+    document = load_json(content, where, remedy, _kept)
+    refuse_newer(document, where, _newest(kind))
+    if any(field in content for field in _REMOVED):
+        content = json.dumps(document).encode()
     return _validated(kind, content, where, remedy)
+
+
+def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = distinct_keys(pairs)
+    if REMOVED_FIELDS.isdisjoint(entries):
+        return entries
+    return {name: value for name, value in entries.items() if name not in REMOVED_FIELDS}
 
 
 def _newest(kind: type) -> int:
@@ -121,13 +122,7 @@ def check_record(
     """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`."""
     refuse_newer(document, where, _newest(kind))
     kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
-    return _record(kind, kept, where, remedy)
-
-
-def _record(kind: type[_Record], document: Any, where: str, remedy: str) -> _Record:
-    if (place := next(_not_finite(document), None)) is not None:
-        raise InvalidInput(f"{where}: {_place(place)}: a number must be finite. {remedy}")
-    return _validated(kind, json.dumps(document).encode(), where, remedy)
+    return _validated(kind, json.dumps(kept).encode(), where, remedy)
 
 
 def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> _Record:
@@ -137,39 +132,12 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
     try:
         return adapter.validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        wrong = error.errors(include_url=False)
         reason = _reason(kind, wrong)
         stop = "" if reason.endswith("?") else "."
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {str(error).removesuffix('.')}. {remedy}") from None
-
-
-def _keys(document: Any) -> int:
-    """Keys of all objects in `document`; a list without a container first is not searched."""
-    keys, left = 0, [document]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            keys += len(node)
-            left += node.values()
-        elif isinstance(node, list) and node and isinstance(node[0], dict | list):
-            left += node
-    return keys
-
-
-def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = distinct_keys(pairs).items()
-    return {name: value for name, value in entries if name not in REMOVED_FIELDS}
-
-
-def _not_finite(node: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Places of numbers in `node` that no float holds."""
-    if isinstance(node, dict | list):
-        for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _not_finite(inner, (*place, key))
-    elif isinstance(node, int | float) and not -_MOST_FLOAT <= node <= _MOST_FLOAT:
-        yield place
 
 
 # One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``.
@@ -186,6 +154,8 @@ _WRITE = {
     "string_type": 'text in quotes, as "..."',
     "dict_type": 'a table, as {NAME = "VALUE"}',
 }
+_BOUNDS = {"greater_than_equal": "at least", "less_than_equal": "at most"}
+_MOST_SHOWN = 1e300
 # Missing fields beyond these are counted.
 _NAMED = 3
 # Fields of a record are listed up to so many.
@@ -215,9 +185,19 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
         if not near and len(fields_there) <= _LISTED:
             return f"{field} is not a known field: there are {', '.join(fields_there)}"
         return f"{field} is not a known field" + "".join(f"; did you mean {it}?" for it in near)
-    if first["type"] in _WRITE:
-        return f"{field}: write {_WRITE[first['type']]}"
-    return f"{field} is missing" if first["type"] == _MISSING else f"{field}: {first['msg']}"
+    return f"{field}{_problem(first)}"
+
+
+def _problem(wrong: _Wrong) -> str:
+    """The problem of a value, to follow the place of its field."""
+    kind = wrong["type"]
+    if kind in _WRITE:
+        return f": write {_WRITE[kind]}"
+    if kind in _BOUNDS:
+        bound, value = wrong["ctx"].get("le", wrong["ctx"].get("ge")), wrong["input"]
+        got = f"{value:,.12g}" if abs(value) < _MOST_SHOWN else "one of hundreds of digits"
+        return f" must be {_BOUNDS[kind]} {bound:,.12g}, got {got}; check its unit"
+    return " is missing" if kind == _MISSING else f": {wrong['msg'].removeprefix('Value error, ')}"
 
 
 def _place(parts: Sequence[str | int]) -> str:
@@ -244,3 +224,93 @@ def _records_in(hint: Any) -> Iterator[type]:
         yield hint
     for part in get_args(hint):
         yield from _records_in(part)
+
+
+FileKind = Literal[
+    "a profile",
+    "an exported plan",
+    "an answer of `advisor recommend --json`",
+    "an answer of `--json`",
+    "a calibration",
+    "a fitted model",
+    "a list of runs",
+    "a job file",
+    "a campaign",
+    "a CSV table",
+    "numbers of nvidia-smi",
+]
+
+# The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
+_KEYS: tuple[tuple[FileKind, frozenset[str], frozenset[str]], ...] = (
+    ("a list of runs", frozenset({"tenants", "sharing"}), frozenset()),
+    ("an exported plan", frozenset({"workloads", "plans"}), frozenset({"ranked_by"})),
+    ("an answer of `advisor recommend --json`", frozenset({"plans", "ranked_by"}), frozenset()),
+    ("a calibration", frozenset({"contexts", "switching"}), frozenset()),
+    ("a fitted model", frozenset({"constants", "corrections"}), frozenset()),
+    ("an answer of `--json`", frozenset({"calibrated", "stale"}), frozenset()),
+    ("a profile", frozenset({"workload", "gpu"}), frozenset()),
+)
+
+# Where each kind belongs; {} is the file.
+_USE: dict[FileKind, str] = {
+    "a profile": "Name it as a JOB: `advisor recommend {}`.",
+    "an exported plan": "Use `advisor run {}` or `advisor simulate --plan {}`.",
+    "an answer of `advisor recommend --json`": "Use `advisor run {} --rank 1`.",
+    "an answer of `--json`": "Name its JOBs instead: `advisor profiles` lists them.",
+    "a calibration": "Pass it as --calibration {}.",
+    "a fitted model": "Pass its folder as --models DIR.",
+    "a list of runs": "Use `advisor validate --runs {}`.",
+    "a job file": "Pass it as --jobs {}.",
+    "a campaign": "Use `advisor campaign {}`.",
+    "numbers of nvidia-smi": "Make numbers over time a profile: `advisor profile --from-history "
+    "{}`. Pass single ones: `advisor profile --from-numbers -h`.",
+    "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",
+}
+
+_JOB_TABLE = re.compile(rb"^\s*\[\[?job\]?\]", re.MULTILINE)
+_CAMPAIGN = re.compile(rb"^\s*\[\[runs\]\]|^\s*\[degrees\.", re.MULTILINE)
+# Its columns with --query-gpu, the lines of its table, those of dmon, and names of DCGM.
+_OF_NVIDIA_SMI = re.compile(
+    rb"\butilization\.(?:gpu|memory)|\bmemory\.used\b|\bpower\.draw\b|NVIDIA-SMI \d|^# ?gpu |"
+    rb"^# ?Entity|\bDCGM_FI_",
+    re.M,
+)
+_ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
+
+
+def kind_of_file(content: bytes) -> FileKind | None:
+    """Return which kind of file has this `content`; None if it is none that advisor reads."""
+    text = content.strip()
+    if text.startswith(b"{"):
+        lines = text.splitlines()
+        for part in (text, lines[0]):  # of runs, each line is a document
+            try:
+                keys = json.loads(part).keys()
+            except (ValueError, RecursionError):
+                continue
+            return next(
+                (kind for kind, has, lacks in _KEYS if has <= keys and not lacks & keys), None
+            )
+        return None
+    if _OF_NVIDIA_SMI.search(content[:4096]):
+        return "numbers of nvidia-smi"
+    if _JOB_TABLE.search(content):
+        return "a job file"
+    if _CAMPAIGN.search(content):
+        return "a campaign"
+    return "a CSV table" if _ROW.match(content.lstrip() + b"\n") else None
+
+
+@contextmanager
+def expecting(wanted: FileKind, content: bytes, where: object) -> Iterator[None]:
+    """Refuse `content` that fails in the block by the name of its kind, if that is not `wanted`."""
+    try:
+        yield
+    except InvalidInput as error:
+        kind = kind_of_file(content)
+        # A fitted model's schema is above that of other files.
+        newer = isinstance(error, NewerFile) and kind != "a fitted model"
+        if kind is None or kind == wanted or newer:
+            raise
+        use = _USE[kind].replace("{}", str(where))
+        raise InvalidInput(f"{where}: it is {kind}, not {wanted}. {use}") from None

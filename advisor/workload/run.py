@@ -1,13 +1,23 @@
 """The record of a real run: what each tenant did in the windows in which all of them ran."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import running_together
 from advisor.workload.profile import Counters, Memory, Provenance, Window, median_step_s
-from advisor.workload.reading import DAY_S, MOST_COUNT, MOST_SMS, check, check_number, check_schema
+from advisor.workload.reading import (
+    Count,
+    Joules,
+    Mib,
+    Positive,
+    Seconds,
+    Sms,
+    Watts,
+    Within,
+    check_schema,
+)
 from advisor.workload.spec import Workload
 
 
@@ -28,25 +38,18 @@ class Completion:
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
 
-    steps: tuple[int, ...]
-    began_s: tuple[float, ...]
-    ended_s: tuple[float | None, ...]
-    pauses_s: tuple[float, ...]
-    energy_j: float | None
+    steps: tuple[Positive, ...]
+    began_s: tuple[Seconds, ...]
+    ended_s: tuple[Seconds | None, ...]
+    pauses_s: tuple[Seconds, ...]
+    energy_j: Joules | None
 
     def __post_init__(self) -> None:
         if not len(self.steps) == len(self.began_s) == len(self.ended_s):
             raise InvalidInput("steps, began_s and ended_s have an entry for each tenant")
         pairs = zip(self.began_s, self.ended_s, strict=True)
-        if min((*self.began_s, *self.pauses_s), default=0.0) < 0 or any(
-            ended is not None and ended <= began for began, ended in pairs
-        ):
-            raise InvalidInput("a tenant begins at 0 s or later, and ends after it began")
-        longest_s = max((self.makespan_s, *self.began_s, *self.pauses_s))
-        check_number("seconds of a run", longest_s, DAY_S)
-        check_number("least steps of a tenant", min(self.steps, default=1), MOST_COUNT, 1)
-        check_number("most steps of a tenant", max(self.steps, default=1), MOST_COUNT)
-        check(self, ("energy_j",))
+        if any(ended is not None and ended <= began for began, ended in pairs):
+            raise InvalidInput("a tenant ends after it began")
 
     @property
     def makespan_s(self) -> float:
@@ -82,14 +85,12 @@ class Tenant:
     windows: tuple[Window, ...]
     memory: Memory | None
     cores: tuple[int, ...]
-    sms: int | None
-    host_check_s: float | None = None
+    sms: Sms | None
+    host_check_s: Seconds | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome == "ok") != bool(self.windows):
             raise InvalidInput(f"{self.workload.name}: a tenant has windows if and only if it ran")
-        check(self, ("host_check_s",))
-        check(self, ("sms",), MOST_SMS)
 
     @property
     def step_s(self) -> float:
@@ -128,12 +129,12 @@ class Run:
     purpose: Purpose
     repeats: str | None
     tenants: tuple[Tenant, ...]
-    mps_clients: int
-    power_w: float | None
+    mps_clients: Count
+    power_w: Watts | None
     counters: Counters | None
     provenance: Provenance
-    capacity_mib: int | None = None
-    free_mib: float | None = None
+    capacity_mib: Annotated[int, Within(0, 2**24)] | None = None
+    free_mib: Mib | None = None
     completion: Completion | None = None
     schema: int = 1
 
@@ -149,8 +150,6 @@ class Run:
                 f"run {self.id}: capacity_mib and free_mib are known if and only if its purpose "
                 f"is memory"
             )
-        check(self, ("power_w", "free_mib", "capacity_mib"))
-        check(self, ("mps_clients",), MOST_COUNT)
         done = self.completion
         if (done is not None) != (self.purpose == "completion"):
             raise InvalidInput(

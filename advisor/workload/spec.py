@@ -1,15 +1,15 @@
-"""Descriptions of work: a workload, and the script that starts it."""
+"""Descriptions of work: a workload, the script that starts it, and the program in its command."""
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.launchers import program_of
 from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
@@ -190,8 +190,8 @@ class Workload:
         if self.is_bare and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
-                f"Name its command in a job file, leave it out, or run it yourself: `advisor "
-                f"recommend JOB... --commands 1`"
+                f"Name its command in a job file, leave it out, or run it yourself: "
+                f"`advisor export JOB...`"
             )
         if self.source == "duration":
             raise InvalidInput(
@@ -210,6 +210,98 @@ class Workload:
     def cores(self) -> int:
         """Host cores that it keeps busy: one for the step, one for each loader worker."""
         return 1 + self.loader_workers
+
+
+_PYTHON = r"python[0-9.]*t?|pypy[0-9.]*"
+_SHELL = r"bash|dash|ksh|zsh|sh"
+# Programs that do what a file says under a name, by which it is called.
+_RUNNER = r"make|gmake|just|task|tox|nox|inv|invoke"
+_WITH_VALUE = ("-C", "-f", "-j", "-e", "-s")  # options of these that a value follows
+# Programs that start the one that is meant: no profile is called after them.
+_LAUNCHER = re.compile(
+    rf"{_PYTHON}|{_SHELL}|env|nohup|time|nice|ionice|setsid|exec|timeout|stdbuf|taskset|numactl|"
+    r"sudo|xvfb-run|torchrun|accelerate|deepspeed|colossalai|composer|horovodrun|mpirun|mpiexec|"
+    r"srun|uv|uvx|conda|mamba|micromamba|pixi|poetry|pipenv|pdm|hatch|rye|apptainer|singularity|"
+    rf"docker|podman|{_RUNNER}"
+)
+_SETTING = re.compile(r"-.*|[A-Za-z_]\w*=.*", re.DOTALL)  # an option, or a variable of env
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# Launchers that start a program by the Python that its command names, or that is next to them.
+_AS_NAMED = "env|nohup|time|nice|ionice|setsid|timeout|stdbuf|taskset|numactl"
+_NEXT_TO = "torchrun|accelerate|deepspeed"
+# Modules that run the program that follows them.
+_LAUNCHING_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "cProfile",
+    "profile",
+    "pdb",
+    "trace",
+    "coverage",
+    "debugpy",
+    "kernprof",
+)
+
+
+def is_launcher(word: str) -> bool:
+    """Return whether `word` is a program that starts the one that is meant, e.g. ``python3``."""
+    return _LAUNCHER.fullmatch(PurePath(word).name) is not None
+
+
+def is_shell(word: str) -> bool:
+    """Return whether `word` is a shell, e.g. ``/bin/bash``."""
+    return re.fullmatch(_SHELL, PurePath(word).name) is not None
+
+
+def program_of(command: Sequence[str]) -> str | None:
+    """Return the file, module or program that a command trains by; None if it names only code."""
+    launcher = before = ""
+    for word in command:
+        if is_launcher(word):
+            launcher = PurePath(word).name
+        elif launcher and before in ("-m", "--module") and _MODULE.fullmatch(word):
+            if word not in _LAUNCHING_MODULES:
+                return word
+        elif before == "-c" and is_shell(launcher):
+            return _program_of_line(word)
+        elif before == "-c" and re.fullmatch(_PYTHON, launcher):
+            return None
+        elif _is_program(launcher, before, word):
+            return word
+        before = word
+    return None if is_launcher(command[0]) else command[0]
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """Return the Python that a command names; None if it names none, or uv or a shell chooses."""
+    program = program_of(command)
+    for word in command:
+        name = PurePath(word).name
+        if re.fullmatch(_PYTHON, name):
+            return word
+        if re.fullmatch(_NEXT_TO, name):
+            return str(PurePath(word).with_name("python"))
+        if word == program or (is_launcher(word) and not re.fullmatch(_AS_NAMED, name)):
+            return None
+    return None
+
+
+def _is_program(launcher: str, before: str, word: str) -> bool:
+    """Whether `word`, after the word `before`, is the file or the target that `launcher` starts."""
+    if _SETTING.fullmatch(word):
+        return False
+    if re.fullmatch(_RUNNER, launcher):
+        return before not in _WITH_VALUE
+    return bool(launcher) and word.endswith((".py", ".sh"))
+
+
+def _program_of_line(line: str) -> str | None:
+    """The program that a line of a shell starts, e.g. ``cd here && python train.py``."""
+    try:
+        return program_of(["sh", *shlex.split(line, comments=True)])
+    except ValueError:  # a quote that is not closed
+        return None
 
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

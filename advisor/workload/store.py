@@ -16,20 +16,16 @@ from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from platform import node
-from time import time
 from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.file_kinds import expecting
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
 from advisor.workload.profile import Profile
 from advisor.workload.reading import (
     MODEL_FILE,
     Kind,
     beside_package,
-    host_check_file,
     is_file,
     is_folder,
     profile_files,
@@ -38,11 +34,11 @@ from advisor.workload.reading import (
     shown,
     user_folder,
 )
-from advisor.workload.records import parse_record
+from advisor.workload.records import expecting, parse_record
 from advisor.workload.run import Run
 
 if TYPE_CHECKING:
-    from advisor.workload.calibration import Calibration, HostCheck
+    from advisor.workload.calibration import Calibration
 
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
@@ -185,23 +181,6 @@ def sound_profiles(
 
 NO_CALIBRATION = Path("none")
 """Instead of a calibration's file: not even the user's own."""
-
-
-# One host changes its speed within minutes.
-_RECENT_S = 600.0
-
-
-def recent_host_check() -> "HostCheck | None":
-    """Return this host's last check if it is younger than ten minutes."""
-    from advisor.workload.calibration import HostCheck
-
-    if not is_file(file := host_check_file()):
-        return None
-    try:
-        check = parse_record(HostCheck, read_bytes(file), shown(file))
-    except InvalidInput:  # of another version
-        return None
-    return check if check.host == node() and 0 <= time() - check.made_at < _RECENT_S else None
 
 
 def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calibration] | None":

@@ -31,9 +31,9 @@ from typing import Any
 
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import split_cores
+from advisor.measure.bench import MpsSession, tenant_environments
 from advisor.measure.device import Device
 from advisor.measure.inside.clocks import host_check_s
-from advisor.measure.mps import MpsSession, tenant_environments
 from advisor.sharing import parse_sharing
 from benchmarks.programs.prepare import environment_of, working_folder
 from benchmarks.programs.printed import run_together

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from tests.answers.differences import is_for_many
 from tests.answers.questions import APART, BARE_JOBS
 
 _DATA = Path(__file__).with_name("data")
@@ -29,8 +28,6 @@ _DEFAULTS = {  # of words that the machine would decide otherwise
     "--calibration": "none",
     "--host-cores": "64",
 }
-# More than are compared: what goes from the list must leave others there.
-_TOP = ["--top", "20"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,6 @@ def _words(question: str) -> list[str]:
             words += [option, value]
     if words[0] != "export":
         words.append("--json")
-    one_plan = is_for_many(question) or any(word in question for word in ("--running", ":auto"))
-    if words[0] == "recommend" and not one_plan:
-        words += _TOP
     return words
 
 

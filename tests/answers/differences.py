@@ -44,7 +44,7 @@ def is_for_many(question):
 
 
 def _is_ranking(question, stored, now):
-    plain = question.startswith("recommend") and ":auto" not in question
+    plain = question.startswith("recommend")
     return plain and all("kind" in row for row in [*stored, *now])
 
 

@@ -21,8 +21,6 @@ HERE = (  # asked in this process
     f"recommend {THREE} --objective energy",
     "recommend mlp-toy-bs128 transformer-toy-bs32 lstm-wikitext-bs32:2 --no-root",
     "recommend dlrm-29gb-bs128:4",
-    "recommend dlrm-29gb-bs1@0.1 dlrm-8gb-bs2048 mobilenetv3_large_100-imagenet-bs128@0.1 "
-    "--memory-margin 0.4",
     "recommend cait_xxs24_224-cifar10-bs128:4 --objective throughput",
     "recommend densenet121-cifar10-bs64 swin_tiny_patch4_window7_224-imagenet-bs32@0.1 "
     "--protect densenet121-cifar10-bs64 --max-slowdown 0.2",
@@ -56,14 +54,14 @@ HERE = (  # asked in this process
     f"simulate {PAIR}:2 --sharing mig=3g.71gb,4g.71gb --policy shortest-first",
     "simulate --trace-in {trace} --gpus 2 --policy best-fit",
     # Copies, trials, and what may join.
-    "recommend cnn-cifar10-bs128:auto",
-    "recommend unet-cifar10-bs64:auto --gpu h100-sxm-80gb",
+    "copies cnn-cifar10-bs128",
+    "copies unet-cifar10-bs64 --gpu h100-sxm-80gb",
     "trials resnet26-cifar10-bs128 --epochs 5 --count 40",
     "trials resnet26-cifar10-bs128 --count 100 --gpus a100-40gb:2x4,h100-sxm-80gb:4 "
     "--host-cores 32",
-    "recommend mlp-toy-bs128 gcn-molecules-bs256 --running bert-base-finetune-bs16 "
-    "--running-sharing mps --max-slowdown 0.5",
-    "recommend dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --max-slowdown 2",
+    "admit mlp-toy-bs128 gcn-molecules-bs256 --running bert-base-finetune-bs16 "
+    "--sharing mps --max-slowdown 0.5",
+    "admit dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --max-slowdown 2",
     # Many jobs, several GPUs.
     f"recommend {PAIR}:2 --gpus 2",
     f"recommend {THREE} --gpus 2 --gpu h100-sxm-80gb --objective mean-completion",

@@ -37,19 +37,19 @@ UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=N
 ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
     (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
-    (("recommend", f"{RESNET}:auto"), "fit worthwhile limited_by rows mps_clients"),
+    (("copies", RESNET), "fit worthwhile limited_by rows mps_clients"),
     (
-        ("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
+        ("admit", SMALL, "--running", f"{BERT},{RESNET}", "--max-slowdown", 3),
         "plans running max_slowdown",
     ),
-    (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour study idle"),
-    (("batch", "dlrm-29gb", "--slices", "whole"), "slices measured_batches"),
+    (("trials", RESNET, "--steps", 500, "--count", 24), "hosts trials_per_hour count wall_s idle"),
+    (("batch", "dlrm-29gb", "--slices", "whole"), "slices measured"),
     (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
-    (("compare", "naive", "mps", RESNET, BERT), "plans best text serial compared_by"),
-    (("simulate", RESNET, BERT), "jobs over_time makespan_s energy_j policy"),
+    (("compare", "naive", "mps", RESNET, BERT), "plans best serial objective"),
+    (("simulate", RESNET, BERT), "jobs usage makespan_s energy_j policy"),
     (("export", RESNET, BERT, "--format", "json"), "plans workloads objective"),
     (("gpus",), "catalogue profiled in_machine"),
-    (("layouts",), "maximal profiles valid_placement_sets"),
+    (("layouts",), "maximal profiles valid"),
     (("workloads",), "workloads"),
     (("profiles",), "profiles gpu"),
 ]
@@ -73,28 +73,29 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
     document = json.loads(said.out)
     assert document["schema"] == 1
     assert set(keys.split()) <= document.keys()
+    if words[0] not in ("export", "gpus", "workloads"):
+        assert document["gpu"] == GPU
     text = advisor(*words, *(("--format", "commands") if words[0] == "export" else ()))
     assert (text.code, "\x1b" in text.out) == (0, False)
     assert len(text.out) > 100
+    assert GPU in text.out or words[0] in ("workloads", "profiles")
 
 
-@pytest.mark.parametrize("bare", [BARE, UNKNOWN], ids=["utilisation", "no utilisation"])
 @pytest.mark.parametrize(
     "words",
     [
         ("recommend", "JOB", "JOB", RESNET),
-        ("recommend", "JOB", RESNET, "--commands", 1),
-        ("recommend", "JOB", "--running", RESNET, "--max-slowdown", 3),
+        ("admit", "JOB", "--running", RESNET, "--max-slowdown", 3),
         ("recommend", "JOB", "--gpus", 2),
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
-        ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
         ("simulate", "JOB", RESNET, "--sharing", "mps"),
         ("compare", "naive", "mps", "JOB", RESNET),
         ("export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"),
     ],
 )
-def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, bare, words):
+def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, words):
+    bare = BARE if words[0] == "predict" else UNKNOWN
     (path := tmp_path / "my-job.json").write_text(minimal_text(bare))
     said = advisor(*(path if word == "JOB" else word for word in words))
     assert (said.code, said.err) == (0, "")
@@ -109,11 +110,8 @@ def document_of(advisor, *words):
 @pytest.mark.parametrize(
     "sharing",
     [
-        "serial",
         "naive",
-        "mps",
         "mps=43,57",
-        "mig=3g.71gb@4,4g.71gb@0",
         "mig=4g.71gb@0[1,2]/mps=60,40",
         "mig=7g.141gb@0/ci=3c[1]+4c[2]",
         "serial[1];naive[2]",
@@ -124,8 +122,8 @@ def test_predict_simulate_compare_and_the_library_agree(advisor, sharing):
     predicted, simulated = (document_of(advisor, verb, *words) for verb in ("predict", "simulate"))
     assert predicted["sharing"] == sharing
     assert predicted["confirmed_on_hardware"] is not sharing.startswith("mig")
-    for key in ("makespan_s", "makespan_interval_s", "energy_j"):
-        assert simulated[key] == pytest.approx(predicted[key])
+    assert simulated["makespan_s"] == pytest.approx(predicted["makespan_interval_s"])
+    assert simulated["energy_j"] == pytest.approx(predicted["energy_j"])
     (_, second) = document_of(advisor, "compare", "serial", sharing, RESNET, BERT)["plans"]
     assert second["cost"] == pytest.approx(predicted["makespan_interval_s"])
     if ";" not in sharing:
@@ -138,13 +136,12 @@ def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
     file = tmp_path / "plans.csv"
     assert advisor("recommend", RESNET, BERT, "--csv", file).code == 0
     rows = list(csv.DictReader(file.read_text().splitlines()))
-    document = document_of(advisor, "recommend", RESNET, BERT, "--top", "99")
+    document = document_of(advisor, "recommend", RESNET, BERT)
     assert [row["sharing"] for row in rows] == [plan["sharing"] for plan in document["plans"]]
     assert {row["way"] for row in rows} >= {"one after another", "time-slicing", "MPS", "MIG"}
     for row, plan in zip(rows, document["plans"], strict=True):
         assert float(row["total_time_p50_s"]) == pytest.approx(plan["makespan_s"])
         assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]
-    assert advisor("recommend", f"{RESNET}:auto", "--csv", file).code == 2
 
 
 def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
@@ -157,7 +154,7 @@ def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
 
 
 def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
-    copies = document_of(advisor, "recommend", f"{DLRM}:auto")
+    copies = document_of(advisor, "copies", DLRM)
     assert copies["fit"] == 1
     assert "MiB" in copies["limited_by"]
     mix = advisor("predict", f"{DLRM}:2", "--json")
@@ -173,14 +170,11 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
 @pytest.mark.parametrize(
     "words",
     [
-        ("recommend", f"{RESNET}:auto"),
-        ("recommend", SMALL, "--running", RESNET, "--max-slowdown", 3),
-        ("trials", RESNET),
-        ("batch", "dlrm-29gb"),
+        ("copies", RESNET),
+        ("admit", SMALL, "--running", RESNET, "--max-slowdown", 3),
         ("simulate", f"{RESNET}:2"),
     ],
 )
-@pytest.mark.usefixtures("own")
 def test_an_answer_under_a_power_cap_says_so(advisor, words):
     assert document_of(advisor, *words, "--power-cap", 400)["power_cap_w"] == 400
     assert "power cap of 400 W" in " ".join(advisor(*words, "--power-cap", 400).out.split())
@@ -195,8 +189,8 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     found = document_of(advisor, *words, "--timeline", out)
     assert [job["arrival_s"] for job in found["jobs"]] == [0, 30, 60, 90, 120, 150]
     assert all(job["start_s"] >= job["arrival_s"] for job in found["jobs"])
-    assert max(len(each["jobs"]) for each in found["over_time"]) == 1
-    busy_s = sum(each["end_s"] - each["start_s"] for each in found["over_time"])
+    assert max(len(each["jobs"]) for each in found["usage"]) == 1
+    busy_s = sum(each["end_s"] - each["start_s"] for each in found["usage"])
     assert busy_s / 3600 == pytest.approx(found["occupied_gpu_hours"])
     events = json.loads(out.read_text())["traceEvents"]
     assert sum(each.get("cat") == "job" for each in events) == 6
@@ -207,11 +201,8 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     ("words", "at_once"),
     [
         ((), 4),
-        (("--at-once", 2), 2),
         (("--sharing", "mps/3"), 3),
-        (("--sharing", "naive/9"), None),
         (("--at-once", 6), None),
-        (("--sharing", "mps=50,50"), None),
         (("--sharing", "serial"), None),
     ],
 )
@@ -222,7 +213,7 @@ def test_a_simulation_prints_how_many_jobs_at_once_it_allows_on_a_gpu(
     question = ("simulate", "--trace-in", trace, *words)
     document = document_of(advisor, *question)
     assert document["at_once"] == at_once
-    assert max(len(each["jobs"]) for each in document["over_time"]) <= (at_once or 6)
+    assert max(len(each["jobs"]) for each in document["usage"]) <= (at_once or 6)
     heading = advisor(*question).out.splitlines()[0]
     assert (f" {at_once} at once" in heading) == (at_once is not None)
 
@@ -232,16 +223,8 @@ def test_a_trace_may_have_the_seconds_of_each_job_alone(advisor, tmp_path):
         f"arrival_s,job,duration_s\n0,{RESNET},600\n5000,{BERT},70\n"
     )
     jobs = document_of(advisor, "simulate", "--trace-in", trace)["jobs"]
-    ran_s = [job["end_s"] - job["start_s"] for job in jobs]
+    ran_s = [job["end_s"]["p50"] - job["start_s"] for job in jobs]
     assert ran_s == pytest.approx([600, 70], rel=0.01)
-
-
-def test_a_trace_has_durations_or_epochs(advisor, tmp_path):
-    (trace := tmp_path / "both.csv").write_text(
-        f"arrival_s,job,epochs,duration_s\n0,{RESNET},1,600\n"
-    )
-    answer = advisor("simulate", "--trace-in", trace)
-    assert (answer.code, "duration_s" in answer.err) == (2, True)
 
 
 def test_a_simulation_saves_over_one_job_a_gpu(advisor, tmp_path):
@@ -266,7 +249,7 @@ def test_a_simulation_allows_what_a_recommendation_does(advisor, tmp_path):
         (f"{RESNET}:2", "--protect", RESNET, "--max-slowdown", 0.01),
     )
     for words in pairs:
-        over_time = document_of(advisor, "simulate", *words)["over_time"]
+        over_time = document_of(advisor, "simulate", *words)["usage"]
         assert max(len(each["jobs"]) for each in over_time) == 1, words
     mig = ("simulate", f"{SMALL}:2", "--sharing", "mig=3g.71gb,4g.71gb")
     assert (advisor(*mig).code, advisor(*mig, "--no-root").code) == (0, 3)
@@ -276,7 +259,7 @@ def test_a_simulation_has_the_jobs_that_end_after_their_deadlines(advisor, tmp_p
     entry = f'[[job]]\nprofile = "{RESNET}"\ndeadline_s = '
     (jobs := tmp_path / "due.toml").write_text(f"{entry}510\n{entry}600\n")
     document = document_of(advisor, "simulate", "--jobs", jobs, "--sharing", "serial")
-    assert document["jobs"][1]["end_s"] > 600
+    assert document["jobs"][1]["end_s"]["p50"] > 600
     assert document["late"] == [2]
     assert "late: job 2" in advisor("simulate", "--jobs", jobs, "--sharing", "serial").out
 
@@ -301,20 +284,17 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
     [
         ("recommend", "JOB"),
         ("recommend", "JOB:2", "--gpus", 2),
-        ("recommend", "JOB:auto"),
+        ("copies", "JOB"),
         ("predict", "JOB", BERT, "--sharing", "naive"),
-        ("compare", "naive", "mps", "JOB:2"),
         ("simulate", "JOB:2"),
-        ("trials", "JOB"),
     ],
 )
 def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
     (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
-    for job in (RESNET, path):
-        asked = [str(word).replace("JOB", str(job)) for word in words]
-        found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
-        assert found["estimated_profiles"][RESNET] == GPU
-        assert found["estimated_from"] == GPU
+    job = path if words[0] in ("predict", "simulate") else RESNET
+    asked = [str(word).replace("JOB", str(job)) for word in words]
+    found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
+    assert (found["estimated_profiles"][RESNET], found["estimated_from"]) == (GPU, GPU)
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -332,7 +312,7 @@ def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_
     append_run(tmp_path / "runs.jsonl", replace(run, gpu="l40s-48gb"))
     words = ("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path)
     found = json.loads(advisor(*words, "--gpu", "l40s-48gb", "--json").out)
-    assert (found["estimated_from"], found["estimated_profiles"]) == (GPU, {RESNET: GPU})
+    assert found["estimated"] == {RESNET: GPU}
 
 
 @pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
@@ -373,8 +353,7 @@ def on_a100(own):
     return file
 
 
-@pytest.mark.parametrize("suffix", ["", ":2", "@3", ":2@3"])
-@pytest.mark.parametrize("by_file", [False, True])
+@pytest.mark.parametrize(("suffix", "by_file"), [("", True), (":2@3", False), (":2@3", True)])
 def test_copies_and_epochs_never_change_which_gpu_is_meant(advisor, on_a100, suffix, by_file):
     answer = advisor("predict", f"{on_a100 if by_file else 'mine'}{suffix}", "--json")
     assert json.loads(answer.out)["gpu"] == "a100-40gb"
@@ -389,26 +368,6 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
         assert document_of(advisor, *words)["gpu"] == "a100-40gb"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("recommend", "JOB:2", "--gpus", "2"),
-        ("recommend", SMALL, "--running", "JOB", "--max-slowdown", "3"),
-        ("recommend", "JOB"),
-        ("recommend", "JOB:auto"),
-        ("predict", "JOB"),
-        ("trials", "JOB"),
-        ("compare", "naive", "mps", "JOB:2"),
-        ("simulate", "JOB"),
-        ("batch", "dlrm-29gb"),
-    ],
-)
-def test_every_answer_names_its_gpu_also_without_the_option(advisor, words):
-    words = [word.replace("JOB", RESNET) for word in words]
-    assert GPU in advisor(*words).out
-    assert document_of(advisor, *words)["gpu"] == GPU
-
-
 def test_help_and_the_version_are_there(advisor):
     assert advisor("--version").out == f"advisor {library.__version__}\n"
     assert advisor("-h").out == advisor("--help").out
@@ -416,12 +375,6 @@ def test_help_and_the_version_are_there(advisor):
     for name in ("recommend", "predict", "simulate", "export", "run", "validate", "fit", "gpus"):
         said = advisor(name, "-h")
         assert (said.code, said.out.startswith(f"Usage: advisor {name} ")) == (0, True)
-
-
-def test_the_library_exports_what_it_names():
-    assert all(getattr(library, name) for name in library.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = library.nonsense
 
 
 def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
@@ -440,8 +393,9 @@ def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
 
 def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch):
     store = mlflow_stand_in.install(monkeypatch)
-    words = ("recommend", BERT, "--mlflow", "sqlite:///x.db", "--json")
-    printed = json.loads(advisor(*words).out)["plans"]
+    words = ("export", BERT, "--mlflow", "sqlite:///x.db")
+    assert advisor(*words).code == 0
+    printed = document_of(advisor, "recommend", BERT)["plans"]
     assert [each["why"] for each in store.runs[0].files["plans.json"]["plans"]] == [
         each["why"] for each in printed
     ]
@@ -454,8 +408,8 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
 def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
     pytest.importorskip("vl_convert")
     file = tmp_path / f"ways.{form}"
-    said = advisor("recommend", RESNET, BERT, "--plot", file)
-    assert (said.code, said.out) == (0, advisor("recommend", RESNET, BERT).out)
+    said = advisor("export", RESNET, BERT, "--plot", file)
+    assert (said.code, said.out) == (0, advisor("export", RESNET, BERT).out)
     picture = file.read_bytes()
     assert picture.startswith(b"<svg" if form == "svg" else b"\x89PNG")
     if form == "svg":
@@ -467,11 +421,13 @@ def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
     advisor, tmp_path, monkeypatch
 ):
     def plotted(name, *words):
-        return advisor("recommend", RESNET, "--plot", tmp_path / name, *words)
+        return advisor("export", RESNET, "--plot", tmp_path / name, *words)
 
     assert plotted("ways.pdf").code == plotted("no/ways.svg").code == 2
-    assert plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--running", BERT).code == 2
-    assert advisor("recommend", *MANY, "--plot", tmp_path / "ways.svg").code == 2
+    assert (
+        plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--sharing", "mps").code == 2
+    )
+    assert advisor("export", *MANY, "--plot", tmp_path / "ways.svg").code == 2
     monkeypatch.setattr("advisor.errors.find_spec", lambda _: None)
     said = plotted("ways.svg")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
@@ -512,8 +468,9 @@ def job_file(folder, *entries):
     return file
 
 
-@pytest.mark.parametrize("gpus", [(), ("--gpus", 2)])
-@pytest.mark.parametrize("objective", ["deadlines", "makespan", "energy"])
+@pytest.mark.parametrize(
+    ("gpus", "objective"), [((), "deadlines"), (("--gpus", 2), "deadlines"), ((), "energy")]
+)
 def test_a_deadline_that_no_plan_keeps_is_in_the_first_line(advisor, tmp_path, gpus, objective):
     jobs = job_file(
         tmp_path,
@@ -538,14 +495,13 @@ def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp
     jobs = job_file(
         tmp_path, f'profile = "{RESNET}"\nuser = "ada"', f'profile = "{BERT}"\nuser = "grace"'
     )
-    for gpus in ((), ("--gpus", 2)):
-        for key in (GPU, "v100-32gb"):
-            answer = advisor("recommend", "--jobs", jobs, *gpus, "--gpu", key).out
-            assert "MPS serves one user at a time" in " ".join(answer.split())
+    for gpus, key in (((), GPU), (("--gpus", 2), "v100-32gb")):
+        answer = advisor("recommend", "--jobs", jobs, *gpus, "--gpu", key).out
+        assert "MPS serves one user at a time" in " ".join(answer.split())
     assert "one user" not in advisor("recommend", RESNET, BERT).out
 
 
-@pytest.mark.parametrize("objective", ["throughput", "mean-completion", "energy", "makespan"])
+@pytest.mark.parametrize("objective", ["energy", "makespan"])
 def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks(
     advisor, objective
 ):
@@ -557,5 +513,5 @@ def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks
         assert objective == "makespan" or "all done in" in plain
         assert "by the upper ends" in careful
         assert "by the upper ends" not in plain
-    for words in (("recommend", f"{RESNET}:auto"), ("trials", RESNET)):
+    for words in (("copies", RESNET), ("trials", RESNET)):
         assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())

@@ -32,7 +32,7 @@ def offered(advisor, monkeypatch):
         (("recommend", "--gpu", "h200-141gb", "bert"), {BERT}),
         (("recommend", "--gpu", "l40s-48gb", "bert"), {BERT}),
         (("trials", "bert"), {BERT}),
-        (("recommend", "--running", "bert"), {BERT}),
+        (("admit", "--running", "bert"), {BERT}),
         (("compare", "naive", "bert"), {BERT}),
         (("recommend", "--gpu", "h200"), {"h200-141gb"}),
         (("recommend", "--objective", "e"), {"energy"}),

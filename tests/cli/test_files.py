@@ -40,7 +40,6 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words,
     [
         ("export", BERT, "--sharing", "naive", "--out"),
         ("fit", "--out"),
-        ("evaluate", "--out"),
         ("init", "jobs", "--out"),
         ("simulate", BERT, "--timeline"),
         ("validate", BERT, "--out"),
@@ -115,9 +114,12 @@ FIELDS = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("kind", ["profile", "model", "trace", "jobs"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), command=st.sampled_from(["predict", "recommend", "simulate"]))
+@given(
+    data=st.data(),
+    kind=st.sampled_from(["profile", "model", "trace", "jobs"]),
+    command=st.sampled_from(["predict", "recommend", "simulate"]),
+)
 def test_any_change_of_a_file_is_answered_or_refused(
     advisor, tmp_path, measured, kind, data, command
 ):

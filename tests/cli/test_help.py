@@ -11,7 +11,7 @@ def test_without_a_command_every_command_is_in_one_group_of_the_help(advisor):
     names = {group.partition(":")[0]: re.findall(r"^  ([a-z]+)  ", group, re.M) for group in groups}
     groups = ("Ask", "Measure", "Run", "Learn", "Look up")
     assert sorted(name for group in groups for name in names[group]) == sorted(COMMANDS)
-    assert len(COMMANDS) <= 23
+    assert len(COMMANDS) <= 25
     assert "Exit codes: 0 " in text
     assert text.endswith("advisor recommend\n")
 

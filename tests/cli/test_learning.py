@@ -8,12 +8,12 @@ from platform import node
 import pytest
 
 from advisor.hardware.gpus import gpu, keep_gpu
-from advisor.measure import host_check
-from advisor.measure.run_list import single_runs
+from advisor.measure import device
+from advisor.measure.planned_runs import single_runs
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import PHYSICS
-from advisor.workload.calibration import present_of
 from advisor.workload.reading import MODEL_FILE
+from advisor.workload.staleness import present_of
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
@@ -144,7 +144,7 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
             append_run(store, made[-1])
         return tuple(made)
 
-    monkeypatch.setattr("advisor.validate.run_plans", run_plans)
+    monkeypatch.setattr("advisor.run.validate.run_plans", run_plans)
     assert advisor("validate", *PAIR, "--top", 2, "--gpu", here).code in (0, 5)
     said = advisor("fit", "--gpu", here)
     assert said.code == 0, said.err
@@ -158,9 +158,7 @@ def on_slow_host(own, monkeypatch):
     """BERT's profile knows its host, and a check here takes one and a half times as long."""
     job = replace(PROFILES[BERT], host_check_s=1e-3)
     write_whole(own / "profiles" / GPU / f"{BERT}.json", profile_text(job))
-    monkeypatch.setattr(
-        host_check, "check_host", lambda busy, *_: recorded.host_check(1.5e-3, busy)
-    )
+    monkeypatch.setattr(device, "check_host", lambda busy, *_: recorded.host_check(1.5e-3, busy))
     return ("predict", f"{BERT}:2", "--sharing", "serial")
 
 
@@ -188,7 +186,7 @@ def test_run_and_validate_check_the_host_unless_told_otherwise(
         advisor("export", f"{BERT}:2", "--sharing", "mps", "--format", "json", "--out", path).code
         == 0
     )
-    monkeypatch.setattr(host_check, "check_host", lambda busy, *_: checks.append(busy))
+    monkeypatch.setattr(device, "check_host", lambda busy, *_: checks.append(busy))
     words = ("run", path, "--apply") if words == ("run",) else words
     monkeypatch.delenv("ADVISOR_CHECK_HOST")
     advisor(*words, "--no-check-host")
@@ -203,7 +201,7 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     monkeypatch.delenv("ADVISOR_CHECK_HOST")
     here = present_of(synthetic.PROVENANCE)
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
-    recent = "advisor.workload.store.recent_host_check"
+    recent = "advisor.hardware.machine.recent_host_check"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=1))
     assert document_of(advisor, *on_slow_host)["host_factor"] is None, "one process, and two jobs"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=2))
@@ -238,3 +236,22 @@ def test_a_calibration_is_named(advisor, own):
     path.write_text(calibration_text(replace(calibration(), gpu="a100-80gb")))
     said = advisor(*words, "--calibration", path)
     assert (said.code, "a100-80gb" in said.err) == (2, True)
+
+
+def test_evaluate_compares_predictions_with_ones_own_runs(advisor, own, tmp_path, monkeypatch):
+    monkeypatch.delenv("ADVISOR_PROFILES")
+    said = advisor("evaluate")
+    assert (said.code, "validate" in said.err) == (2, True)
+    for sharing in ("naive", "mps"):
+        run = synthetic.run(JOBS, sharing, 1.6, f"mine-{sharing}")
+        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+    scores = document_of(advisor, "evaluate")
+    assert problems("evaluation", scores) == []
+    assert [(row["mode"], row["n"]) for row in scores["modes"]] == [("naive", 2), ("mps", 2)]
+    assert scores["choices"]["sets"] == 1
+    line = {"run": "mine-mps", "step_s": [{"p50": 1.6 * job.step_s} for job in JOBS]}
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
+    scores = document_of(advisor, "evaluate", "--predictions", tmp_path / "theirs.jsonl")
+    (row,) = scores["modes"]
+    assert (row["mape"], row["coverage90"]) == (pytest.approx(0.0), None)
+    assert "Choosing as" in advisor("evaluate").out

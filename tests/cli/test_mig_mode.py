@@ -67,10 +67,13 @@ def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_m
     assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
 
 
-@pytest.mark.parametrize("words", [(f"{RESNET}:auto",), (f"{RESNET}:9",), (RESNET, "--gpus", "2")])
+@pytest.mark.parametrize(
+    "words",
+    [("copies", RESNET), ("recommend", f"{RESNET}:9"), ("recommend", RESNET, "--gpus", "2")],
+)
 def test_other_questions_name_the_instance_to_plan_within(advisor, in_mig_mode, words):
     in_mig_mode(*PARTS)
-    answer = advisor("recommend", *words, "--no-root")
+    answer = advisor(*words, "--no-root")
     assert (answer.code, "--gpu KEY" in answer.err) == (2, True)
 
 

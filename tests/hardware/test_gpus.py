@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import catalogue, gpu, gpu_meant
-from advisor.hardware.partition import compute_profiles, partition_of, whole_gpu
+from advisor.hardware.gpus import CAPABILITIES, catalogue, gpu, gpu_meant
+from advisor.hardware.partition import compute_profiles, partition_of, sm_limits, whole_gpu
 from advisor.hardware.rates import rates_of
 
 H200 = gpu("h200-141gb")
@@ -28,31 +28,38 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize("known", ALL, ids=lambda each: each.key)
-def test_every_number_has_a_source_and_every_source_a_number(known):
+def test_a_gpu_of_the_catalogue_has_all_that_answers_need_and_a_source_for_each_number(known):
     given = {name for name in NUMBERS if getattr(known, name) is not None}
     given |= {"rates"} | ({"mig", "memory_slices"} if known.mig else set())
     # What compute instances there can be is known of some GPUs only; then that has a source.
     assert set(known.sources) - {"compute_instances"} == given
     assert known.mig or "compute_instances" not in known.sources
     assert all(source.strip() for source in known.sources.values())
-
-
-@pytest.mark.parametrize("known", ALL, ids=lambda each: each.key)
-def test_every_number_can_be_true(known):
     assert all(getattr(known, name) is None or getattr(known, name) > 0 for name in NUMBERS)
     nominal_gb = int(known.key.split("-")[-1].removesuffix("gb"))
     assert 0.9 * nominal_gb < known.memory_mib * 2**20 / 1e9 < 1.1 * nominal_gb
-
-
-@pytest.mark.parametrize("known", [each for each in ALL if each.mig], ids=lambda each: each.key)
-def test_no_instance_is_bigger_than_its_gpu(known):
-    for row in known.mig:
+    assert {gpu_meant(name).key for name in (known.key.upper(), *known.products)} == {known.key}
+    # Its architecture, and what an SM holds and computes at its clock.
+    capability = tuple(map(int, known.compute_capability.split(".")))
+    architecture, lanes, threads = CAPABILITIES[capability]
+    assert (known.architecture, known.threads_per_sm) == (architecture, threads)
+    assert sm_limits(known.compute_capability).threads == threads
+    rates, at_clock = known.rates, known.sms * lanes * 2 * known.rates.clock_mhz * 1e-6
+    # The H20's datasheet states more than its SMs can do at the clock of its kin.
+    assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)
+    assert rates.fp32_tflops <= (rates.tf32_tflops or rates.fp16_tflops) <= rates.fp16_tflops
+    faster = 1.1 if any("GeForce" in name for name in known.products) else 1.0
+    for field in fields(rates):  # attained rates are no more than its maker's
+        stated = getattr(rates, field.name)
+        assert stated is None or getattr(rates_of(known), field.name) <= faster * stated
+    for row in known.mig:  # no instance is larger than its GPU
         assert row.memory_mib <= known.memory_mib
         assert row.sms is None or row.sms <= known.sms
         assert 1 <= row.max_instances <= len(row.starts)
         assert all(0 <= s <= known.memory_slices - row.memory_slices for s in row.starts)
-    assert len({row.name for row in known.mig}) == len(known.mig)
-    assert len({row.profile_id for row in known.mig}) == len(known.mig)
+    for own in ({row.name for row in known.mig}, {row.profile_id for row in known.mig}):
+        assert len(own) == len(known.mig)
+    assert bool(known.mig) == (known.memory_slices > 0)
 
 
 def test_no_product_belongs_to_two_gpus():
@@ -94,11 +101,6 @@ def test_no_product_belongs_to_two_gpus():
 )
 def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
     assert gpu_meant(word).key == key
-
-
-def test_a_gpu_is_meant_by_its_key_and_by_each_name_of_its_product():
-    for key, known in catalogue().items():
-        assert {gpu_meant(name).key for name in (key, key.upper(), *known.products)} == {key}
 
 
 @pytest.mark.parametrize(
@@ -144,18 +146,8 @@ def test_any_word_means_a_gpu_or_is_refused(word):
         assert gpu_meant(word).key in catalogue()
 
 
-@pytest.mark.parametrize("known", catalogue().values(), ids=catalogue())
-def test_a_gpu_computes_as_fast_as_its_units_at_its_clock(known):
-    rates = known.rates
-    lanes = 64 if known.compute_capability in ("7.0", "7.5", "8.0") else 128
-    at_clock = known.sms * lanes * 2 * rates.clock_mhz * 1e-6
-    # The H20's datasheet states more than its SMs can do at the clock of its kin.
-    assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)
-    assert rates.fp32_tflops <= (rates.tf32_tflops or rates.fp16_tflops) <= rates.fp16_tflops
-
-
 GPUS = st.sampled_from(ALL)
-WITH_MIG = GPUS.filter(lambda each: each.mig)
+OF_MIG = GPUS.filter(lambda each: each.mig)
 LIMITS = st.floats(0.1, 100)
 
 
@@ -167,7 +159,7 @@ def test_a_whole_gpu_has_all_that_its_catalogue_entry_says(known):
     assert (whole.sms, whole.memory_mib) == (known.sms, known.usable_mib)
 
 
-@given(WITH_MIG, st.data())
+@given(OF_MIG, st.data())
 def test_no_instance_has_more_than_the_gpu_nor_a_part_of_it_more_than_the_instance(known, data):
     profile = data.draw(st.sampled_from(known.mig)).name
     instance = partition_of(known, profile)
@@ -198,14 +190,6 @@ def test_a_lower_limit_leaves_no_more_sms_and_takes_nothing_else(known, one, oth
 )
 def test_limits_leave_the_sms_that_an_h200_gave(limit, sms):
     assert whole_gpu(H200).limited(limit).sms == sms
-
-
-def test_no_gpu_is_expected_to_attain_more_than_its_maker_says_at_the_clock_that_it_runs_at():
-    for each in catalogue().values():
-        faster = 1.1 if any("GeForce" in name for name in each.products) else 1.0
-        for field in fields(each.rates):
-            stated = getattr(each.rates, field.name)
-            assert stated is None or getattr(rates_of(each), field.name) <= faster * stated
 
 
 def test_a_gpu_that_only_its_driver_described_computes_as_its_kind_does():

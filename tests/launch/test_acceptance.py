@@ -16,7 +16,7 @@ from advisor.launch import ExportFormat
 from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import NOT_RUN, check_memory
 from advisor.launch.plan_file import read_plans
-from advisor.measure.run_list import read_plans as read_mixes
+from advisor.measure.planned_runs import read_plans as read_mixes
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed, predicted, write

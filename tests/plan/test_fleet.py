@@ -15,12 +15,13 @@ from advisor.hardware.partition import whole_gpu
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, Problem
-from advisor.plan.forecast import CachingPredictor, over_time
+from advisor.plan.forecast import over_time
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import Tenancy, paced_steps
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.sharing.groups import most_at_once

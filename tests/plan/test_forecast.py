@@ -12,11 +12,12 @@ from advisor.api import Advisor
 from advisor.errors import InvalidInput
 from advisor.launch.shell import with_commands
 from advisor.plan import ObjectiveName
-from advisor.plan.forecast import CappedPredictor, MixCache, Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.prediction.prediction import Interval
+from advisor.prediction.wrappers import CappedPredictor, MixCache
 from advisor.sharing import parse_sharing
 from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job

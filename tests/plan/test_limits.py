@@ -12,13 +12,14 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.limits import best_limits, limit_vectors
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from advisor.workload.reading import MODEL_FILE

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.plan.forecast import CappedPredictor
 from advisor.prediction.host import Host
-from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model
-from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
+from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.prediction.replay import recorded
 from advisor.prediction.surrogate import LIMIT_GRID
+from advisor.prediction.wrappers import CappedPredictor, PacedPredictor, SharedCores
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import model_path, sound_profiles
 from tests import shelf

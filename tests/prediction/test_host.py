@@ -17,9 +17,10 @@ from advisor.prediction.host import (
     on_like_core,
     stretch_on,
 )
-from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
+from advisor.prediction.predictor import Predictor, calibrated_predictor
+from advisor.prediction.wrappers import SharedCores
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.pace import at_pace
+from advisor.workload.moments import at_pace
 from advisor.workload.profile import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit

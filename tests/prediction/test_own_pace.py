@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.learn.own_runs import own_paces
-from advisor.prediction.mix_steps import PacedPredictor
-from advisor.prediction.model import at_own_pace
+from advisor.prediction.wrappers import PacedPredictor, at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic
 from tests.plan.stand_in import Apart

@@ -11,7 +11,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.memory_power import fit_power
 from advisor.learn.observations import ReplayCache, shared_runs
-from advisor.plan.forecast import CappedPredictor
 from advisor.prediction import power
 from advisor.prediction.model import load_model
 from advisor.prediction.power import (
@@ -26,6 +25,7 @@ from advisor.prediction.power import (
 )
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.wrappers import CappedPredictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import model_path, runs_by_owner, sound_profiles
 from tests import synthetic

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import evaluate
 from advisor.learn.observations import ReplayCache
-from advisor.learn.scoreboard import scores_of
 from advisor.learn.scores import JobComparison
 from advisor.prediction.prediction import Interval
 from research import classes, coverage, peers
 from research.classes import classes_left_out, classes_section
 from research.constants import CHOSEN, chosen_constants, constants_section
 from research.coverage import coverage_groups, coverage_of, coverage_section, worst_sentence
+from research.evaluate import evaluate
 from research.files import ROOT
 from research.headline import accuracy_in_short, headline, rules_table, triple
 from research.programs import PrintedErrors
+from research.scoreboard import scores_of
 from research.scripts import ScriptErrors
 from tests.fitted import folds_fitted_once
-from tests.learn.campaign import PROFILES, advised_campaign, campaign
+from tests.research.campaign import PROFILES, advised_campaign, campaign
 
 __all__ = ["folds_fitted_once"]
 

@@ -3,8 +3,6 @@
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import evaluate
-from advisor.learn.regret import MODEL, Panel, PanelOption
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial
@@ -21,10 +19,12 @@ from research.bare import (
     models_left_out,
     rescored,
 )
+from research.evaluate import evaluate
 from research.files import ROOT, csv_rows
 from research.others import read_others
+from research.regret import MODEL, Panel, PanelOption
 from tests.fitted import folds_fitted_once
-from tests.learn.campaign import PROFILES, advised_campaign, campaign
+from tests.research.campaign import PROFILES, advised_campaign, campaign
 
 __all__ = ["folds_fitted_once"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import evaluate
+from research.evaluate import evaluate
 from research.pairs import pair_scores, pairs_of
 from tests import synthetic
 from tests.fitted import folds_fitted_once
-from tests.learn.campaign import PROFILES, campaign
+from tests.research.campaign import PROFILES, campaign
 
 __all__ = ["folds_fitted_once"]
 

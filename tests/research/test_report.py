@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import families_of, of_pace, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import compare, profiles_of
 from advisor.prediction.predictor import Predictor
 from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
+from research.evaluate import families_of, of_pace, select
 from research.figures import (
     TOLERANCE,
     figures_of,
@@ -34,8 +34,8 @@ from research.scripts import HOSTS, script_scores, scripts_table
 from research.splits import splits_text
 from research.targets import Target
 from tests import synthetic
-from tests.learn.campaign import PROFILES, campaign
-from tests.learn.whole_jobs import whole
+from tests.research.campaign import PROFILES, campaign
+from tests.research.whole_jobs import whole
 
 H200 = gpu(GPU)
 FOLDER = ROOT / "profiles"
@@ -76,7 +76,7 @@ def test_figures_of_one_family_and_mode_follow_from_the_data(data, mode):
     errors = [
         abs(job.error)
         for run in scored
-        for job in compare(run, profiles_of(run, profiles), predictor, H200, {}).jobs
+        for job in compare(run, profiles_of(run, profiles), predictor).jobs
         if job.family == family
     ]
     (group,) = [group for group in COMMITTED.families if group.name == family]

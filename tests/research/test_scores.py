@@ -8,11 +8,11 @@ import pytest
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.memory_power import Trial
-from advisor.learn.regret import panels
 from advisor.prediction.memory import Need
 from advisor.workload.profile import Memory
 from research import memory
 from research.choices import followed, recommended, recommended_section
+from research.regret import panels
 from research.steps import other_hosts, other_hosts_section, other_hosts_sentence
 from research.whole_jobs import (
     RECOMMENDED,
@@ -23,9 +23,9 @@ from research.whole_jobs import (
     whole_jobs_section,
 )
 from tests import synthetic
-from tests.learn.test_regret import PAIR, evaluation, ran
-from tests.learn.whole_jobs import LONG, SHORT, whole
 from tests.plan.stand_in import StandIn
+from tests.research.test_regret import PAIR, evaluation, ran
+from tests.research.whole_jobs import LONG, SHORT, whole
 
 H200 = gpu("h200-141gb")
 NAMES = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "mlp-toy-bs128")

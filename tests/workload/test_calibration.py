@@ -9,12 +9,8 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
-from advisor.workload.calibration import (
-    Present,
-    present_of,
-    stale_profiles,
-)
 from advisor.workload.spec import Script
+from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration, model_path, read_calibration
 from advisor.workload.writing import calibration_text
 from tests import synthetic

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.workload.arrivals import read_arrivals
@@ -317,6 +319,22 @@ def test_arrivals_may_be_separated_by_other_signs_and_have_times_with_units(read
 def test_arrivals_that_cannot_be_are_refused_with_their_file(read, text):
     with pytest.raises(InvalidInput, match=r"arrivals\.csv"):
         read(text, "arrivals.csv")
+
+
+CELLS = st.sampled_from(["", " ", "0", "1.0", "nan", "x", BERT, "arrival_s", "job", "epochs"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.lists(CELLS, max_size=4), max_size=3))
+@example(rows=[["arrival_s", "job", "epochs"], ["", RESNET, "1.0"]])
+@example(rows=[["arrival_s", "job"], ["0", ""]])
+@example(rows=[["", RESNET, "1.0"]])
+def test_any_table_is_arrivals_or_refused_with_its_file(read, rows):
+    try:
+        answer = read("\n".join(map(",".join, rows)), "arrivals.csv")
+    except InvalidInput as error:
+        answer = str(error)
+    assert isinstance(answer[0], Arrival) or "arrivals.csv" in answer
 
 
 @pytest.mark.parametrize("arrival_s", [1.7e9, 1.7e18, 1e300])

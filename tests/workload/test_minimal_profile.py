@@ -88,7 +88,7 @@ def test_a_number_that_is_null_is_not_known(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "remedy"),
     [
-        ("step_s", float("nan"), ""),
+        ("step_s", float("nan"), "NaN"),
         ("step_s", -0.12, ""),
         ("step_s", 0, ""),
         ("step_s", 120, "120 ms are 0.12 s"),

@@ -7,7 +7,6 @@ import pytest
 
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import of_pace
 from advisor.learn.observations import shared_runs
 from advisor.prediction.model import Model
 from advisor.workload.calibration import Calibration
@@ -20,8 +19,9 @@ from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
+from research.evaluate import of_pace
 from tests import synthetic
-from tests.learn.whole_jobs import LONG, SHORT, whole
+from tests.research.whole_jobs import LONG, SHORT, whole
 
 PROFILE = replace(synthetic.profile(), host_s=0.01)
 RUN = synthetic.run([PROFILE])
@@ -328,4 +328,4 @@ def test_a_record_that_contradicts_itself_is_refused(change):
 def test_times_that_cannot_be_are_refused(change):
     done = {"steps": (1, 2), "began_s": (0.0, 0.0), "ended_s": (1.0, 2.0), "pauses_s": ()}
     with pytest.raises(InvalidInput):
-        Completion(**done | change, energy_j=None)
+        parse_record(Completion, json.dumps(done | change | {"energy_j": None}), "here")

@@ -1,13 +1,15 @@
 """Clocks of steps, memory and SMs of this process, and the pace of its core."""
 
 import ctypes
+import multiprocessing
 import os
 import resource
+import sys
 from collections import deque
 from collections.abc import Callable
 from multiprocessing import active_children
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from time import perf_counter, process_time, time
 from typing import Any
 
@@ -161,3 +163,32 @@ def _cpu_s(process: Path) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# A virtual core changes its speed within a second; over one, many cores average that.
+_LASTS_S = 1.0
+# The first pieces are slower.
+_WARM_S = 0.1
+
+
+def _mean_piece_s(start_at: float) -> float:
+    """Repeat the piece for `_LASTS_S` from a moment of the wall clock; return its mean seconds."""
+    work, pieces_s = piece_of_work(), []
+    while time() < start_at:
+        work()
+    until = perf_counter() + _LASTS_S
+    while perf_counter() < until:
+        pieces_s.append(work())
+    return fmean(pieces_s)
+
+
+def check_cores() -> None:
+    """Print the mean seconds of a piece over as many processes at once as the last word asks.
+
+    Profiles and runs time it on the cores of a job; here processes float over all cores, so that
+    slow ones and shared hyperthreads count.
+    """
+    busy = int(sys.argv[-1])
+    with multiprocessing.get_context("fork").Pool(busy) as pool:
+        start_at = time() + _WARM_S
+        print(fmean(pool.map(_mean_piece_s, [start_at] * busy, chunksize=1)))

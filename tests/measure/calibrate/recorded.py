@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from advisor.workload.calibration import Calibration, Contexts, HostCheck, LimitedContext, Switching
+from advisor.hardware.machine import HostCheck
+from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from tests import synthetic
 
 

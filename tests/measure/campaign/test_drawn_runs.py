@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign import Dispatcher, Ledger, Seat
-from advisor.measure.draw import Count, draw_plans, read_campaign, write_list
-from advisor.measure.run_list import PlannedRun, read_plans
+from advisor.measure.planned_runs import (
+    Count,
+    PlannedRun,
+    draw_plans,
+    read_campaign,
+    read_plans,
+    write_list,
+)
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.store import read_runs

@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from advisor.measure import inside, mirror
+from advisor.measure import inside, own_files
+from advisor.measure.launcher import tied_to_parent
 from advisor.measure.own_files import place_for
 from advisor.measure.process import session_members
 from advisor.workload.spec import Script
@@ -44,15 +45,15 @@ def main():
     if "d" in options:
         deny_namespaces()
     if "l" in options:
-        mirror._COPIED_IN_ALL = mirror._DATA_BYTES = 0
-        mirror._Copies._clone = lambda *_: False
+        own_files._COPIED_IN_ALL = own_files._DATA_BYTES = 0
+        own_files._Copies._clone = lambda *_: False
     place = place_for(Script(command=tuple(command), folder=folder), Path(base))
     hook = Path(base, "hook")
     hook.mkdir()
     (hook / "advisor_inside").symlink_to(Path(inside.__file__).parent)
-    variables = {"INSIDE": str(hook), "GUARD": "" if place.launcher else base}
+    variables = {"INSIDE": str(hook), "GUARD": "" if place.overlays else base}
     with subprocess.Popen(
-        [*place.launcher, *command],
+        tied_to_parent(command, place.overlays),
         cwd=place.working,
         env=os.environ | variables,
         text=True,
@@ -70,7 +71,7 @@ def main():
         lines += process.stdout.read().splitlines()
     written, others = place.exposed.changed() if place.exposed else ([], [])
     came = {
-        "overlay": bool(place.launcher),
+        "overlay": bool(place.overlays),
         "lines": lines,
         "code": process.returncode,
         "written": written,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from advisor.measure.explain_end import explain_end, first_of_several
+from advisor.measure.script import explain_end, first_of_several
 from advisor.workload.spec import Script
 
 

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from advisor.measure.hook_folder import hook_variables
 from advisor.measure.inside import PROGRESS
 from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.program import Program
-from advisor.measure.script import create_progress, read_progress
+from advisor.measure.script import create_progress, hook_variables, read_progress
 from tests.lean import LEAN_PATH
 
 

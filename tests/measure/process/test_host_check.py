@@ -10,11 +10,10 @@ from time import time
 
 import pytest
 
-from advisor.measure import host_check
-from advisor.measure.host_check import check_host
-from advisor.workload.launchers import python_of
-from advisor.workload.spec import Script
-from advisor.workload.store import recent_host_check
+from advisor.hardware.machine import recent_host_check
+from advisor.measure import device
+from advisor.measure.device import check_host
+from advisor.workload.spec import Script, python_of
 from tests.measure.calibrate import recorded
 
 
@@ -27,7 +26,7 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def without_torch(monkeypatch):
     """The environment of the advisor has no torch."""
-    monkeypatch.setattr(host_check, "find_spec", lambda _: None)
+    monkeypatch.setattr(device, "find_spec", lambda _: None)
 
 
 @pytest.fixture

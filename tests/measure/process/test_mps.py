@@ -10,8 +10,8 @@ import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.machine import mps_processes
+from advisor.measure.bench import MpsSession, tenant_environments
 from advisor.measure.device import Device, refuse_busy
-from advisor.measure.mps import MpsSession, tenant_environments
 from advisor.measure.process import end_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.measure import mirror, own_files
-from advisor.measure.mirror import mirror_folder
-from advisor.measure.own_files import place_for
+from advisor.measure import own_files
+from advisor.measure.bench import tenants_on
+from advisor.measure.launcher import tied_to_parent
+from advisor.measure.own_files import mirror_folder, place_for
 from advisor.measure.process import scratch_folder, temporary_base, wait_until
 from advisor.measure.tenant import setup_of
-from advisor.measure.tenants import tenants_on
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import ways_to_write
 from tests.measure.process.ways_to_write import WAYS, file_name, state, victim
@@ -51,7 +51,7 @@ def overlays_work(*, user):
         "with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as at:\n"
         "    base = pathlib.Path(at, 'run', 's'); own = pathlib.Path(at, 'near', 'own')\n"
         "    base.mkdir(parents=True), own.mkdir(parents=True)\n"
-        "    print(bool(place_for(Script(command=('true',), folder=str(own)), base).launcher))"
+        "    print(bool(place_for(Script(command=('true',), folder=str(own)), base).overlays))"
     )
     words = [sys.executable, "-c", code]
     done = subprocess.run(
@@ -157,7 +157,7 @@ def base(tmp_path):
 @pytest.fixture(params=["overlay", "mirror"])
 def kind(request, monkeypatch):
     if request.param == "mirror":
-        monkeypatch.setattr(own_files, "_overlays", lambda *_: ((), []))
+        monkeypatch.setattr(own_files, "_overlays", lambda *_: (None, []))
     elif overlays_work(user=False) != "True":
         pytest.skip("no overlays here")
     return request.param
@@ -168,7 +168,11 @@ def in_place(folder, base, line):
     command = ("sh", "-c", line)
     place = place_for(Script(command=command, folder=str(folder)), base)
     return subprocess.run(
-        [*place.launcher, *command], cwd=place.working, capture_output=True, text=True, check=True
+        tied_to_parent(command, place.overlays),
+        cwd=place.working,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
 
 
@@ -230,7 +234,7 @@ def test_scripts_of_one_folder_that_run_at_once_do_not_see_each_others_files(tmp
             running.append(
                 stack.enter_context(
                     subprocess.Popen(
-                        [*place.launcher, "sh", "-c", line, name],
+                        tied_to_parent(["sh", "-c", line, name], place.overlays),
                         cwd=place.working,
                         text=True,
                         stdin=subprocess.PIPE,
@@ -319,8 +323,8 @@ def test_what_an_overlay_leaves_is_removed_with_the_run(tmp_path):
 def test_a_script_that_was_seen_to_write_to_a_file_of_the_user_fails_its_measurement(
     tmp_path, base, monkeypatch, capsys
 ):
-    monkeypatch.setattr(own_files, "_overlays", lambda *_: ((), []))
-    monkeypatch.setattr(mirror, "_COPIED_IN_ALL", 0)
+    monkeypatch.setattr(own_files, "_overlays", lambda *_: (None, []))
+    monkeypatch.setattr(own_files, "_COPIED_IN_ALL", 0)
     folder = tmp_path / "near" / "own"
     folder.mkdir(parents=True)
     for name in ("ours.log", "others.log"):

@@ -12,10 +12,10 @@ import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure import tenant
+from advisor.measure.bench import Crew, ask_all, tenants_on
 from advisor.measure.process import error_line, scripts_within, session_members, supervise
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
-from advisor.measure.tenants import Crew, ask_all, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.lean import LEAN, LEAN_PATH

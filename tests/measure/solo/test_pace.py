@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from advisor.measure.pace import (
     Schedule,
     StepsTaken,
-    Timing,
     schedule,
     solo_windows,
     step_times,
     windows_of,
 )
+from advisor.measure.planned_runs import Timing
 from advisor.measure.rounds import find_rounds
 
 steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)

@@ -1,0 +1,296 @@
+"""Numbers of jobs from what monitoring recorded of their GPUs.
+
+DCGM and ``nvidia-smi`` count for a whole GPU. So a job's numbers are taken from the moments in
+which it had its GPU to itself, and a job that never had is left out with the reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from statistics import fmean, median
+from typing import Any
+
+from advisor.errors import InvalidInput, counted
+from advisor.measure.history import HOSTS, PROFILED, Quantity, Series, renamed
+from advisor.workload.minimal_profile import MinimalProfile, idle
+
+JOB_LABELS = {"pod": "namespace", "hpc_job": ""}
+"""Labels of a job in the order of preference, with those of its namespace."""
+
+CURE = "A profiling counter that is stuck counts again after `dcgmi dmon -e 1001` on its host."
+
+LEAST_SAMPLES = 10
+"""A profile needs so many samples in which the job was active and alone."""
+
+_EXPORTER = "dcgm-exporter"
+_NAMELESS = (
+    "no series has a job in its labels exported_pod, pod or hpc_job. Name the label with --by; "
+    "--by gpu counts all that ran on a GPU as one job."
+)
+
+# Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
+_LEAST_BUSY = 0.01
+# The profiling counter can stick while the GPU is at work, mostly at 0 (dcgm-exporter issue 662).
+# The driver's utilisation contradicts a counter below `_LEAST_BUSY` if it is `_CLEARLY_BUSY`, and
+# one that repeats a value so many times if it is far from that, or less far but changing. It is
+# itself wrong if it is 0 while the GPU takes more watts than any does idle.
+_CLEARLY_BUSY, _REPEATS, _FAR, _CHANGING, _BUSY_W = 0.1, 10, 0.5, 0.2, 250.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedJob:
+    """A job as the history shows it.
+
+    Attributes:
+        name: Its pod, Slurm job or GPU, with the namespace before it if several have that name.
+        model: Its GPU, as the driver names it; None: the history does not say.
+        gpus: The most GPUs that it had at once.
+        samples: Samples in which it was active and alone on its GPU.
+        numbers: Medians in those samples, by the names of `MinimalProfile`; of power the mean, of
+            memory the most. A number that the history lacks is absent.
+        active_s: Time for which it had a GPU that worked, as far as it can be seen; None without
+            times.
+        first_s: Time of its first sample; None without times.
+        doubted: Samples in which the driver's utilisation contradicted the profiling counter.
+        problem: Why it has no profile.
+    """
+
+    name: str
+    model: str | None = None
+    gpus: int = 1
+    samples: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    active_s: float | None = None
+    first_s: float | None = None
+    doubted: int = 0
+    problem: str | None = None
+
+    def minimal(self, gpu: str) -> MinimalProfile:
+        """Return its profile of bare numbers on the GPU model of this key.
+
+        Raises:
+            InvalidInput: A number cannot be, or is not known.
+        """
+        numbers: dict[str, Any] = {
+            name: value if name == "step_s" else round(value, 1 if name in _SIZES else 4)
+            for name, value in self.numbers.items()
+        }
+        if self.active_s is not None:
+            numbers["duration_s"] = round(self.active_s, 1)
+        elif "step_s" not in numbers:
+            raise InvalidInput(
+                "samples have no times, so its duration is not known. Pass --interval or --step-s"
+            )
+        unknown = dict.fromkeys(("step_s", "power_w", "gpu_utilization", "memory_utilization"))
+        numbers = unknown | numbers
+        return MinimalProfile(schema=1, workload=self.name, gpu=gpu, batch_size=1, **numbers)
+
+
+_SIZES = ("memory_mib", "power_w")
+
+_Job = tuple[str, str]  # namespace and name
+_Place = tuple[str, float]  # a GPU at a moment
+_Row = Mapping[Quantity, float]
+
+
+class _Samples:
+    """The samples of one job: its numbers at each place, and the labels of its GPUs."""
+
+    def __init__(self) -> None:
+        self.at: dict[_Place, dict[Quantity, float]] = defaultdict(dict)
+        self.models: set[str] = set()
+        self.slices: set[str] = set()
+        self.steps_s: list[float] = []
+
+    def add(self, series: Series) -> None:
+        labels, gpu = series.labels, series.gpu
+        self.models.update(filter(None, [labels.get("modelName")]))
+        self.slices.update(filter(None, [labels.get("GPU_I_PROFILE") or labels.get("GPU_I_ID")]))
+        for at_s, value in series.points:
+            self.at[gpu, at_s][series.quantity] = value
+
+
+def recorded_jobs(
+    history: Sequence[Series],
+    by: str | None,
+    interval_s: float | None = None,
+    *,
+    timed: bool = True,
+) -> list[RecordedJob]:
+    """Return the jobs in `history` by name; `by` is the label that names them, or None.
+
+    Samples lie `interval_s` apart; None: as far as their times do, if they are `timed`.
+
+    Raises:
+        InvalidInput: No label names jobs.
+    """
+    of_gpus = [each for each in history if each.quantity != "step_s"]
+    label, space = _label_of_jobs(of_gpus, by)
+    jobs: dict[_Job, _Samples] = defaultdict(_Samples)
+    owners: dict[_Place, set[_Job]] = defaultdict(set)
+    for series in of_gpus:
+        name = series.labels.get(label, "")
+        if name and not (label == "pod" and _EXPORTER in name):  # its own pod, of an idle GPU
+            job, gpu = (series.labels.get(space, ""), name), series.gpu
+            jobs[job].add(series)
+            for at_s, _ in series.points:
+                owners[gpu, at_s].add(job)
+    if not jobs:
+        raise InvalidInput(_NAMELESS)
+    for series in history:
+        for (_, name), samples in jobs.items() if series.quantity == "step_s" else ():
+            if name in (series.labels.get(label), series.labels.get("pod")):
+                samples.steps_s += [value for _, value in series.points]
+    uses, kind = Counter(name for _, name in jobs), "gpu" if label == "gpu" else ""
+    names = {
+        (space, name): f"{space}.{kind}{name}" if uses[name] > 1 and space else f"{kind}{name}"
+        for space, name in jobs
+    }
+    if interval_s is None and timed:  # the median between two samples of a GPU
+        interval_s = _middle(
+            after - before
+            for (gpu, before), (next_gpu, after) in pairwise(sorted(owners))
+            if gpu == next_gpu
+        )
+    recorded = (_recorded(names, job, jobs[job], owners, interval_s) for job in jobs)
+    known = recorded if timed else (replace(each, first_s=None) for each in recorded)
+    return sorted(known, key=lambda each: each.name)
+
+
+def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]:
+    """The label that names jobs, and that of their namespace; empty: none."""
+    present = {name for each in history for name, value in each.labels.items() if value}
+    if by is not None:
+        if renamed(by) in present:
+            return renamed(by), ""
+        if by not in present:
+            raise InvalidInput(
+                f"no series has the label {by}. They have {', '.join(sorted(present))}."
+            )
+        return by, next((host for host in HOSTS if host in present), "") if by == "gpu" else ""
+    for label, space in JOB_LABELS.items():
+        if renamed(label) in present:  # `label` is then the exporter's own
+            return renamed(label), space and renamed(space)
+        if label in present:
+            return label, space
+    raise InvalidInput(_NAMELESS)
+
+
+def _recorded(
+    names: Mapping[_Job, str],
+    job: _Job,
+    samples: _Samples,
+    owners: Mapping[_Place, set[_Job]],
+    interval_s: float | None,
+) -> RecordedJob:
+    """The numbers of `job`, or why there are none."""
+    alone: dict[_Place, _Row] = {
+        place: row for place, row in samples.at.items() if owners[place] == {job}
+    }
+    doubted = _contradicted(alone)
+    for place in doubted:  # all of that module are stuck at once
+        kept = {*alone[place]} - {"gract", *PROFILED}
+        alone[place] = {name: alone[place][name] for name in kept}
+    rows = [*alone.values()]
+    watched = [row for row in rows if _busy(row) is not None]
+    active = [row for row in watched if (_busy(row) or 0.0) >= _LEAST_BUSY]
+    counting = [row for row in active if row.get("sm_active") != 0]  # 0 of a busy GPU is stuck
+    times = Counter(at_s for _, at_s in samples.at)
+    run_s = None if interval_s is None else interval_s * len(times)
+    numbers: dict[str, float | None] = {
+        "gpu_utilization": _middle(map(_busy, active)),
+        "memory_utilization": _middle(row.get("memory_utilization") for row in active),
+        **{name: _middle(row.get(name) for row in counting) for name in PROFILED},
+        "memory_mib": max(_numbers(row.get("memory_mib") for row in rows), default=None),
+        "power_w": fmean(watts) if (watts := _numbers(map(_power_w, active))) else None,
+        "step_s": _middle(samples.steps_s),
+    }
+    recorded = RecordedJob(
+        name=names[job],
+        model=next(iter(samples.models), None),
+        gpus=max(times.values()),
+        samples=len(active),
+        numbers={name: number for name, number in numbers.items() if number is not None},
+        # Of moments that it shared, only the length is known.
+        active_s=None if run_s is None or not watched else run_s * len(active) / len(watched),
+        first_s=min(times),
+        doubted=len(doubted),
+    )
+    others = {names[other] for place in samples.at for other in owners[place]} - {names[job]}
+    return replace(recorded, problem=next(_problems(recorded, samples, rows, sorted(others)), None))
+
+
+def _contradicted(rows: Mapping[_Place, _Row]) -> set[_Place]:
+    """The places at which the driver's utilisation shows that the profiling counter is stuck."""
+    places: set[_Place] = set()
+
+    def value_on_gpu(place: _Place) -> tuple[str, float]:
+        value = rows[place]["gract"]
+        return place[0], 0.0 if value < _LEAST_BUSY else value
+
+    both = sorted(at for at, row in rows.items() if {"gract", "gpu_utilization"} <= row.keys())
+    for (_, value), run in groupby(both, value_on_gpu):
+        coarse = {
+            place: rows[place]["gpu_utilization"]
+            for place in run
+            if rows[place]["gpu_utilization"] or rows[place].get("power_w", 0.0) < _BUSY_W
+        }
+        shares = coarse.values()
+        if len(coarse) >= _REPEATS:
+            changing = max(shares) - min(shares) > _CHANGING
+            apart = _CLEARLY_BUSY if value == 0 else _CHANGING if changing else _FAR
+            if abs(fmean(shares) - value) > apart:
+                places |= coarse.keys()
+        if value == 0:
+            places |= {place for place, share in coarse.items() if share >= _CLEARLY_BUSY}
+    return places
+
+
+def _problems(
+    job: RecordedJob, samples: _Samples, alone: Sequence[_Row], others: Sequence[str]
+) -> Iterator[str]:
+    if samples.slices:
+        yield (
+            f"it ran on a MIG instance ({', '.join(sorted(samples.slices))}), whose counters are "
+            "of that slice. Let it run on a whole GPU once"
+        )
+    if len(samples.models) > 1:
+        yield f"it ran on GPUs of several models: {', '.join(sorted(samples.models))}"
+    if not alone:
+        listed = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
+        yield (
+            f"it always shared its GPU, with {listed}, and counters are of the whole GPU. Let it "
+            "run alone once"
+        )
+    if all(_busy(row) is None for row in alone):
+        yield "the history has no GPU utilisation of it, e.g. DCGM_FI_DEV_GPU_UTIL"
+    memory_mib = job.numbers.get("memory_mib")
+    if memory_mib is None:
+        yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"
+    if not job.samples and memory_mib:
+        watts = max(_numbers(map(_power_w, alone)), default=None)
+        power = "" if watts is None else f" and takes up to {watts:.0f} W"
+        yield f"{idle(memory_mib, power)}. Choose a range in which it trains. {CURE}"
+    if job.samples < LEAST_SAMPLES:
+        yield (
+            f"it was active and alone in {counted(job.samples, 'sample')}, and {LEAST_SAMPLES} are "
+            "the fewest. Choose a longer range, or a shorter --interval"
+        )
+
+
+def _busy(row: _Row) -> float | None:
+    """Share of time in which a kernel ran: of the whole time if known, else of the last moments."""
+    return row.get("gract", row.get("gpu_utilization"))
+
+
+def _power_w(row: _Row) -> float | None:
+    return row.get("power_w")
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    return median(numbers) if (numbers := _numbers(values)) else None

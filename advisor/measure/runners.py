@@ -1,0 +1,279 @@
+"""Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster."""
+
+import os
+import signal
+import subprocess
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
+from advisor.hardware.machine import allowed_cores, split_cores
+from advisor.measure import on_ray
+from advisor.measure.alone import profile_alone
+from advisor.measure.bench import bench_on
+from advisor.measure.device import devices_in, find_device
+from advisor.measure.planned_runs import Campaign, PlannedRun
+from advisor.measure.process import INTERRUPTED, start_own, sweep
+from advisor.measure.profile import idle_power_w
+from advisor.measure.shared_run import measure
+from advisor.measure.tenant import error_of
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from advisor.workload.spec import Workload
+
+Task = PlannedRun | Workload
+"""A run, one of `single_runs`, or a workload to profile."""
+
+Record = Run | Profile
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """The campaign and `command` of the user, and a runner's device, with host cores of its own."""
+
+    campaign: Campaign
+    command: str
+    device: str = "cpu"
+    cores: tuple[int, ...] = ()
+
+
+def serve(argv: Sequence[str]) -> int:
+    """Measure what the connection of the descriptor ``argv[0]`` sends, until it closes.
+
+    It sends settings, then tasks; an answer is a record, or an exit code and a message.
+    """
+    os.set_inheritable(int(argv[0]), False)
+    with Connection(int(argv[0])) as connection, suppress(EOFError):
+        settings: RunnerSettings = connection.recv()
+        campaign = settings.campaign
+        try:
+            device = find_device(settings.device)
+            if device.key != campaign.gpu:
+                raise InvalidInput(
+                    f"the plan is for {campaign.gpu}, and device {settings.device} is {device.key} "
+                    f"({device.name}). Choose another --device, or correct the plan's gpu."
+                )
+            with bench_on(device, settings.cores, settings.command) as bench:
+                idle_w = idle_power_w(device)
+                answer: Record | tuple[int, str] | None = None
+                while True:
+                    connection.send(answer)
+                    task: Task = connection.recv()
+                    try:
+                        if isinstance(task, PlannedRun):
+                            answer = measure(task, bench, campaign.timing)
+                        else:
+                            answer = profile_alone(
+                                task, bench, idle_w, probe=campaign.profile.probe
+                            )
+                    except AdvisorError as error:
+                        answer = error.exit_code, str(error)
+        except AdvisorError as error:
+            connection.send((error.exit_code, str(error)))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return 0
+
+
+class LocalRunner:
+    """A runner in a process on this host; it and all that it started die when this process does.
+
+    Each method raises AdvisorError if the runner cannot go on, and must be started again.
+    """
+
+    def __init__(self, name: str, settings: RunnerSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection, _ = Pipe()
+        self._lifeline = -1
+
+    def start(self) -> None:
+        """Start, or start again after `stop`."""
+        self._connection, its = Pipe()
+        entry, connection = "advisor.measure.runners:serve", its.fileno()
+        self._process, self._lifeline = start_own(
+            "inner", entry, str(connection), keep=[connection]
+        )
+        its.close()  # or its death would not close the pipe
+        self._ask(self.settings, 120.0)  # claiming a GPU that was just released takes seconds
+
+    def measured(self, task: Task) -> Record:
+        """Measure `task`; raises InvalidInput if no runner can."""
+        # Longer than the timeouts that a measurement has for all its tenants.
+        record: Record = self._ask(task, 1800.0)
+        return record
+
+    def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
+        """The answer of the process; raises the error that it had."""
+        try:
+            self._connection.send(message)
+            if not self._connection.poll(timeout_s):
+                raise AdvisorError(f"no answer within {timeout_s:.0f} s")
+            answer = self._connection.recv()
+        except (EOFError, OSError):
+            reason = "it closed its connection"
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(10) if self._process else 0
+                reason = f"it ended with exit status {code}"
+                if code < 0:
+                    reason = f"it was killed by {signal.Signals(-code).name}"
+            raise AdvisorError(reason) from None
+        if isinstance(answer, tuple):
+            raise error_of(*answer)
+        return answer
+
+    def stop(self) -> None:
+        """End it and all that it started, at any time: by an interrupt, else by force."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        os.close(self._lifeline)
+        try:
+            process.wait(60.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._connection.close()
+        sweep()  # if it was killed, its folder and its MPS daemon are left
+
+
+class Actor(LocalRunner):
+    """A Ray actor: it holds a whole GPU, and its runner measures there.
+
+    Its own process touches no GPU; the runner shows its tenants the GPU by UUID.
+    """
+
+    def place(self) -> tuple[str, str, tuple[int, ...]]:
+        """Return Ray's id of its node, its device there, and the host cores there."""
+        node = import_module("ray").get_runtime_context().get_node_id()
+        return node, on_ray.assigned_device(), allowed_cores()
+
+    def start_with(self, settings: RunnerSettings) -> None:
+        """Start the runner on the device that Ray assigned."""
+        sweep()  # removes what killed runs left on this node
+        self.settings = replace(settings, device=on_ray.assigned_device())
+        self.start()
+
+
+class ClusterRunner:
+    """A runner of a Ray actor; a lost actor is made again on the same `node`, if that still lives.
+
+    Its methods are those of `LocalRunner`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: RunnerSettings,
+        resource: Mapping[str, float],
+        node: str,
+        actor: Any,
+    ) -> None:
+        self.name, self._settings, self._resource = name, settings, resource
+        self._node, self._actor = node, actor
+
+    def start(self) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if self._actor is None:
+            here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
+            self._actor = _actor(self._settings, self._resource, here)
+        on_ray.result(self._actor.start_with.remote(self._settings), on_ray.TIMEOUT_S)
+
+    def measured(self, task: Task) -> Record:
+        record: Record = on_ray.result(self._actor.measured.remote(task))
+        return record
+
+    def stop(self) -> None:
+        actor, self._actor = self._actor, None
+        if actor is not None:
+            with suppress(AdvisorError):
+                on_ray.result(actor.stop.remote(), on_ray.TIMEOUT_S)
+            import_module("ray").kill(actor)
+
+
+Runner = LocalRunner | ClusterRunner
+
+
+def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: Any) -> Any:
+    return on_ray.make_actor(
+        Actor,
+        "",
+        settings,
+        num_cpus=1,
+        num_gpus=int(settings.campaign.gpu != "cpu"),
+        resources=resource,
+        scheduling_strategy=strategy,
+        max_concurrency=2,  # it can be stopped while it waits for an answer
+    )
+
+
+def stop_all(runners: Sequence[Runner]) -> None:
+    """Stop all at once."""
+    with ThreadPoolExecutor(max(1, len(runners))) as pool:
+        list(pool.map(lambda runner: runner.stop(), runners))
+
+
+def local_runners(device: str | None, cores: str | None, settings: RunnerSettings) -> list[Runner]:
+    """Return runners for the devices of this host, each with its device and its share of cores."""
+    default = "cpu" if settings.campaign.gpu == "cpu" else DEFAULT_DEVICE
+    devices = devices_in(device or default)
+    shares = _shares(allowed_cores(cores), len(devices), devices[0])
+    return [
+        LocalRunner(
+            f"cpu{number}" if name == "cpu" else name, replace(settings, device=name, cores=share)
+        )
+        for number, (name, share) in enumerate(zip(devices, shares, strict=True))
+    ]
+
+
+def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[Runner]:
+    """Return runners on a Ray cluster, each with its share of the cores of its node.
+
+    Args:
+        address: Of the cluster.
+        settings: Of each runner.
+        most: So many runners at most; on CPUs so many.
+
+    Raises:
+        AdvisorError: Ray is not installed.
+        GpuUnavailable: There is no such cluster, or it has no GPU of the campaign free.
+    """
+    on_gpus = settings.campaign.gpu != "cpu"
+    ray, resource = on_ray.connect(address), dict[str, float]()
+    if on_gpus:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        resource = on_ray.gpu_resource(settings.campaign.gpu, nodes)
+        having = [
+            node["Resources"] for node in nodes if resource.keys() <= node["Resources"].keys()
+        ]
+        there = sum(each.get("GPU", 0) for each in having)
+        most = int(min(most, there, ray.available_resources().get("GPU", 0)))
+    if not most:
+        raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
+    on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
+    for actor in [_actor(settings, resource, "SPREAD") for _ in range(most)]:
+        node, device, cores = on_ray.result(actor.place.remote(), on_ray.TIMEOUT_S)
+        on_node[node].append((actor, device, cores))
+    runners: list[Runner] = []
+    for node, placed in on_node.items():
+        shares = _shares(placed[0][2], len(placed), placed[0][1])
+        for number, ((actor, device, _), cores) in enumerate(zip(placed, shares, strict=True)):
+            name = f"{node[:8]}-{device}" + (f"-{number}" if number and not on_gpus else "")
+            own = replace(settings, cores=cores)
+            runners.append(ClusterRunner(name, own, resource, node, actor))
+    return runners
+
+
+def _shares(cores: Sequence[int], runners: int, device: str) -> tuple[tuple[int, ...], ...]:
+    """Cores of each runner of a host; on the CPU, whose figures are not kept, all share all."""
+    return (tuple(cores),) * runners if device == "cpu" else split_cores(cores, runners)
