@@ -55,6 +55,16 @@ seconds, share, euros, mebibytes, watts = map(
 """Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
 
 
+def in_seconds(help_text: str, *names: str) -> Any:
+    """Return an option of a duration."""
+    return Option(*names, metavar="SECONDS", parser=seconds, help=help_text)
+
+
+def file_to_write(help_text: str, *names: str) -> Any:
+    """Return an option of a file that the command writes."""
+    return Option(*names, metavar="FILE", parser=to_write, help=help_text)
+
+
 def above_0(word: Any) -> float:
     """Return the seconds in `word`, which must be above 0."""
     if not 0 < (value := seconds(word)) < inf:
@@ -96,23 +106,12 @@ GpuKey = Annotated[
         f"GPU in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
     ),
 ]
+_READ = "Read {} from this folder instead of the shipped ones."
 Profiles = Annotated[
-    Path | None,
-    Option(
-        "--profiles",
-        metavar="DIR",
-        envvar="ADVISOR_PROFILES",
-        help="Read profiles from this folder instead of the shipped ones.",
-    ),
+    Path | None, Option(metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles"))
 ]
 Models = Annotated[
-    Path | None,
-    Option(
-        "--models",
-        metavar="DIR",
-        envvar="ADVISOR_MODELS",
-        help="Read models from this folder instead of the shipped ones.",
-    ),
+    Path | None, Option(metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models"))
 ]
 Calibration = Annotated[
     Path | None,

@@ -7,7 +7,6 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan_or_job, complete_sharing
-from advisor.cli.options import to_write
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import advisor_for, chosen_jobs, on_checked_host, passed, plans_and_jobs
 from advisor.errors import InvalidInput, NothingFits
@@ -74,13 +73,7 @@ def compare(
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
     csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=to_write,
-            help="Write a row for each plan to this file, too.",
-        ),
+        Path | None, options.file_to_write("Write a row for each plan to this file, too.", "--csv")
     ] = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.

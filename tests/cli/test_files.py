@@ -114,9 +114,12 @@ FIELDS = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("kind", ["profile", "model", "trace", "jobs"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), command=st.sampled_from(["predict", "recommend", "simulate"]))
+@given(
+    data=st.data(),
+    kind=st.sampled_from(["profile", "model", "trace", "jobs"]),
+    command=st.sampled_from(["predict", "recommend", "simulate"]),
+)
 def test_any_change_of_a_file_is_answered_or_refused(
     advisor, tmp_path, measured, kind, data, command
 ):

@@ -60,7 +60,7 @@ def test_what_slows_a_job_too_much_may_not_join_and_the_reason_is_there(more_pag
 def test_where_all_jobs_run_one_more_copy_of_each_may_join(more_page):
     running = [f"{number} · {name}" for number, name in enumerate([RESNET, SMALL, BERT], start=1)]
     more_page.query_params["running"] = running
-    ask(more_page, "Add a job", by="mps", max_slowdown="900")
+    ask(more_page, "Add a job", by="mps", max_slowdown="400")
     assert {"resnet50", "resnet26", "bert"} & set(rows_with(more_page, "work added")["add"])
 
 
@@ -126,7 +126,7 @@ def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_
 
 @pytest.mark.parametrize("question", ["Trials of a search", "Add a job"])
 def test_a_job_that_leaves_the_table_leaves_the_question_too(more_page, question):
-    ask(more_page, question, max_slowdown="900")
+    ask(more_page, question, max_slowdown="400")
     edit(more_page, deleted=[0])
     assert not [*more_page.exception, *more_page.error]
     assert not any("resnet50" in text for text in words(more_page.markdown))
