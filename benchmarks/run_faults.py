@@ -18,12 +18,12 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from advisor import run as runner
-from advisor import watch as watching
 from advisor.measure.device import Device
+from advisor.run import start as runner
+from advisor.run import watch as watching
 from benchmarks.faults import Drill, Outcome, drilled, drilling, meets, report
 from tests.handed import H200
-from tests.run_machine import prepared
+from tests.run.machine import prepared
 
 FAULTS = (
     *(f"{each} to the script" for each in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL")),
@@ -32,7 +32,7 @@ FAULTS = (
 _WATCHED = {each.__file__ for each in (runner, watching)}
 _RUN = ("-m", "benchmarks.run_faults", "--child")
 _STOP = """\
-from advisor.run import _run_folders, events_in, stop
+from advisor.run.start import _run_folders, events_in, stop
 for folder in _run_folders():
     stop(folder, None, print)
 """

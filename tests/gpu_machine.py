@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 
-from advisor import Advisor, validation_runs
+from advisor import Advisor
 from advisor.errors import AdvisorError
 from advisor.measure import alone as probing
 from advisor.measure import (
@@ -25,6 +25,7 @@ from advisor.measure import (
 from advisor.measure import profile as profile_command
 from advisor.measure.device import Device
 from advisor.measure.history import Series
+from advisor.run import validation_runs
 from advisor.sharing import parse_sharing
 from advisor.workload.profile import Memory
 from advisor.workload.spec import Script, Workload
@@ -32,7 +33,7 @@ from tests import synthetic
 from tests.lean import LEAN_PATH
 from tests.measure.calibrate import recorded
 from tests.report import mlflow_stand_in
-from tests.run_machine import put_on_path
+from tests.run.machine import put_on_path
 
 GPU = "h200-141gb"
 # By command and options, since a script takes seconds: as it was measured the first time.

@@ -194,8 +194,8 @@ def doctor(
     The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
     but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import Findings, examine, findings_text
-    from advisor.run import undo_left
+    from advisor.run.doctor import Findings, examine, findings_text
+    from advisor.run.start import undo_left
 
     for line in undo_left() if undo else ():
         aside(line)

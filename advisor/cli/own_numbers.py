@@ -14,7 +14,7 @@ from advisor.errors import InvalidInput
 from advisor.workload import units
 
 if TYPE_CHECKING:
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
 
 
 def show_written(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.launch.plan_file import SavedPlan
-    from advisor.ray_run import RemoteTerms
-    from advisor.report.mlflow_log import MlflowLog
-    from advisor.run_metrics import RunMetrics
-    from advisor.watch import Watcher
-    from advisor.watched_run import WatchedRun
+    from advisor.run.metrics import RunMetrics
+    from advisor.run.mlflow import MlflowLog
+    from advisor.run.on_ray import RemoteTerms
+    from advisor.run.watch import Watcher
+    from advisor.run.watched_run import WatchedRun
 
 
 def run(
@@ -113,9 +113,16 @@ def run(
     steps.
     """
     from advisor.launch.plan_file import prepare, saved_plans
-    from advisor.measured_pace import PacedPlan
-    from advisor.run import StartTerms, devices_for, find_run, rehearse, started, without_gangs
-    from advisor.watch import Watcher
+    from advisor.run.measured_pace import PacedPlan
+    from advisor.run.start import (
+        StartTerms,
+        devices_for,
+        find_run,
+        rehearse,
+        started,
+        without_gangs,
+    )
+    from advisor.run.watch import Watcher
     from advisor.workload.reading import is_file
 
     if list_runs:
@@ -147,7 +154,7 @@ def run(
         tied=ray is not None,
     )
     if ray is not None:
-        from advisor.ray_run import RemoteTerms
+        from advisor.run.on_ray import RemoteTerms
 
         remote = RemoteTerms(terms, device, time_limit, patience)
         _run_on_ray(ray, planned, prepared, remote, log, apply=apply)
@@ -172,7 +179,7 @@ _NOT_STARTED = "no job was started. Add --apply to start."
 
 
 def _list(as_json: bool) -> None:
-    from advisor.run import ListedRuns, listed_runs
+    from advisor.run.start import ListedRuns, listed_runs
 
     if as_json:
         show_json(answer_document(ListedRuns(tuple(listed_runs()))))
@@ -183,7 +190,7 @@ def _list(as_json: bool) -> None:
 def _watch(
     watchers: "Sequence[Watcher]", log: "MlflowLog | None", served: "RunMetrics | None"
 ) -> NoReturn:
-    from advisor.watch import watch
+    from advisor.run.watch import watch
 
     with live() as show:
 
@@ -198,7 +205,7 @@ def _watch(
 
 def _served(context: Context, address: str) -> "RunMetrics":
     """Serve metrics until the command ends, and return what to show runs to."""
-    from advisor.run_metrics import serving
+    from advisor.run.metrics import serving
 
     require_extra("`--metrics`", "metrics", "prometheus_client")
     url, metrics = context.with_resource(serving(address))
@@ -216,7 +223,7 @@ def _run_on_ray(
     apply: bool,
 ) -> None:
     from advisor.measure.on_ray import connect
-    from advisor.ray_run import RayRun
+    from advisor.run.on_ray import RayRun
 
     run = RayRun(connect(address), planned, prepared, terms, aside)
     if not apply:
@@ -252,7 +259,7 @@ def stop(
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
     """
-    from advisor.run import find_run
-    from advisor.run import stop as stop_run
+    from advisor.run.start import find_run
+    from advisor.run.start import stop as stop_run
 
     stop_run(find_run(named), job, aside)

@@ -57,9 +57,9 @@ def validate(
 
     The exit code is 5 if a measured step lies outside its predicted interval.
     """
-    from advisor import validate as validation
     from advisor.report.forecast import host_note, with_estimates_named
-    from advisor.validation_runs import planned_on, process_text
+    from advisor.run import validate as validation
+    from advisor.run.validation_runs import planned_on, process_text
 
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "check_host")
     exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")

@@ -1,6 +1,6 @@
 """Actors on a Ray cluster, whose errors are the advisor's own.
 
-Runs of plans (`advisor.ray_run`) and campaigns (`advisor.measure.runners`) have their own
+Runs of plans (`advisor.run.on_ray`) and campaigns (`advisor.measure.runners`) have their own
 queues: `ray.util.ActorPool` loses the task of an actor that is lost, and cannot replace the actor.
 """
 

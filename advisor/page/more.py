@@ -24,7 +24,7 @@ from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import row_name
-from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
+from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0

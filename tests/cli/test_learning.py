@@ -141,7 +141,7 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
             append_run(store, made[-1])
         return tuple(made)
 
-    monkeypatch.setattr("advisor.validate.run_plans", run_plans)
+    monkeypatch.setattr("advisor.run.validate.run_plans", run_plans)
     assert advisor("validate", *PAIR, "--top", 2, "--gpu", here).code in (0, 5)
     said = advisor("fit", "--gpu", here)
     assert said.code == 0, said.err

@@ -113,7 +113,7 @@ def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor)
 @pytest.mark.exhaustive
 def test_forty_jobs_on_two_kinds_of_hosts_are_objects_for_kubernetes(advisor):
     hosts = ("--gpus", "a100-40gb:8,h100-sxm-80gb:4")
-    words = ("export", f"{RESNET}:20", f"{BERT}:20", *hosts, "--format", "kubernetes-script")
+    words = ("export", f"{RESNET}:20", f"{BERT}:20", *hosts, "--format", "kubernetes")
     text = advisor(*words).out
     check_objects(text)
     assert sorted(numbers(text)) == list(range(1, 41))

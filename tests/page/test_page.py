@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from advisor.api import Advisor
-from advisor.launch.exports import EXPORTS
+from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetPlan
 from advisor.report.fleet import instruction
@@ -231,7 +231,7 @@ def test_after_a_change_the_best_plan_is_in_view_unless_i_chose_another(page):
 
 def test_a_plan_has_commands_in_every_format_or_it_is_said_why_not(page):
     look_at(page.run(), "Commands")
-    for form in EXPORTS:
+    for form in FORMATS:
         page.selectbox(key="format").set_value(form).run()
         assert not page.exception
         assert page.get("download_button") or page.info

@@ -5,7 +5,7 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.measure.device import command_line
-from advisor.report.mlflow_log import EXPERIMENT, MlflowLog
+from advisor.run.mlflow import EXPERIMENT, MlflowLog
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Script
 from tests import synthetic

@@ -8,11 +8,11 @@ from urllib.request import urlopen
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.run_metrics import parse_address, serving
-from advisor.watched_job import STATES
-from advisor.watched_run import Remaining
+from advisor.run.metrics import parse_address, serving
+from advisor.run.watched_job import STATES
+from advisor.run.watched_run import Remaining
 from advisor.workload.plan_document import StepRange
-from tests.run_machine import QUICK, Watcher, prepared, started
+from tests.run.machine import QUICK, Watcher, prepared, started
 from tests.waiting import PATIENCE_S
 
 _SAMPLE = re.compile(r"(advisor_\w+)\{(.*)\} (\S+)")

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.run import read_about
-from advisor.watched_job import STATES, WatchedJob
-from advisor.watched_run import WatchedRun
+from advisor.run.start import read_about
+from advisor.run.watched_job import STATES, WatchedJob
+from advisor.run.watched_run import WatchedRun
 from advisor.workload.reading import reason_of
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from advisor import run as runner
-from advisor import watch as watching
 from advisor.launch.launch_plan import launch_plan
 from advisor.measure.device import Device
 from advisor.measure.process import processes_of
-from advisor.run_state import left_states
+from advisor.run import start as runner
+from advisor.run import watch as watching
+from advisor.run.leftovers import left_states
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import H200, RESNET, predicted
@@ -34,7 +34,7 @@ def job(code, name="job", **more):
 
 
 def prepared(sharing, *jobs, cap_w=None):
-    """The plan of those jobs, or of bash programs, as `advisor.run.prepare` makes it."""
+    """The plan of those jobs, or of bash programs, as `plan_file.prepare` makes it."""
     every = [each if isinstance(each, Job) else job(each) for each in jobs]
     return launch_plan(every, H200, predicted(sharing, every, cap_w=cap_w))
 
@@ -81,7 +81,7 @@ def kill_script(folder):
 
 
 def put_on_path(monkeypatch, folder):
-    """A GPU of its own UUID, which `advisor.run` and the scripts see; its machine and server."""
+    """A GPU of its own UUID, which `start` and the scripts see; its machine and server."""
     uuid = f"GPU-{uuid4()}"
     machine = SmiMachine(uuid=uuid)
     texts = {

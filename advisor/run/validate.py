@@ -24,7 +24,6 @@ from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
 from advisor.measure.planned_runs import PlannedRun
-from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.host import on_host_checked
@@ -33,9 +32,10 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.wrappers import at_own_pace
 from advisor.report.format import percent
+from advisor.run.measured_pace import RunCorrection, corrected_by_first, correction_notes
+from advisor.run.validation_runs import run_plans, run_plans_on_ray, store_file
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
-from advisor.validation_runs import run_plans, run_plans_on_ray, store_file
 from advisor.workload.profile import Profile
 from advisor.workload.reading import is_file, read_json
 from advisor.workload.run import Run

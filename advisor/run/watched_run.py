@@ -13,9 +13,9 @@ import numpy as np
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.process import processes_of
+from advisor.run.watched_job import SETTLE_S, Events, WatchedJob, around_first, clock, events_in
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
-from advisor.watched_job import SETTLE_S, Events, WatchedJob, around_first, clock, events_in
 from advisor.workload.plan_document import PlanDocument, StepRange
 from advisor.workload.profile import Window
 from advisor.workload.reading import read_bytes

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from advisor import Advisor, recommend, validation_runs
+from advisor import Advisor, recommend
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.measure.planned_runs import PlannedRun
-from advisor.measured_pace import corrected_by_first
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-from advisor.sharing import Mps, Naive, Serial
-from advisor.validate import (
+from advisor.run import validation_runs
+from advisor.run.measured_pace import corrected_by_first
+from advisor.run.validate import (
     Validation,
     check,
     choose,
@@ -25,7 +25,8 @@ from advisor.validate import (
     validate_file,
     validation_table,
 )
-from advisor.validation_runs import run_plans, store_file
+from advisor.run.validation_runs import run_plans, store_file
+from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs

@@ -3,7 +3,7 @@
 The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell`).
 It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
 own in the user's state folder: the plan, the script, their logs, and what happened
-(`advisor.watched_job`), which `advisor.watch` looks at.
+(`advisor.run.watched_job`), which `advisor.run.watch` looks at.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.launcher import tied_to_parent
 from advisor.measure.process import lock_gpu, sweep
 from advisor.measure.script import create_progress, hook_variables
-from advisor.run_state import (
+from advisor.run.leftovers import (
     jobs_left,
     left_in,
     left_states,
@@ -48,8 +48,8 @@ from advisor.run_state import (
     state_home,
     variable,
 )
-from advisor.watched_job import WatchedJob, events_in, script_lives
-from advisor.watched_run import WatchedRun
+from advisor.run.watched_job import WatchedJob, events_in, script_lives
+from advisor.run.watched_run import WatchedRun
 from advisor.workload.reading import is_file, read_bytes, reason_of
 from advisor.workload.records import parse_record
 from advisor.workload.writing import write_whole

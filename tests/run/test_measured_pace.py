@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from advisor import watched_job, watched_run
 from advisor.api import Advisor
 from advisor.launch.plan_file import SavedPlan, plans_text, prepare
 from advisor.measure.script import ReportedProgress
-from advisor.measured_pace import PacedPlan, infer_host_factor, rest_of_run
+from advisor.run import watched_job, watched_run
+from advisor.run.measured_pace import PacedPlan, infer_host_factor, rest_of_run
+from advisor.run.watched_job import SETTLE_S, Events
+from advisor.run.watched_run import WatchedRun
 from advisor.sharing import parse_sharing
-from advisor.watched_job import SETTLE_S, Events
-from advisor.watched_run import WatchedRun
 from advisor.workload.job import Job
 from tests import shelf, synthetic
 

@@ -1,8 +1,8 @@
 """Runs a plan on a Ray cluster: Ray places one actor for each GPU, which starts its script there.
 
-An actor watches the script as `advisor run` does (`advisor.watch`) and reports to the driver, which
-shows all jobs in one table. A script ends with its actor. The unfinished jobs of a lost actor start
-again on the next GPU of that kind that Ray has free, as a plan of the rest.
+An actor watches the script as `advisor run` does (`advisor.run.watch`) and reports to the driver,
+which shows all jobs in one table. A script ends with its actor. The unfinished jobs of a lost actor
+start again on the next GPU of that kind that Ray has free, as a plan of the rest.
 """
 
 import os
@@ -16,9 +16,9 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
 from advisor.measure import on_ray
 from advisor.measure.process import sweep
-from advisor.run import Say, StartTerms, start
-from advisor.watch import LOOK_S, Watcher, keep
-from advisor.watched_run import Shown
+from advisor.run.start import Say, StartTerms, start
+from advisor.run.watch import LOOK_S, Watcher, keep
+from advisor.run.watched_run import Shown
 from advisor.workload.run import Run
 
 # An actor's jobs are started again so often.

@@ -10,13 +10,13 @@ import psutil
 import pynvml
 import pytest
 
-from advisor import doctor as doctor_command
 from advisor.cli import main
-from advisor.doctor import gpu_findings, host_findings
 from advisor.hardware import nvml as health_of
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
+from advisor.run import doctor as doctor_command
+from advisor.run.doctor import gpu_findings, host_findings
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.test_schemas import problems

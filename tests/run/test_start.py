@@ -9,15 +9,15 @@ from time import monotonic
 
 import pytest
 
-from advisor import run as runner
-from advisor import watched_job, watched_run
-from advisor.doctor import leftover_findings
 from advisor.documents import answer_document
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.device import Device, Origin
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.run import (
+from advisor.run import start as runner
+from advisor.run import watched_job, watched_run
+from advisor.run.doctor import leftover_findings
+from advisor.run.start import (
     ListedRuns,
     StartTerms,
     find_run,
@@ -27,12 +27,12 @@ from advisor.run import (
     stop,
     undo_left,
 )
-from advisor.watched_job import SETTLE_S
+from advisor.run.watched_job import SETTLE_S
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET
 from tests.lean import LEAN, LEAN_PATH
-from tests.run_machine import (
+from tests.run.machine import (
     FOREVER,
     QUICK,
     Watcher,

@@ -33,10 +33,10 @@ from advisor.prediction.prediction import (
     MixPrediction,
     all_known,
 )
+from advisor.run.watched_job import around_first
+from advisor.run.watched_run import Remaining, WatchedRun
 from advisor.sharing import Sharing
 from advisor.sharing.groups import groups, left_of, running_together
-from advisor.watched_job import around_first
-from advisor.watched_run import Remaining, WatchedRun
 from advisor.workload.job import Job
 from advisor.workload.plan_document import StepRange
 from advisor.workload.profile import Profile
@@ -153,7 +153,7 @@ class PacedPlan:
     def expected(
         self, running: frozenset[int], first_s: Mapping[int, float]
     ) -> Mapping[int, StepRange]:
-        """Return steps to expect, as `advisor.watched_run.Expected`."""
+        """Return steps to expect, as `advisor.run.watched_run.Expected`."""
         if not (positions := self._positions(running)):
             return {}
         mix = self._mixes.part(self._saved.sharing, positions)

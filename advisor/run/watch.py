@@ -9,10 +9,10 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
-from advisor.measured_pace import PacedPlan
-from advisor.run import COMMAND, Say, ask_to_end, read_about, stop
-from advisor.watched_job import script_lives
-from advisor.watched_run import WatchedRun
+from advisor.run.measured_pace import PacedPlan
+from advisor.run.start import COMMAND, Say, ask_to_end, read_about, stop
+from advisor.run.watched_job import script_lives
+from advisor.run.watched_run import WatchedRun
 from advisor.workload.reading import user_folder
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, writable

@@ -15,8 +15,8 @@ from advisor.hardware.gpus import known_gpus
 from advisor.launch.plan_file import SavedPlan, prepare
 from advisor.measure import on_ray
 from advisor.measure.process import processes_of
-from advisor.ray_run import RayRun, RemoteTerms, Report
-from advisor.run import StartTerms
+from advisor.run.on_ray import RayRun, RemoteTerms, Report
+from advisor.run.start import StartTerms
 from advisor.sharing import parse_sharing
 from tests.handed import H200, RESNET, predicted
 from tests.measure.shared.real_command import Started

@@ -1,7 +1,7 @@
 """A job of a run as its folder shows it: its state, its pace and its end.
 
 The script of the run writes ``events``, a line each: ``script PID``, ``started N``, ``ended N
-STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `advisor.run`
+STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `run.start`
 adds ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
@@ -93,7 +93,7 @@ _LATELY_S, _JUDGED_S = 30.0, 10.0
 # After others came or went, and after the first step (compilation, allocator), a pace settles for
 # so long before it is measured.
 SETTLE_S = 3.0
-# The windows of runs whose first predicts the others (`advisor.measured_pace`) have 0.7 s and two
+# The windows of runs whose first predicts the others have 0.7 s and two
 # steps at least.
 _FIRST_S, _FIRST_STEPS = 1.0, 2
 # Nine in ten of 10,825 jobs in runs of an H200 and an H100 go on within this of their first window:
