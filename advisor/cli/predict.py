@@ -1,6 +1,5 @@
 """Commands on given plans: ``advisor predict`` and ``compare``."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
@@ -72,9 +71,7 @@ def compare(
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None, options.file_to_write("Write a row for each plan to this file, too.", "--csv")
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.
 
