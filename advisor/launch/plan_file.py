@@ -209,11 +209,6 @@ def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfile
         ) from None
 
 
-def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
-    """Return the plan in the file `word` if it ends in .json, else `word`, a sharing."""
-    return read_plan(Path(word), profiles) if word.endswith(".json") else word
-
-
 def check_gpu_of_plan(wanted: str | None, planned: str, file: str) -> None:
     """Check that a plan from a file is for the GPU asked for, if one was.
 
