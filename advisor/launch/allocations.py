@@ -1,42 +1,42 @@
-"""Allocations of a cluster: one for the jobs that share a GPU, one for each job of several GPUs.
+"""Allocations of a cluster: what one job of Slurm, or one pod of Kubernetes, runs.
 
 A GPU is one allocation from its first job to its last: so its jobs stay together, and no other user
-gets it between two groups. A job that takes several GPUs is an allocation by itself. It waits for
-the allocations before it on each of its GPUs, and those after it wait for it. Equal GPUs are
-interchangeable: which of them an allocation gets does not matter.
+gets it between two groups. A partition of a GPU in MIG mode is one, too. A job that takes several
+GPUs is an allocation by itself. It waits for the allocations before it on each of its GPUs, and
+those after it wait for it. Equal GPUs are interchangeable: which of them an allocation gets does
+not matter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
-from math import ceil, inf, isfinite
+from heapq import nlargest
+from math import inf, isfinite
 
-from advisor.launch import shell
-from advisor.launch.launch_plan import LaunchPlan, Stage, Start, host_needs
-from advisor.simulation.turns import line_s
+from advisor.errors import InvalidInput
+from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
 
-_QUARTER_MIN = 15
-_TIME_FACTOR = 2  # the predicted time is of steps alone, on a host without other load
-_MIB_IN_GIB = 1024
+HOST_MARGIN = 0.25
+"""Share of the measured host memory that a job may hold on top."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Jobs that one job of a cluster runs on the GPU, MIG instance or GPUs that it gets.
+    """Jobs that run on the GPU, MIG instance or GPUs of one allocation.
 
     Attributes:
         name: A word, unique in the plan.
-        gres: Slurm's name of what it runs on, e.g. ``gpu:a100``.
         plan: Its stages, on one whole device.
         devices: Indices of its GPUs on their host, in whose place equal ones do as well.
         after: Names of the allocations that have to end before it starts.
+        profile: MIG's name of the GPU instance that it gets; None: whole GPUs.
     """
 
     name: str
-    gres: str
     plan: LaunchPlan
     devices: tuple[int, ...] = (0,)
     after: tuple[str, ...] = ()
+    profile: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -48,57 +48,53 @@ class Allocation:
         return self.plan.starts
 
     @property
-    def alone(self) -> bool:
-        """True if it is one job without MPS, which needs no functions."""
-        return len(self.starts) == 1 and not self.plan.under_mps
-
-    @property
-    def lines(self) -> list[str]:
-        """A script of it; `shared_lines` have to follow unless it is `alone`."""
-        if self.alone:
-            return ["#!/bin/sh", shell.without_mps(self.starts[0])]
-        plan = ["plan() {", *(f"  {line}" for line in shell.plan_lines(self.plan)), "}"]
-        return ["#!/usr/bin/env bash", "GPU=${CUDA_VISIBLE_DEVICES:-0}", *plan]
-
-    @property
     def cores(self) -> int:
         """Host cores of the jobs at once, without jobs whose cores are not known."""
-        return self.gpus * self._host_needs[0]
+        return self.gpus * max(
+            sum(nlargest(stage.at_once, (start.cores or 0 for start in stage.starts)))
+            for stage in self.plan.stages
+        )
 
     @property
-    def without_cores(self) -> tuple[int, ...]:
-        """Numbers of the jobs whose cores are not known."""
-        return tuple(start.number for start in self.starts if start.cores is None)
-
-    @property
-    def minutes(self) -> int | None:
-        """Time limit, in whole quarters of an hour; None: the length of a job is not known."""
-        most_s = 0.0
-        for stage in self.plan.stages:
-            in_order = [start.most_s for part in stage.partitions for start in part.starts]
-            most_s += line_s([inf if each is None else each for each in in_order], stage.at_once)
-        quarters = ceil(_TIME_FACTOR * most_s / 60 / _QUARTER_MIN) if isfinite(most_s) else 0
-        return quarters * _QUARTER_MIN or None
-
-    @property
-    def memory_gib(self) -> int | None:
+    def host_mib(self) -> float | None:
         """Host memory of the jobs at once, with a margin; None: a profile lacks it."""
-        held_mib = self._host_needs[1]
-        return None if held_mib is None else ceil(self.gpus * held_mib / _MIB_IN_GIB)
-
-    @property
-    def _host_needs(self) -> tuple[int, float | None]:
-        return host_needs((stage.starts, stage.at_once) for stage in self.plan.stages)
-
-
-def shared_lines(allocations: Sequence[Allocation]) -> list[str]:
-    """Return the lines that follow those of each allocation that is not `alone`."""
-    functions = shell.functions([each.plan for each in allocations if not each.alone])
-    return [*functions, 'begin whole; plan; exit "$failed"']
+        most_mib = 0.0
+        for stage in self.plan.stages:
+            measured = [start.job.profile.host_memory_mib for start in stage.starts]
+            at_once = nlargest(stage.at_once, (inf if each is None else each for each in measured))
+            most_mib = max(most_mib, sum(at_once))
+        return self.gpus * most_mib * (1 + HOST_MARGIN) if isfinite(most_mib) else None
 
 
-def allocations(plans: Sequence[LaunchPlan]) -> tuple[Allocation, ...]:
-    """Return the allocations of `plans` of whole GPUs, each after those that it waits for."""
+def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]:
+    """Return the allocations of `plans`, each after those that it waits for.
+
+    Raises:
+        InvalidInput: A plan changes MIG instances between groups of jobs.
+    """
+    instances = list[Allocation]()
+    for plan in plans:
+        if plan.on_mig:
+            if len(plan.stages) > 1:
+                raise InvalidInput(
+                    f"{plan.sharing}: {scheduler} does not change MIG instances between jobs. "
+                    f"Export the plan as commands, or export each group as a plan of its own."
+                )
+            instances += (_on_instance(plan, part) for part in plan.partitions)
+    return [*instances, *_on_gpus(plan for plan in plans if not plan.on_mig)]
+
+
+def _on_instance(plan: LaunchPlan, part: LaunchPartition) -> Allocation:
+    assert part.instance is not None, "a plan of one group of instances has no other partitions"
+    inside = replace(part, instance=None, slices=None, profile=None)
+    return Allocation(
+        name=f"gpu_{plan.number}_{part.number}",
+        plan=replace(plan, sharing=part.sharing, stages=(Stage((inside,)),), power_cap_w=None),
+        profile=part.instance.profile,
+    )
+
+
+def _on_gpus(plans: Iterable[LaunchPlan]) -> Iterator[Allocation]:
     made = dict[str, Allocation]()
     after = dict[str, list[str]]()
     for plan in plans:
@@ -109,17 +105,11 @@ def allocations(plans: Sequence[LaunchPlan]) -> tuple[Allocation, ...]:
             name = f"job_{first.number}" if first.job.gpus > 1 else name
             devices = (*(made[name].devices if name in made else ()), plan.device)
             own = replace(plan, stages=tuple(stages), power_cap_w=None)
-            made[name] = Allocation(name=name, gres=plan.gres or "gpu", plan=own, devices=devices)
+            made[name] = Allocation(name=name, plan=own, devices=devices)
             after.setdefault(name, []).extend(before)
             before = [name]
-    in_order = TopologicalSorter(after).static_order()
-    return tuple(replace(made[each], after=tuple(dict.fromkeys(after[each]))) for each in in_order)
-
-
-def power_caps(plans: Sequence[LaunchPlan]) -> list[str]:
-    """Return a comment for each power cap of `plans`, which nodes have to have on all GPUs."""
-    caps_w = {plan.power_cap_w for plan in plans if plan.power_cap_w is not None}
-    return [f"# As root on each node: nvidia-smi --power-limit={cap:g}" for cap in sorted(caps_w)]
+    for name in TopologicalSorter(after).static_order():
+        yield replace(made[name], after=tuple(dict.fromkeys(after[name])))
 
 
 def _pieces(plan: LaunchPlan) -> list[list[Stage]]:

@@ -1,14 +1,16 @@
-"""A plan ready to be applied: what starts when, and where."""
+"""A plan ready to be applied: what starts when, and where.
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+The plan of each GPU is a `LaunchPlan`, whether it comes from a plan for one GPU or for several; all
+writers of `advisor.launch.exports` get a sequence of them.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
 from itertools import zip_longest
-from math import inf, isfinite
+from typing import TYPE_CHECKING
 
-from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.errors import NothingFits
+from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import memory_caps, memory_requests
@@ -17,6 +19,9 @@ from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from advisor.plan.fleet import FleetForecast
 
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 """A note in every file that cuts up a GPU."""
@@ -80,10 +85,6 @@ class LaunchPartition:
             return "the whole GPU"
         return str(self.instance) if self.slices is None else f"{self.slices}c in {self.instance}"
 
-    def with_starts(self, change: Callable[[Start], Start]) -> "LaunchPartition":
-        """Return the partition with every start changed."""
-        return replace(self, starts=tuple(map(change, self.starts)))
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -122,7 +123,8 @@ class LaunchPlan:
         number: Number of the GPU, from 0, over all hosts of a plan for several GPUs.
         host: Number of its host, from 0.
         device: Index of the GPU on its host.
-        gres: Slurm's name of the GPU, e.g. ``gpu:a100``; None: any GPU.
+        models: Keys of all GPU models in the cluster, whether the plan uses them or not; empty: the
+            plan's own.
     """
 
     gpu: Gpu
@@ -133,7 +135,7 @@ class LaunchPlan:
     number: int = 0
     host: int = 0
     device: int = 0
-    gres: str | None = None
+    models: tuple[str, ...] = ()
 
     @property
     def wide(self) -> Job | None:
@@ -164,42 +166,64 @@ class LaunchPlan:
         """True if any partition is under MPS."""
         return any(part.under_mps for part in self.partitions)
 
-    def with_partitions(self, change: Callable[[LaunchPartition], LaunchPartition]) -> "LaunchPlan":
-        """Return the plan with every partition changed."""
-        stages = (Stage(tuple(map(change, stage.partitions))) for stage in self.stages)
+    def with_starts(self, change: Callable[[Start], Start]) -> "LaunchPlan":
+        """Return the plan with every start changed."""
+        stages = (
+            Stage(
+                tuple(
+                    replace(part, starts=tuple(map(change, part.starts)))
+                    for part in stage.partitions
+                )
+            )
+            for stage in self.stages
+        )
         return replace(self, stages=tuple(stages))
 
 
-def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
+def launch_plan(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    prediction: MixPrediction,
+    *,
+    numbers: Sequence[int] | None = None,
+    partitions_before: int = 0,
+) -> LaunchPlan:
     """Return the launch plan of `jobs` on `gpu`, for which `prediction` was made.
+
+    Args:
+        jobs: The jobs, in the order of the prediction.
+        gpu: The GPU.
+        prediction: Of all jobs under one sharing.
+        numbers: Number of each job among the jobs of all GPUs; None: from 1.
+        partitions_before: Number of partitions of other GPUs.
 
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
     """
     caps, requests = memory_caps(gpu, prediction), memory_requests(gpu, prediction)
+    partition = partitions_before
     stages: list[Stage] = []
-    partitions = 0
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         parts = []
         for part in group.partitions:
-            partitions += 1
+            partition += 1
             starts = tuple(
                 Start(
-                    number=number,
+                    number=position if numbers is None else numbers[position - 1],
                     job=job,
                     # For the step and each loader worker; bare numbers lack workers.
                     cores=job.profile.workload.cores if job.profile.cores else None,
                     limit=limit,
-                    memory_cap_mib=caps.get(number),
-                    memory_mib=requests[number],
-                    step_s=prediction.jobs[number - 1].step_s,
+                    memory_cap_mib=caps.get(position),
+                    memory_mib=requests[position],
+                    step_s=prediction.jobs[position - 1].step_s,
                 )
-                for number, limit in zip_longest(part.jobs, part.sharing.limits)
-                for job in [jobs[number - 1]]
+                for position, limit in zip_longest(part.jobs, part.sharing.limits)
+                for job in [jobs[position - 1]]
             )
             parts.append(
                 LaunchPartition(
-                    number=partitions,
+                    number=partition,
                     sharing=part.sharing,
                     instance=part.instance,
                     slices=part.slices,
@@ -214,25 +238,28 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     )
 
 
-HOST_MARGIN = 0.25
-"""Share of the measured host memory that a job may hold on top."""
+def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
+    """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
 
-
-def host_needs(groups: Iterable[tuple[Sequence[Start], int]]) -> tuple[int, float | None]:
-    """Return host cores and MiB, with a margin, of `groups` of jobs that run one after another.
-
-    Jobs without cores count none. Without the memory of a job, it is None.
-
-    Args:
-        groups: The jobs of each group, and how many of them run at the same time.
+    A job that takes several GPUs is in the plan of each of them, with the same number.
     """
-    cores, held_mib = 0, 0.0
-    for starts, at_once in groups:
-        cores = max(cores, sum(nlargest(at_once, (start.cores or 0 for start in starts))))
-        measured = [start.job.profile.host_memory_mib for start in starts]
-        most_mib = nlargest(at_once, (inf if each is None else each for each in measured))
-        held_mib = max(held_mib, sum(most_mib) * (1 + HOST_MARGIN))
-    return cores, held_mib if isfinite(held_mib) else None
+    sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
+    places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
+    models = tuple(pool.gpu.key for pool in fleet.pools)
+    plans = list[LaunchPlan]()
+    partitions = 0
+    for on in fleet.on:
+        plan = launch_plan(
+            on.members,
+            on.gpu,
+            on.forecast.prediction,
+            numbers=on.jobs,
+            partitions_before=partitions,
+        )
+        partitions += len(plan.partitions)
+        host, device = places[on.number]
+        plans.append(replace(plan, number=on.number, host=host, device=device, models=models))
+    return tuple(plans)
 
 
 def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
@@ -257,34 +284,3 @@ def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
         return part.instance.profile
     offered = compute_profiles(gpu, part.instance.profile)
     return next(row.name for row in offered if row.compute_slices == part.slices)
-
-
-_GRES = re.compile(r"[A-Za-z][\w.-]*(:[\w.-]+)?")
-
-
-def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
-    """Return Slurm's name of each GPU by model; a model without one means any GPU.
-
-    Without `words`, several models have the types ``a100``, ``h100``, ...: Slurm accepts any part
-    of the driver's name of a GPU as its type.
-
-    Args:
-        keys: Models of all GPUs that jobs may get.
-        words: ``gpu:tesla``, or by model, as ``a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100``.
-
-    Raises:
-        InvalidInput: `words` are malformed, or do not tell several models apart.
-    """
-    first_words = [key.partition("-")[0] for key in keys]
-    types = first_words if len({*first_words}) == len(keys) else keys
-    defaults = dict(zip(keys, [f"gpu:{each}" for each in types], strict=True))
-    names = defaults if len(keys) > 1 else {}
-    for word in filter(None, (words or "").replace(" ", "").split(",")):
-        model, _, name = word.rpartition("=")
-        if not _GRES.fullmatch(name) or (not model and len(keys) > 1):
-            raise InvalidInput(
-                f"--gres-name {words!r:.60}: expected Slurm's name of each GPU, without a count, "
-                f"as {','.join(f'{key}={default}' for key, default in defaults.items())}."
-            )
-        names[gpu_meant(model).key if model else keys[0]] = name
-    return names

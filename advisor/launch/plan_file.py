@@ -7,17 +7,16 @@ profile, which may have been moved, changed or removed.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InvalidInput, UnknownName, counted
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
+from advisor.launch.shell import commands_text
 from advisor.measure.planned_runs import is_advice
-from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
@@ -325,20 +324,6 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     )
 
 
-def plan_of_rank(advised: Recommendation, rank: int) -> MixPrediction:
-    """Return the prediction of the plan with that `rank`.
-
-    Raises:
-        InvalidInput: There is no such rank.
-    """
-    if rank > len(advised.plans):
-        raise InvalidInput(
-            f"no plan of rank {rank}: `advisor recommend` ranks "
-            f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
-        )
-    return advised.plans[rank - 1].prediction
-
-
 def gang_left_out(name: str, gpus: int, model: str) -> str:
     """Return why `advisor run` does not start the job `name` on so many GPUs of a `model`."""
     return (
@@ -347,21 +332,34 @@ def gang_left_out(name: str, gpus: int, model: str) -> str:
     )
 
 
-def left_out_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
-    """Return the reason for each of `jobs` that `advisor run` leaves out of a plan."""
-    reasons = (gang_left_out(job.name, job.gpus, job.profile.gpu) for job in jobs if job.gpus > 1)
-    return tuple(dict.fromkeys(f"`advisor run` will leave a job out: {why}" for why in reasons))
+def run_wants(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
+    """Return the reasons for which `advisor run` leaves out a job of `plans`, or refuses them."""
+    jobs = dict.fromkeys(start.job for plan in plans for start in plan.starts)
+    left_out = [
+        f"`advisor run` will leave a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
+        for job in jobs
+        if job.gpus > 1
+    ]
+    refused = [f"`advisor run` will refuse this plan: {why}" for why in _refusals(jobs)]
+    return tuple(dict.fromkeys([*left_out, *refused]))
 
 
-def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
-    """Return the reasons for which `advisor run` would refuse a plan of `jobs`."""
-    reasons = []
+def _refusals(jobs: Iterable[Job]) -> Iterator[str]:
     for job in jobs:
         try:
-            job.profile.workload.check_startable()
+            if job.gpus == 1:
+                job.profile.workload.check_startable()
         except InvalidInput as error:
-            reasons.append(str(error))
-    return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
+            yield str(error)
+
+
+def run_command(plans: Sequence[LaunchPlan], file: Path) -> str | None:
+    """Return the command that prints what `advisor run` would start; None: it would refuse it."""
+    jobs = [start.job for plan in plans for start in plan.starts]
+    if any(_refusals(jobs)) or all(job.gpus > 1 for job in jobs):
+        return None
+    here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
+    return f"advisor run {file}" + ("" if here else " --ray auto")
 
 
 def _advised_job(
@@ -386,19 +384,15 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
     """
     for job in saved.jobs:
         job.profile.workload.check_startable()
-    plan = launch_plan(saved.jobs, gpu, prediction)
+    plan = launch_plan(saved.jobs, gpu, prediction, numbers=saved.numbers)
     if plan.switches_mode:
         raise InvalidInput(
             f"{plan.sharing}: some groups are on MIG and others are not. `advisor run` never "
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-
-    def numbered(start: Start) -> Start:
-        return replace(start, number=saved.numbers[start.number - 1])
-
     return replace(
-        plan.with_partitions(lambda part: part.with_starts(numbered)),
+        plan,
         sharing=placed(prediction.sharing, gpu),
         host=saved.host,
         device=saved.device,
@@ -438,7 +432,7 @@ def script_text(
         profile = replace(start.job.profile, workload=replace(workload, script=script))
         return replace(start, job=replace(start.job, profile=profile))
 
-    return commands_text(plan.with_partitions(lambda part: part.with_starts(startable)))
+    return commands_text([plan.with_starts(startable)])
 
 
 def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:

@@ -12,13 +12,12 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.mig import layouts, profile_of
-from advisor.launch.commands import commands, side_by_side
-from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan
+from advisor.launch.shell import commands
 from advisor.sharing import Mig
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
-from tests.handed import JOBS, RESNET, handed, predicted
+from tests.handed import JOBS, RESNET, handed, predicted, write
 
 _NOTE = """\
 #!/usr/bin/env bash
@@ -84,7 +83,7 @@ def shell(tmp_path):
 
 
 def script(plan):
-    return "\n".join(commands(plan))
+    return "\n".join(commands([plan]))
 
 
 def job_lines(lines):
@@ -114,13 +113,13 @@ def test_serial_jobs_run_in_their_order(shell):
 
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
-    lines = [line.strip() for line in commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))]
+    lines = [line.strip() for line in commands([handed("mig=7g.141gb/ci=3c[1]+4c[2]")])]
     assert "mig_make '' 0:0" in lines
     assert "mig_split 0:0 4c.7g.141gb,3c.7g.141gb" in lines
 
 
 def test_the_mps_script_gives_a_command_the_limits_of_a_job(shell):
-    text = EXPORTS["mps"](handed("mps=43,57.5"))
+    text = write("mps", handed("mps=43,57.5"))
     assert shell(text, "start")[0].returncode == 0
     _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
     assert lines[1:] == [
@@ -130,7 +129,7 @@ def test_the_mps_script_gives_a_command_the_limits_of_a_job(shell):
 
 @pytest.mark.parametrize("words", [(), ("begin",), ("run",), ("run", "1"), ("run", "7", "true")])
 def test_the_mps_script_refuses_other_words(shell, words):
-    ended, lines = shell(EXPORTS["mps"](handed("mps")), *words)
+    ended, lines = shell(write("mps", handed("mps")), *words)
     assert (ended.returncode, lines) == (2, [])
     assert ended.stderr
 
@@ -173,22 +172,10 @@ def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
         for layout in layouts(gpu):
             jobs = [RESNET] * len(layout)
             mix = predicted(str(Mig(layout)), jobs)
-            lines = "\n".join(commands(launch_plan(jobs, gpu, mix)))
+            lines = "\n".join(commands([launch_plan(jobs, gpu, mix)]))
             said = re.search(r"mig_make -C (.+)", lines)[1].split()
             planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
             assert sorted(said) == sorted(planned)
-
-
-SEVERAL = {
-    0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
-    1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
-    3: (handed("naive", JOBS[:1]), (3,)),
-}
-
-
-def beside():
-    plans, jobs = ({at: pair[which] for at, pair in SEVERAL.items()} for which in (0, 1))
-    return side_by_side(plans, jobs)
 
 
 def test_clients_of_mps_on_a_mig_device_name_it_as_their_daemon_does(shell):
@@ -197,7 +184,7 @@ def test_clients_of_mps_on_a_mig_device_name_it_as_their_daemon_does(shell):
 
 
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
-    text = "\n".join(commands(handed("mps"), "2"))
+    text = "\n".join(commands([handed("mps")], "2"))
     _, lines = shell(text, GPU="1")
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=GPU-2 ")
     assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
@@ -209,13 +196,13 @@ def test_where_no_gpu_was_named_the_variable_says_which(shell, gpu):
     assert {line.split()[2] for line in lines if line.startswith("nvidia-smi")} == {"GPU-3"}
     assert {line.split()[1] for line in job_lines(lines)} == {"device=3"}
     for form in ("commands", "mps"):
-        _, lines = shell(EXPORTS[form](handed("mps")), "start", GPU=gpu)
+        _, lines = shell(write(form, handed("mps")), "start", GPU=gpu)
         assert "nvidia-cuda-mps-control -d device=GPU-3 " in "\n".join(lines)
 
 
 @pytest.mark.parametrize("gpu", ["4", "GPU-9", ""])
 def test_a_gpu_that_the_driver_does_not_list_is_refused(shell, gpu):
-    ended, lines = shell("\n".join(commands(handed("naive"), gpu or "7")))
+    ended, lines = shell("\n".join(commands([handed("naive")], gpu or "7")))
     assert (ended.returncode, lines) == (1, [])
 
 
@@ -238,13 +225,6 @@ def test_a_job_is_given_an_index_where_cuda_counts_gpus_as_the_driver_does(
     assert {line.split()[1] for line in job_lines(lines)} == {f"device={device}"}
 
 
-def test_several_gpus_share_no_numbers():
-    plans = beside()
-    assert sorted(s.number for plan in plans for s in plan.starts) == [1, 2, 3, 4, 5, 6]
-    numbers = [part.number for plan in plans for part in plan.partitions]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
 def test_an_impossible_cut_is_refused():
     with pytest.raises(NothingFits, match="cannot hold"):
         handed("mig=7g.141gb/ci=4c[1]+4c[2]")
@@ -259,7 +239,7 @@ def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder(shell
         folder=str(folder),
         environment={"SEED": "1 2", "LOG": str(tmp_path / "log")},
     )
-    text = "\n".join(commands(handed("naive", (of_script(script),))))
+    text = "\n".join(commands([handed("naive", (of_script(script),))]))
     _, lines = shell(text)
     assert f"ran {folder} 1 2 a 'b' $(no)" in lines
     assert "Put your own command" not in text
@@ -278,10 +258,10 @@ def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script(shell, tmp_pa
     )
     plan = handed("mps", (of_script(script), RESNET))
     for form in ("commands", "slurm"):
-        text = EXPORTS[form](plan)
+        text = write(form, plan)
         assert "hf_abc" not in text
         ended, lines = shell(text)
         assert (ended.returncode != 0, lines) == (True, []), "before anything is started"
         assert "HF_TOKEN: set HF_TOKEN" in ended.stderr
-    _, lines = shell(EXPORTS["commands"](plan), HF_TOKEN="its own")
+    _, lines = shell(write("commands", plan), HF_TOKEN="its own")
     assert "ran its own 1" in lines

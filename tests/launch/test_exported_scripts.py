@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.commands import commands, commands_at_once, side_by_side
-from advisor.launch.exports import EXPORTS
+from advisor.launch.shell import commands
 from advisor.measure.process import mps_within
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
 from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
 from tests.waiting import PATIENCE_S, until
 
@@ -125,15 +124,15 @@ def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
 
 @pytest.mark.usefixtures("node")
 def test_commands_on_a_terminal_leave_nothing_behind_either():
-    put(Path("plan.sh"), "\n".join(commands(PLAN)))
+    put(Path("plan.sh"), "\n".join(commands([PLAN])))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
     until_gone()
 
 
 @pytest.mark.usefixtures("node")
 def test_commands_for_several_gpus_end_with_all_of_their_jobs():
-    plans = side_by_side({0: handed("mps", [RESNET]), 1: handed("naive", [BERT])}, {0: [1], 1: [2]})
-    put(Path("plan.sh"), "\n".join(commands_at_once(plans)))
+    plans = on_gpus(("mps", [RESNET]), ("naive", [BERT]))
+    put(Path("plan.sh"), "\n".join(commands(plans)))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
     until_gone()
 
@@ -244,13 +243,13 @@ def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
 
 
 def test_slurm_gives_jobs_under_mps_one_gpu_and_all_their_cores():
-    text = EXPORTS["slurm"](PLAN)
+    text = write("slurm", PLAN)
     assert "mps:" not in text
     assert re.findall(r"--gres=(\S+) --cpus-per-task=(\S+)", text) == [("gpu:1", "4")]
 
 
 def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
-    lines = EXPORTS["commands"](PLAN).splitlines()
+    lines = write("commands", PLAN).splitlines()
     assert len(lines) <= 92
     assert lines.index("}") < 10
     assert max(n for n, line in enumerate(lines) if ".sh" in line and " job " in line) < 10
