@@ -22,7 +22,7 @@ def supervised(entry: str, context: Context, **passed: Any) -> int:
     from advisor.measure.process import supervise
 
     document = {"words": context.obj or (), **passed}
-    return supervise(entry, [json.dumps(document, default=_plain)])
+    return supervise(entry, json.dumps(document, default=_plain))
 
 
 def _plain(value: Any) -> Any:
