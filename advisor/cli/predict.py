@@ -1,5 +1,6 @@
 """Commands on given plans: ``advisor predict`` and ``compare``."""
 
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
