@@ -201,7 +201,7 @@ class Advisor(Basis):
         level: Level = "p50",
     ) -> Recommendation:
         """Rank the ways to share as `recommend` does, for any number of jobs."""
-        from advisor.launch.commands import with_commands
+        from advisor.launch.shell import with_commands
         from advisor.plan.ranking import ranked
         from advisor.plan.reasons import variants_of
 

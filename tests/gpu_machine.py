@@ -102,11 +102,11 @@ class _Ray:
         ]
 
 
-def _supervise(entry, words):
+def _supervise(entry, document):
     """Do the same as `advisor.measure.process.supervise`, in this process."""
     module, function = entry.split(":")
     try:
-        return getattr(import_module(module), function)(list(map(str, words)))
+        return getattr(import_module(module), function)(document)
     except AdvisorError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

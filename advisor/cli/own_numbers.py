@@ -42,9 +42,7 @@ def show_written(
 
 
 def _limited_step(word: str) -> tuple[str, float]:
-    percent, equals, seconds = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write PERCENT=SECONDS, e.g. 50=0.14")
+    percent, seconds = options.pair(word, "PERCENT=SECONDS, e.g. 50=0.14")
     return percent.strip().removesuffix("%").strip(), options.above_0(seconds)
 
 
@@ -191,9 +189,7 @@ def _metric(word: str) -> str:
 
 
 def _label(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write LABEL=VALUE")
+    name, value = options.pair(word, "LABEL=VALUE")
     return _metric(name), value
 
 

@@ -85,7 +85,7 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
+    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
@@ -94,7 +94,7 @@ def compare(
         raise InvalidInput(
             "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
-    plans = [plan_named(word, profiles) for word in named]
+    plans = [read_plan(Path(word), profiles) if word.endswith(".json") else word for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
     if saved:
         if jobs or job_file:

@@ -141,7 +141,8 @@ def _start(
 
 def _start_of_all(plan: "FleetPlan") -> str:
     """A line on how to start the plan of all GPUs."""
-    from advisor.launch.commands import fleet_launch_plans, why_not_started
+    from advisor.launch.launch_plan import fleet_launch_plans
+    from advisor.launch.shell import why_not_started
 
     why = why_not_started(fleet_launch_plans(plan))
     return why or "To start it, write `export` instead of `recommend` in this command."

@@ -45,13 +45,13 @@ class RunnerSettings:
     cores: tuple[int, ...] = ()
 
 
-def serve(argv: Sequence[str]) -> int:
-    """Measure what the connection of the descriptor ``argv[0]`` sends, until it closes.
+def serve(descriptor: str) -> int:
+    """Measure what the connection with this `descriptor` sends, until it closes.
 
     It sends settings, then tasks; an answer is a record, or an exit code and a message.
     """
-    os.set_inheritable(int(argv[0]), False)
-    with Connection(int(argv[0])) as connection, suppress(EOFError):
+    os.set_inheritable(int(descriptor), False)
+    with Connection(int(descriptor)) as connection, suppress(EOFError):
         settings: RunnerSettings = connection.recv()
         campaign = settings.campaign
         try:

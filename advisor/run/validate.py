@@ -171,7 +171,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         write_whole(file, dumps(listed, indent=1))
         store.parent.mkdir(parents=True, exist_ok=True)
         options = {"plans": str(file), "device": device, "out": str(store)}
-        code = supervise("advisor.measure.shared_run:run_list", [dumps(options)])
+        code = supervise("advisor.measure.shared_run:run_list", dumps(options))
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:

@@ -117,11 +117,8 @@ def here(request, own, advisor):  # noqa: ARG001 - which says where the user's d
 def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here):
     for words in (
         ("predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"),
-        ("simulate", *PAIR),
         ("export", *PAIR, "--sharing", "mps"),
-        ("compare", "serial", "mps", *PAIR),
         ("validate", *PAIR, "--dry-run"),
-        ("profiles",),
         ("layouts",),
     ):
         said = advisor(*words, "--gpu", here)
@@ -254,4 +251,3 @@ def test_evaluate_compares_predictions_with_ones_own_runs(advisor, own, tmp_path
     scores = document_of(advisor, "evaluate", "--predictions", tmp_path / "theirs.jsonl")
     (row,) = scores["modes"]
     assert (row["mape"], row["coverage90"]) == (pytest.approx(0.0), None)
-    assert "Choosing as" in advisor("evaluate").out
