@@ -41,9 +41,7 @@ def run(
         bool, Option("--apply", help="Start the jobs; default: print the script.")
     ] = False,
     list_runs: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
-    rank: Annotated[
-        int, Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
-    ] = 1,
+    rank: options.Rank = 1,
     device: Annotated[
         str | None,
         Option(
@@ -53,26 +51,11 @@ def run(
             "it out; default: as planned.",
         ),
     ] = None,
-    ray: Annotated[
-        str | None,
-        Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have "
-            "advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     steps: Annotated[
         int | None, Option(metavar="N", min=1, help="End each bundled workload after N steps.")
     ] = None,
-    cores: Annotated[
-        str | None,
-        Option(
-            "--cores",
-            metavar="CORES",
-            help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-        ),
-    ] = None,
+    cores: options.Cores = None,
     replace_instances: Annotated[
         bool,
         Option(
@@ -104,7 +87,7 @@ def run(
             "with a PORT alone, to this host only.",
         ),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the list as one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a PLAN, or watch a RUN again.
 

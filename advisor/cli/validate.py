@@ -22,14 +22,7 @@ def validate(
     objective: options.Objective = "makespan",
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes "
-            "have advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     runs: Annotated[
         Path | None,
         Option("--runs", metavar="FILE", help="Compare the runs in this file; run none."),
