@@ -55,7 +55,7 @@ class OrText:
 
 
 def _with_tuples(value: Any) -> Any:
-    """Return `value` of JSON with tuples for its lists: behind a function, strict types want them."""
+    """Return `value` of JSON with tuples for its lists, as strict types want it."""
     if isinstance(value, dict):
         return {key: _with_tuples(each) for key, each in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
