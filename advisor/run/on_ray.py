@@ -18,7 +18,7 @@ from advisor.measure import ray_actors
 from advisor.measure.process import sweep
 from advisor.run.start import Say, StartTerms, start
 from advisor.run.watch import LOOK_S, Watcher, keep
-from advisor.run.watched_run import Shown
+from advisor.run.watched import Shown
 from advisor.workload.run import Run
 
 # An actor's jobs are started again so often.
@@ -87,7 +87,7 @@ class PlanActor:
         device = self._terms.device or ray_actors.assigned_device()
         folder = start(plan, device, self._terms.start)
         terms = self._terms
-        self._watcher = Watcher(folder, None, self._news.append, terms.deadline_s, terms.patience_s)
+        self._watcher = Watcher(folder, self._news.append, terms.deadline_s, terms.patience_s)
         self._news.append(f"{folder.name}: started on node {self._node}, in {folder}")
         return self.look()
 
