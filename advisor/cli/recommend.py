@@ -50,15 +50,7 @@ def recommend(
         bool, Option("--details", help="Print all numbers, and how they were found.")
     ] = False,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=options.to_write,
-            help="Write all plans to this file, too.",
-        ),
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.
 
@@ -148,7 +140,8 @@ def _start(
 
 def _start_of_all(plan: "FleetPlan") -> str:
     """A line on how to start the plan of all GPUs."""
-    from advisor.launch.commands import fleet_launch_plans, why_not_started
+    from advisor.launch.launch_plan import fleet_launch_plans
+    from advisor.launch.shell import why_not_started
 
     why = why_not_started(fleet_launch_plans(plan))
     return why or "To start it, write `export` instead of `recommend` in this command."

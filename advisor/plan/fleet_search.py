@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import ceil, inf
 from random import Random
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
-from advisor.plan.candidate_space import Label, Space, labels_of_sets
+from advisor.plan.candidate_space import Space
 from advisor.plan.fleet_groups import (
     MOST_TOGETHER,
     FleetGroup,
@@ -29,9 +29,10 @@ from advisor.plan.fleet_groups import (
     arranged,
     dealt,
 )
-from advisor.plan.job_sets import Members, with_one
+from advisor.plan.job_sets import Members, Sets, with_one
 from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
+from advisor.plan.tables import Beside, Nothing, Stage, Table
 from advisor.plan.values import Question
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
@@ -369,25 +370,8 @@ def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
             yield tuple(sorted((*batches[:at], with_one(batch, first), *batches[at + 1 :])))
 
 
-# Most divisions kept for each set of jobs, of those that no other beats; and plans predicted.
-_MOST_KEPT, _PREDICTED = 12, 4
-
-
-class _Division(NamedTuple):
-    """Sets of jobs on the GPUs so far: the largest of one score, the sum of the other."""
-
-    most: float
-    total: float
-    on: tuple[tuple[int, int, Label], ...]  # GPU, set of jobs, and how they run there
-
-    def cost(self, problem: Problem) -> tuple[float, float]:
-        """Return the estimated cost of the plan, and what decides between equal costs."""
-        if problem.objective.name == "mean-completion":
-            return self.total, 0.0
-        if problem.objective.saves_energy:
-            idle_w = sum(pool.gpus * (pool.idle_power_w or 0.0) for pool in problem.pools)
-            return self.total + idle_w * self.most, self.most
-        return self.most, self.total
+# Plans of the tables of all sets that are predicted.
+_PREDICTED = 4
 
 
 def _divided(
@@ -395,76 +379,42 @@ def _divided(
 ) -> Iterator[Placement]:
     """Yield the best few plans that run sets of jobs on the GPUs in the ways that suit each set.
 
-    What a set of jobs costs on one GPU is the answer of `candidate_space.Space`: in phases, on MIG
-    instances, under equal limits. A dynamic program over the GPUs adds these up.
+    The table of a GPU has a way for every set: in phases, on MIG instances, under equal limits.
     """
     if len(problem.jobs) > EXACT_JOBS:
         return
+    sets, idle_w = Sets(problem.pools[0].jobs), [pool.idle_power_w or 0.0 for pool in problem.pools]
+    all_idle_w = sum(pool.gpus * own for pool, own in zip(problem.pools, idle_w, strict=True))
     spaces = [
-        Space(pool.jobs, question) for pool, question in zip(problem.pools, questions, strict=True)
+        Space(sets.with_jobs(pool.jobs), question, all_idle_w - own)
+        for pool, question, own in zip(pools, questions, idle_w, strict=True)
     ]
-    sets = spaces[0].sets
-    if any(space.sets.positions != sets.positions for space in spaces):
-        return  # jobs that differ on one model are equal on another: sets have other numbers there
-    reached: dict[int, list[_Division]] = {0: [_Division(-inf, 0.0, ())]}
+    goal = replace(spaces[0].goal, terms=replace(spaces[0].goal.terms, watts=(all_idle_w,)))
+    table: Table = Nothing(goal)
+    gpus = list[int]()
     for at, space in enumerate(spaces):
-        idle_w = problem.pools[at].idle_power_w or 0.0
-        ways = [
-            (chosen, *_scores(label, space, idle_w), label)
-            for chosen, labels in sorted(labels_of_sets(space, EXACT_JOBS).items())
-            for label in labels
-        ]
-        gpus = [gpu for gpu, pool in enumerate(problem.pool_of) if pool == at]
-        for gpu in gpus[: len(problem.jobs)]:
-            before = {done: list(divisions) for done, divisions in reached.items()}
-            for done, divisions in before.items():
-                left = set(sets.inside(sets.everything - done).tolist())
-                step()
-                for chosen, most, total, label in ways:
-                    if chosen in left:
-                        kept = reached.setdefault(done + chosen, [])
-                        for division in divisions:
-                            _keep(
-                                kept,
-                                _Division(
-                                    max(division.most, most),
-                                    division.total + total,
-                                    (*division.on, (gpu, chosen, label)),
-                                ),
-                            )
-    whole = sorted(reached.get(sets.everything, []), key=lambda each: each.cost(problem))
-    for division in whole[:_PREDICTED]:
+        own = [gpu for gpu, pool in enumerate(problem.pool_of) if pool == at]
+        for gpu in own[: len(problem.jobs)]:
+            step()
+            table = Beside(space.in_turn, table)
+            gpus.insert(0, gpu)
+    before = set[frozenset[tuple[int, tuple[Stage, ...]]]]()
+    for way in table.in_order(sets.everything):
+        on = {
+            gpu: tuple(stage for place, stage in way if place == at) for at, gpu in enumerate(gpus)
+        }
+        mark = frozenset((problem.pool_of[gpu], stages) for gpu, stages in on.items())
+        if mark in before:
+            continue
+        before.add(mark)
         plan = []
-        for gpu, chosen, label in division.on:
+        for gpu, stages in on.items():
             at = problem.pool_of[gpu]
-            members = tuple(sets.tenants[chosen])
-            placements = [group.placement for group in label.groups]
-            group = pools[at].predict(members, spaces[at].sharing_of(placements, members))
-            plan += [PlacedGroup(group, (gpu,), 0.0)] if group else []
-        if len(plan) == len(division.on):
-            yield tuple(plan)
-
-
-def _scores(label: Label, space: Space, idle_w: float) -> tuple[float, float]:
-    """Return the two scores that a set of jobs adds to a division."""
-    match space.objective.name:
-        case "mean-completion":
-            return 0.0, label.cost
-        case "deadlines":
-            return label.worst, label.cost
-        case "energy":  # beyond that of an idle GPU, which counts until the last job ends
-            runs_s = sum(group.time_s for group in label.groups)
-            return runs_s, label.cost - idle_w * runs_s
-        case _:
-            return label.cost, label.cost
-
-
-def _keep(kept: list[_Division], new: _Division) -> None:
-    """Keep `new` unless another is nowhere worse; drop those that it beats."""
-    if any(each.most <= new.most and each.total <= new.total for each in kept):
-        return
-    kept[:] = [each for each in kept if each.most < new.most or each.total < new.total]
-    kept.append(new)
-    if len(kept) > _MOST_KEPT:
-        kept.sort()
-        kept.pop()
+            chosen = sum(batch.chosen for stage in stages for batch in stage.batches)
+            if members := tuple(sets.tenants[chosen]):
+                group = pools[at].predict(members, spaces[at].sharing_of(stages, members))
+                plan.append(PlacedGroup(group, (gpu,), 0.0) if group else None)
+        if all(plan):
+            yield tuple(filter(None, plan))
+        if len(before) == _PREDICTED:
+            return

@@ -8,8 +8,8 @@ from rich.table import Table
 
 from advisor.errors import counted, with_article
 from advisor.hardware.gpus import GpuCount
-from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans
-from advisor.launch.launch_plan import LaunchPlan
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import commands
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
 from advisor.plan.objectives import OBJECTIVES
@@ -285,9 +285,4 @@ def fleet_commands(plan: FleetForecast) -> str:
     Raises:
         InvalidInput: No script can start the plan.
     """
-    return "\n".join(commands_of(fleet_launch_plans(plan)))
-
-
-def commands_of(launches: Sequence[LaunchPlan]) -> list[str]:
-    """Return the shell lines that start `launches`, one after another or at once."""
-    return list(commands(launches[0])) if len(launches) == 1 else commands_at_once(launches)
+    return "\n".join(commands(fleet_launch_plans(plan)))

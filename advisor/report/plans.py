@@ -10,7 +10,8 @@ from rich.text import Text
 
 from advisor.documents import Inline, Mark
 from advisor.hardware.gpus import GpuCount
-from advisor.launch.commands import fleet_launch_plans, why_not_started
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import commands, why_not_started
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
@@ -463,7 +464,7 @@ def _advised(plan: FleetPlan, each: FleetForecast, rank: int) -> AdvisedFleetPla
         rank=rank,
         ties_best=holds_one(ratio),
         sharing=fleet.sharing_of(each),
-        commands=() if why_not_started(launches) else tuple(fleet.commands_of(launches)),
+        commands=() if why_not_started(launches) else commands(launches),
         why=fleet.search_line(plan),
         jobs=_fleet_jobs(each),
         makespan_s=None if makespan_s is None else makespan_s.p50,
@@ -475,7 +476,7 @@ def _advised(plan: FleetPlan, each: FleetForecast, rank: int) -> AdvisedFleetPla
             FleetGpu(
                 on=on,
                 job_numbers=on.jobs,
-                commands=() if launch.wide else tuple(fleet.commands_of([launch])),
+                commands=() if launch.wide else commands([launch]),
             )
             for on, launch in zip(each.on, launches, strict=True)
         ),

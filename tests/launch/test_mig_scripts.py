@@ -1,7 +1,6 @@
 """Exported scripts of plans on MIG, and of several GPUs, run by bash among stand-ins."""
 
 import os
-import re
 import signal
 import subprocess
 from collections import Counter
@@ -9,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.commands import commands_at_once, side_by_side
-from advisor.launch.exports import EXPORTS
-from tests.handed import JOBS, handed
+from tests.handed import JOBS, handed, on_gpus, write
 from tests.launch.scripts_on_machine import begun, ended, seen
 from tests.waiting import PATIENCE_S
 
@@ -123,18 +120,19 @@ def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
     assert machine.daemons == {}
 
 
-SEVERAL = {
-    0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
-    1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
-    3: (handed("naive", JOBS[:1]), (3,)),
-}
+SEVERAL = on_gpus(
+    ("mps=43,57", JOBS[:2], 350.0),
+    ("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS),
+    None,
+    ("naive", JOBS[:1]),
+    numbers=[(2, 5), (1, 4, 6), None, (3,)],
+)
 
 
 def on_several(machine):
     """What bash says of plans for three GPUs of a host, of which the second is in MIG mode."""
     machine.index = 1
-    plans, jobs = ({at: pair[which] for at, pair in SEVERAL.items()} for which in (0, 1))
-    text = "\n".join(commands_at_once(side_by_side(plans, jobs)))
+    text = write("commands", SEVERAL)
     return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
 
 
@@ -158,8 +156,3 @@ def test_a_gpu_that_is_not_in_mig_mode_stops_alone(machine):
     assert done.returncode == 1
     assert len(seen()) == 3
     assert machine.daemons == {}
-
-
-def test_every_script_stops_at_its_first_failure():
-    for form in ("commands", "mps", "slurm"):
-        assert re.search("^set -euo pipefail$", EXPORTS[form](WHOLE), re.MULTILINE)

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import commands_text_of_all, fleet_launch_plans, why_not_started
-from advisor.launch.exports import WHOLE
-from advisor.launch.slurm import slurm_text_of_all
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import commands_text, why_not_started
+from advisor.launch.slurm import slurm_text
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
 from advisor.report.plans import fleet_advice
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic
+from tests.handed import write
 from tests.plan.fleet_twins import drawn, made, on_pools, planned
 from tests.plan.stand_in import H200, StandIn
 
@@ -34,7 +35,7 @@ def found():
 @pytest.fixture
 def submitted(found, tmp_path):
     """What Slurm is given by the script: its words, and the script of each job."""
-    text = slurm_text_of_all(fleet_launch_plans(found))
+    text = slurm_text(fleet_launch_plans(found))
     (tmp_path / "sbatch").write_text('#!/bin/sh\nn=$(ls | wc -l)\n(echo "$@"; cat) > job$n\n')
     (tmp_path / "sbatch").chmod(0o755)
     (tmp_path / "jobs").mkdir()
@@ -61,8 +62,8 @@ def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(fou
     part = replace(cut.stages[0].partitions[0], instance=Instance("1g.18gb", 0))
     cut = replace(cut, stages=(replace(cut.stages[0], partitions=(part,)),))
     with pytest.raises(InvalidInput, match="Slurm makes no MIG instances"):
-        slurm_text_of_all([*plans, cut])
-    text = commands_text_of_all(plans)
+        slurm_text([*plans, cut])
+    text = commands_text(plans)
     assert sorted(re.findall(r"\./(\S+)\.sh$", text, re.M)) == sorted(job.name for job in JOBS)
 
 
@@ -92,7 +93,7 @@ def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wi
 def test_no_shell_script_starts_jobs_on_several_models_hosts_or_gpus_at_once(counts, gpus):
     fleet, _ = on_pools(*counts, jobs=[replace(job, gpus=gpus) for job in JOBS * 2])
     with pytest.raises(InvalidInput, match="--format slurm"):
-        commands_text_of_all(fleet_launch_plans(fleet))
+        commands_text(fleet_launch_plans(fleet))
 
 
 def test_if_slurm_refuses_a_job_those_submitted_before_are_cancelled(found, tmp_path):
@@ -102,7 +103,7 @@ def test_if_slurm_refuses_a_job_those_submitted_before_are_cancelled(found, tmp_
     (tmp_path / "scancel").write_text('#!/bin/sh\necho "$@" > cancelled\n')
     for name in ("sbatch", "scancel"):
         (tmp_path / name).chmod(0o755)
-    text = re.sub(r"^: .*CORES.*$", "", slurm_text_of_all(fleet_launch_plans(found)), flags=re.M)
+    text = re.sub(r"^: .*CORES.*$", "", slurm_text(fleet_launch_plans(found)), flags=re.M)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=environment, check=False)
     assert (done.returncode, (tmp_path / "cancelled").read_text()) == (1, "7\n")
@@ -117,4 +118,4 @@ def test_a_plan_that_no_shell_script_starts_names_a_format_that_expresses_it(pro
         part = replace(part, instance=Instance(profile, 0), profile=profile)
     first = replace(first, stages=(replace(first.stages[0], partitions=(part,)),))
     assert why_not_started([first, *others]).endswith(f"--format {form}`.")
-    assert WHOLE[form]([first, *others])
+    assert write(form, [first, *others])

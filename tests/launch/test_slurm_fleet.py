@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from advisor.api import Advisor
-from advisor.launch.commands import fleet_launch_plans
-from advisor.launch.slurm import slurm_text_of_all
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.slurm import slurm_text
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
 from advisor.workload.job import read_jobs
@@ -24,7 +24,7 @@ FORTY = Path(__file__).with_name("forty_jobs.toml").resolve()
 
 def runs_to_the_end(plans, node, monkeypatch, counts):
     """Submit `plans` to a node with so many GPUs of each type, and wait until all have ended."""
-    text = slurm_text_of_all(plans)
+    text = slurm_text(plans)
     put_recorders({start.job.name for plan in plans for start in plan.starts})
     (node / "sbatch").unlink()
     with slurm_node(text, counts) as variables:

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.commands import side_by_side
-from advisor.launch.exports import EXPORTS
-from advisor.launch.slurm import slurm_text_of_all
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
 from tests.launch.slurm_node import MISSING, slurm_node
 from tests.waiting import until
@@ -27,7 +24,7 @@ LIMITS = handed("mps=43,57.5")
 
 @pytest.fixture(scope="module")
 def slurm():
-    with slurm_node(EXPORTS["slurm"](LIMITS)) as variables:
+    with slurm_node(write("slurm", LIMITS)) as variables:
         yield variables
 
 
@@ -85,7 +82,7 @@ def test_jobs_that_take_turns_get_the_same_gpu_of_two(submits, sharing):
 def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(node, monkeypatch):
     plan = handed("mig=3g.71gb,4g.71gb@0")
     (node / "sbatch").unlink()
-    with slurm_node(EXPORTS["slurm"](plan)) as variables:
+    with slurm_node(write("slurm", plan)) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         numbers = ended("slurm", plan).stdout.split()[1:]
@@ -94,10 +91,8 @@ def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(node, monkeypatch)
     assert seen_by(BERT) == "off device=1 limit="
 
 
-def test_plans_of_two_gpus_run_on_two_gpus(submits, monkeypatch):
-    plans = side_by_side({0: LIMITS, 1: handed("serial", JOBS[2:])}, {0: [1, 2], 1: [3]})
-    monkeypatch.setitem(EXPORTS, "slurm", lambda _: slurm_text_of_all(plans))
-    numbers = submits(LIMITS)
+def test_plans_of_two_gpus_run_on_two_gpus(submits):
+    numbers = submits(on_gpus(("mps=43,57.5", JOBS[:2]), ("serial", JOBS[2:])))
     assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
     assert {seen_by(job).split()[1] for job in JOBS} == {"device=0", "device=1"}
     assert seen_by(BERT).endswith("limit=57.5")
