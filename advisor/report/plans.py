@@ -44,7 +44,7 @@ def plans_report(
     notes = [note for note in caveats(advised) if note not in missing]
     parts: list[RenderableType] = [Text(first, style="bold"), *map(Text, then)]
     if len(advised.jobs) > 1:
-        parts += [Text(), _ways_table(_ways(advised)), *map(Text, missing)]
+        parts += [Text(), _ways_table(_ways(advised), slowest=True), *map(Text, missing)]
     if command:
         parts.append(Text(command))
     if details:
@@ -70,7 +70,7 @@ def fleet_report(plan: FleetPlan, *, command: str = "", details: bool = False) -
             Text(first, style="bold"),
             *map(Text, then),
             Text(" ".join([fleet.outcome(plan), *fleet.gpu_notes(plan)])),
-            _ways_table(_fleet_ways(plan)),
+            _ways_table(_fleet_ways(plan), slowest=False),
             *gpus,
             *map(Text, filter(None, [command, "" if details else " ".join(more)])),
         )
@@ -163,7 +163,7 @@ def _fleet_way(plan: FleetPlan, each: FleetForecast) -> _Way:
     )
 
 
-def _ways_table(ways: Sequence[_Way]) -> FittedTable:
+def _ways_table(ways: Sequence[_Way], *, slowest: bool) -> FittedTable:
     """A line for each plan, a mark before the best; the heading says if all are estimated.
 
     Only the quantity by which plans are ranked, and the gain, have their ranges.
@@ -177,10 +177,11 @@ def _ways_table(ways: Sequence[_Way]) -> FittedTable:
             row.setdefault(
                 OBJECTIVES["makespan"].measure, units.middle(way.makespan_s, units.seconds)
             )
-        row |= {"gain": units.times(way.gain), "memory": units.held(way.fullest)}
+        row |= {"gain": units.times(way.gain), "memory": units.gib_of(way.fullest.memory_total_mib)}
         if way.measure != OBJECTIVES["energy"].measure:
             row["energy"] = units.middle(way.energy_j, units.joules)
-        row["slowest job"] = f"{units.number(way.worst_slowdown)}x"
+        if slowest:
+            row["slowest job"] = f"{units.number(way.worst_slowdown)}x"
         if way.late is not None:
             row["late"] = str(way.late)
         rows.append(row)

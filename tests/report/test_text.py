@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from advisor.errors import counted
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.cluster import FleetTerms
@@ -233,7 +234,7 @@ def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_e
 
 def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_cent():
     late = replace(KINDS[0], deadline_s=1e-3)
-    text = printed(fleet_report(planned([late, KINDS[1]], FleetTerms(gpus=5))), 100)
+    text = printed(fleet_report(planned([late, KINDS[1]], FleetTerms(gpus=5))), 400)
     assert "Late: dlrm-8gb-bs1." in text
     assert "Unused: 3" in text
     found = planned(KINDS, FleetTerms(gpus=2))
@@ -264,7 +265,7 @@ def test_mig_slices_without_a_job_are_counted():
     (on,) = found.on
     used = sum(int(instance.profile[0]) for instance in on.sharing.instances)
     assert used < 7
-    assert list(gpu_notes(found)) == [f"Unused on GPU 0: {7 - used} MIG slice."]
+    assert list(gpu_notes(found)) == [f"Unused on GPU 0: {counted(7 - used, 'MIG slice')}."]
     assert "takes root" in printed(fleet_report(found))
 
 
