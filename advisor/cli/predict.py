@@ -72,9 +72,7 @@ def compare(
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None, options.file_to_write("Write a row for each plan to this file, too.", "--csv")
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.
 
