@@ -194,14 +194,19 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
     return repartition_s(groups(before, jobs_before)[-1], groups(after, jobs)[0])
 
 
-def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
-    """Place each of `items`, in this order, where it ends soonest.
+def dealt(
+    items: Iterable[Sequence[FleetGroup]], problem: Problem, before: Placement = ()
+) -> Placement:
+    """Place each of `items`, in this order, where it ends soonest, after what runs `before`.
 
     An item is a group of jobs as it would run on each pool that can hold it. On a host it takes the
     GPUs that are free first.
     """
     plan, free_s = list[PlacedGroup](), [0.0] * len(problem.pool_of)
     last: dict[int, FleetGroup] = {}
+    for placed in before:
+        for gpu in placed.gpus:
+            free_s[gpu], last[gpu] = placed.end_s, placed.group
     for ways in items:
         places = []
         for at, group in enumerate(ways):
@@ -219,8 +224,10 @@ def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
     return tuple(plan)
 
 
-def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placement:
-    """Arrange `items` in the best plan of a few orders; what takes most GPUs comes first."""
+def arranged(
+    items: Sequence[Sequence[FleetGroup]], problem: Problem, before: Placement = ()
+) -> Placement:
+    """Arrange `items` after what runs `before`, in the best of a few orders, the widest first."""
 
     def runs_s(ways: Sequence[FleetGroup]) -> float:
         return min(each.runs_s for each in ways)
@@ -235,7 +242,7 @@ def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placeme
     if any(problem.deadlines_s):
         due_s = problem.deadlines_s
         orders.append(sorted(items, key=lambda each: (least(due_s, each), runs_s(each))))
-    return min((dealt(order, problem) for order in orders), key=problem.rank)
+    return min((dealt(order, problem, before) for order in orders), key=problem.rank)
 
 
 class GroupPool:
