@@ -103,9 +103,7 @@ _EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
 for _group, _members in _COMMANDS.items():
     for _command in _members:
         _app.command(
-            cls=_Command,
-            rich_help_panel=_group,
-            help=_EXAMPLES.sub("\b\n", getdoc(_command) or ""),
+            cls=_Command, rich_help_panel=_group, help=_EXAMPLES.sub("\b\n", getdoc(_command) or "")
         )(_command)
 _app.command("profile --from-numbers", cls=_Command, hidden=True)(from_numbers)
 _app.command("profile --from-history", cls=_Command, hidden=True)(from_history)

@@ -42,9 +42,7 @@ def export(
             help="As for `predict`; default: that of the best plan.",
         ),
     ] = None,
-    rank: Annotated[
-        int, Option("--rank", metavar="RANK", min=1, help="Write the plan of this rank.")
-    ] = 1,
+    rank: options.Rank = 1,
     form: Annotated[
         ExportFormat,
         Option(

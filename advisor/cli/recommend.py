@@ -50,9 +50,7 @@ def recommend(
         bool, Option("--details", help="Print all numbers, and how they were found.")
     ] = False,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None, options.file_to_write("Write all plans to this file, too.", "--csv")
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.
 

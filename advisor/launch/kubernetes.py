@@ -22,8 +22,7 @@ import yaml
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.launch import shell
-from advisor.launch.allocations import Allocation, allocations
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
+from advisor.launch.launch_plan import NOT_RUN, Allocation, LaunchPlan, Start, allocations
 from advisor.launch.mig_parted import mig_parted_document
 from advisor.workload.spec import is_secret
 

@@ -18,8 +18,7 @@ from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu, MigProfile, gpu_meant
 from advisor.hardware.mig import profile_of
 from advisor.launch import shell
-from advisor.launch.allocations import HOST_MARGIN, Allocation, allocations
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan
+from advisor.launch.launch_plan import HOST_MARGIN, NOT_RUN, Allocation, LaunchPlan, allocations
 from advisor.simulation.turns import line_s
 
 _QUARTER_MIN = 15

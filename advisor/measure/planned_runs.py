@@ -223,11 +223,13 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     on MIG, in phases, in a queue and under a power cap are left out: MIG instances and caps are
     not set here, and a run has one sharing.
     """
+
+    def trained(job: Mapping[str, Any]) -> dict[str, Any]:
+        script = {"script": job["script"]} if job.get("script") else {}
+        return {**document["workloads"][job["job"]], **script}
+
     try:
-        listed = [
-            (plan, [document["workloads"][job["job"]] | _own_script(job) for job in plan["jobs"]])
-            for plan in document["plans"]
-        ]
+        listed = [(plan, list(map(trained, plan["jobs"]))) for plan in document["plans"]]
         digested = json.dumps([(plan["sharing"], workloads) for plan, workloads in listed])
         digest = sha256(digested.encode()).hexdigest()[:8]
         plans = [
@@ -249,10 +251,6 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
             "for more: `advisor recommend`"
         )
     return {"schema": schema, "gpu": gpu, "plans": plans}
-
-
-def _own_script(job: Mapping[str, Any]) -> dict[str, Any]:
-    return {"script": job["script"]} if job.get("script") else {}
 
 
 def _can_be_run(plan: Mapping[str, Any]) -> bool:
