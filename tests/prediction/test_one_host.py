@@ -12,8 +12,8 @@ from advisor.api import Advisor
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import HostCheck
 from advisor.hardware.rates import rates_of
+from advisor.learn.fit import with_own_paces
 from advisor.learn.observations import MeasuredGpu
-from advisor.learn.own_runs import with_own_paces
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.model import OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
