@@ -426,7 +426,7 @@ class Advisor(Basis):
             None,
         )
         if answer.simulation.sharing.mode != "serial" and conditions.instances is None:
-            unshared = simulated(parse_sharing("serial"), at_once=1).simulation
+            unshared = simulated(parse_sharing("serial"), at_once=1).simulation.totals
         distinct = list({id(job.profile): job for job in jobs}.values())
         return self._based(replace(answer, unshared=unshared), distinct)
 

@@ -7,22 +7,21 @@ no problem. MPS as its documentation says (Architecture: Volta and later).
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from time import process_time
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import psutil
-from typing_extensions import TypedDict  # pydantic refuses the other on Python 3.11
 
+from advisor.documents import in_document
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run_state import jobs_left, left_in, left_states
-from advisor.workload.records import AsDict
 
 Severity = Literal["blocks", "spoils", "note"]
 """Something cannot be done; it can, and its figures are off; or it is good to know."""
@@ -471,18 +470,13 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join([*lines, f"{counted(len(findings), 'finding')}. Nothing was changed."])
 
 
-class FindingsDocument(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Findings:
     """The findings about a machine, the worst first."""
 
-    schema: int
-    blocked: bool
-    findings: list[Annotated[dict[str, Any], AsDict(Finding)]]
+    findings: tuple[Finding, ...]
 
-
-def findings_document(findings: Sequence[Finding]) -> FindingsDocument:
-    """Return what ``advisor doctor --json`` prints."""
-    return {
-        "schema": 1,
-        "blocked": any(each.severity == "blocks" for each in findings),
-        "findings": [asdict(each) for each in findings],
-    }
+    @property
+    @in_document
+    def blocked(self) -> bool:
+        return any(each.severity == "blocks" for each in self.findings)

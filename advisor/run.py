@@ -20,8 +20,9 @@ from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
 from time import monotonic, sleep
 from types import FrameType
-from typing import Literal
+from typing import Annotated, Literal
 
+from advisor.documents import Mark, in_document
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
@@ -38,7 +39,6 @@ from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.launcher import tied_to_parent
 from advisor.measure.process import lock_gpu, sweep
 from advisor.measure.script import create_progress, hook_variables
-from advisor.report.record_documents import ListedRunFields
 from advisor.run_state import (
     jobs_left,
     left_in,
@@ -441,39 +441,62 @@ def find_run(word: str | None) -> Path:
     raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job of a run, and the steps that it has done."""
+
+    number: int
+    job: str
+    state: str
+    detail: str
+    done: int | None
+    steps: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class ListedRun:
     """A run of this user as `advisor run --list` shows it; `about` is None if it is unreadable."""
 
     name: str
     state: str
-    about: RunFile | None = None
-    jobs: tuple[WatchedJob, ...] = ()
+    about: Annotated[RunFile | None, Mark.LEFT_OUT] = None
+    watched: Annotated[tuple[WatchedJob, ...], Mark.LEFT_OUT] = ()
 
     def __str__(self) -> str:
         where = "" if self.about is None else f" on {self.about.gpu} since {self.about.since}"
-        return "\n".join([f"{self.name}{where}: {self.state}", *map(str, self.jobs)])
+        return "\n".join([f"{self.name}{where}: {self.state}", *map(str, self.watched)])
 
     @property
-    def document(self) -> ListedRunFields:
-        """Its entry in ``advisor run --list --json``."""
-        return {
-            "run": self.name,
-            "state": self.state,
-            "gpu": None if self.about is None else self.about.gpu,
-            "since": None if self.about is None else self.about.since,
-            "jobs": [
-                {
-                    "number": job.number,
-                    "job": job.planned.job,
-                    "state": job.state,
-                    "detail": job.detail,
-                    "steps_done": job.done,
-                    "steps": job.steps,
-                }
-                for job in self.jobs
-            ],
-        }
+    @in_document
+    def gpu(self) -> str | None:
+        return None if self.about is None else self.about.gpu
+
+    @property
+    @in_document
+    def since(self) -> str | None:
+        return None if self.about is None else self.about.since
+
+    @property
+    @in_document
+    def jobs(self) -> tuple[ListedJob, ...]:
+        return tuple(
+            ListedJob(
+                number=job.number,
+                job=job.planned.job,
+                state=job.state,
+                detail=job.detail,
+                done=job.done,
+                steps=job.steps,
+            )
+            for job in self.watched
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRuns:
+    """The runs of this user, the oldest first."""
+
+    runs: tuple[ListedRun, ...]
 
 
 def listed_runs() -> Iterator[ListedRun]:

@@ -1,7 +1,8 @@
-"""JSON Schemas of files and answers, from the types that read and build them."""
+"""JSON Schemas of files and answers, from the types of the records that hold them."""
 
 from typing import Any
 
+from advisor.documents import document_type
 from advisor.errors import UnknownName
 from advisor.workload.records import json_schema
 
@@ -10,12 +11,9 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_FILE = ("name", "prefix")
 
 
-def _types() -> dict[str, Any]:
-    """Types by name; imported only here, because other answers need few of them."""
-    from advisor.doctor import FindingsDocument
-    from advisor.learn.scores import Scores
+def _files() -> dict[str, type]:
+    """Types of files by name; imported only here, because answers need few of them."""
     from advisor.measure.planned_runs import Campaign
-    from advisor.report import documents, record_documents
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
@@ -33,31 +31,59 @@ def _types() -> dict[str, Any]:
         "plan": PlanDocument,
         "run": Run,
         "calibration": Calibration,
-        "prediction": documents.PredictionDocument,
-        "recommendation": documents.RecommendationDocument,
-        "fleet": documents.FleetDocument,
-        "copies": documents.CopiesDocument,
-        "additions": documents.AdditionsDocument,
-        "comparison": documents.ComparisonDocument,
-        "simulation": documents.SimulationDocument,
-        "trials": documents.TrialsDocument,
-        "batch": documents.BatchesDocument,
-        "validation": record_documents.ValidationDocument,
+    }
+
+
+def _answers() -> dict[str, type]:
+    """Types of answers by name."""
+    from advisor.doctor import Findings
+    from advisor.learn.scores import Scores
+    from advisor.plan.admission import Additions
+    from advisor.plan.copies import Copies
+    from advisor.plan.forecast import OverTime
+    from advisor.plan.reasons import Comparison
+    from advisor.plan.slices import SlicesForJob
+    from advisor.plan.trials import Search
+    from advisor.plan.values import Forecast
+    from advisor.report.fleet import FleetAdvice
+    from advisor.report.lists import (
+        FittedModel,
+        GpuList,
+        Layouts,
+        MeasuredProfiles,
+        ProfileList,
+        WorkloadList,
+    )
+    from advisor.report.recommendation import Advice
+    from advisor.run import ListedRuns
+    from advisor.validate import Validation
+
+    return {
+        "prediction": Forecast,
+        "recommendation": Advice,
+        "fleet": FleetAdvice,
+        "copies": Copies,
+        "additions": Additions,
+        "comparison": Comparison,
+        "simulation": OverTime,
+        "trials": Search,
+        "batch": SlicesForJob,
+        "validation": Validation,
         "evaluation": Scores,
-        "fit": record_documents.FitDocument,
-        "measured": record_documents.MeasuredDocument,
-        "runs": record_documents.RunsDocument,
-        "findings": FindingsDocument,
-        "gpus": record_documents.GpusDocument,
-        "layouts": record_documents.LayoutsDocument,
-        "workloads": record_documents.WorkloadsDocument,
-        "profiles": record_documents.ProfilesDocument,
+        "fit": FittedModel,
+        "measured": MeasuredProfiles,
+        "runs": ListedRuns,
+        "findings": Findings,
+        "gpus": GpuList,
+        "layouts": Layouts,
+        "workloads": WorkloadList,
+        "profiles": ProfileList,
     }
 
 
 def schema_names() -> tuple[str, ...]:
     """Return the names for `schema_document`."""
-    return tuple(_types())
+    return (*_files(), *_answers())
 
 
 def schema_document(name: str) -> dict[str, Any]:
@@ -66,10 +92,12 @@ def schema_document(name: str) -> dict[str, Any]:
     Raises:
         UnknownName: There is no such kind.
     """
-    types = _types()
-    if name not in types:
-        raise UnknownName("JSON Schema", name, types, f"Write one of {', '.join(types)}.")
-    document = json_schema(types[name])
+    files, answers = _files(), _answers()
+    if name not in schema_names():
+        remedy = f"Write one of {', '.join(schema_names())}."
+        raise UnknownName("JSON Schema", name, schema_names(), remedy)
+    kind = files.get(name) or document_type(answers[name], top=True)
+    document = json_schema(kind)
     if name == "campaign":
         document["required"] = [each for each in document["required"] if each not in _FROM_FILE]
     return {"$schema": _DIALECT, **document}

@@ -5,14 +5,14 @@ Runs go to the user's folder of profiles, where fitting reads them.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import zip_longest
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.api import Advisor
+from advisor.documents import As, Mark
 from advisor.errors import (
     InvalidInput,
     NothingFits,
@@ -33,7 +33,6 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.wrappers import at_own_pace
 from advisor.report.format import percent
-from advisor.report.record_documents import ValidationDocument
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
 from advisor.validation_runs import run_plans, run_plans_on_ray, store_file
@@ -61,8 +60,8 @@ class Validation:
         estimated: By job, the key of the GPU whose profile was translated to predict it.
     """
 
-    gpu: Gpu
-    runs: tuple[Run, ...]
+    gpu: Annotated[Gpu, As("key")]
+    runs: Annotated[tuple[Run, ...], Mark.LEFT_OUT]
     comparisons: tuple[RunComparison, ...]
     corrections: tuple[RunCorrection, ...]
     left_out: tuple[str, ...] = ()
@@ -318,49 +317,6 @@ def _ms(seconds: float) -> str:
 
 def _interval_ms(step_s: Interval) -> str:
     return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"
-
-
-def validation_document(validation: Validation) -> ValidationDocument:
-    """Return the document of ``advisor validate --json``."""
-    return {
-        "schema": 1,
-        "gpu": validation.gpu.key,
-        "host": validation.host,
-        "estimated_from": ", ".join(sorted({*validation.estimated.values()})) or None,
-        "estimated_profiles": dict(validation.estimated),
-        "runs": [
-            {
-                "id": each.run.id,
-                "sharing": "serial" if len(each.jobs) == 1 else each.run.sharing,
-                "weighted_speedup": {
-                    "predicted": each.predicted_speedup,
-                    "measured": each.measured_speedup,
-                },
-                "host_factor": correction.host_factor,
-                "jobs": [
-                    {
-                        "job": job.job,
-                        "step_s": asdict(job.predicted_s),
-                        "measured_step_s": job.measured_s,
-                        "error": job.error,
-                        "inside": job.inside,
-                        "memory_mib": job.memory_mib,
-                        "measured_memory_mib": (
-                            None if tenant.memory is None else tenant.memory.device_mib
-                        ),
-                        "rest_step_s": None if rest is None else asdict(rest[0]),
-                        "measured_rest_step_s": None if rest is None else rest[1],
-                        "step_s_by_host": None if by_host is None else asdict(by_host),
-                    }
-                    for job, tenant, rest, by_host in zip_longest(
-                        each.jobs, each.run.tenants, correction.rest_s, correction.by_host_s
-                    )
-                ],
-            }
-            for each, correction in zip(validation.comparisons, validation.corrections, strict=True)
-        ],
-        "left_out": list(validation.left_out),
-    }
 
 
 @dataclass(frozen=True, slots=True)

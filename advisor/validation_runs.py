@@ -41,8 +41,8 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         file = folder / "plans.json"
         write_whole(file, dumps(listed, indent=1))
         store.parent.mkdir(parents=True, exist_ok=True)
-        words = [str(file), "--device", device, "--out", str(store)]
-        code = supervise("advisor.measure.shared_run:run_list", words)
+        options = {"plans": str(file), "device": device, "out": str(store)}
+        code = supervise("advisor.measure.shared_run:run_list", [dumps(options)])
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:

@@ -13,9 +13,7 @@ from advisor.cli import COMMANDS, _app
 from advisor.workload.writing import write_whole
 from research.files import ROOT
 from research.score_tables import markdown
-from research.terminal_output import terminal_output
 
-_COLUMNS = 88
 FILE = ROOT / "docs" / "reference" / "commands.md"
 _TOP = """# Commands
 
@@ -29,23 +27,18 @@ def commands_text() -> str:
     group: Any = typer.main.get_command(_app)
     top = click.Context(group, info_name="advisor")
     parts, before = [_TOP], None
-    for name in COMMANDS:
+    # Numbers and histories have commands of their own.
+    others = {"profile": [f"profile --from-{kind}" for kind in ("numbers", "history")]}
+    for name in (each for command in COMMANDS for each in (command, *others.get(command, ()))):
         command = group.commands[name]
-        if command.rich_help_panel != before:
-            parts.append(f"## {command.rich_help_panel}")
-        before = command.rich_help_panel
+        if command.rich_help_panel not in (before, None):
+            before = command.rich_help_panel
+            parts.append(f"## {before}")
         parts += [f"### {name}", *_described(command, click.Context(command, top, name))]
     return "\n\n".join(parts) + "\n"
 
 
 def _described(command: Any, context: click.Context) -> Iterator[str]:
-    if command.context_settings.get("ignore_unknown_options"):
-        # A parser of its own reads its words, and prints its help.
-        own = [["--from-numbers"], ["--from-history"]] if command.name == "profile" else []
-        for words in [[], *own]:
-            lines = terminal_output([command.name, *words, "--help"], _COLUMNS)
-            yield "\n".join(["```text", *lines, "```"])
-        return
     yield command.help.replace("\b\n", "")
     yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     rows = []

@@ -1,14 +1,28 @@
-"""What a measuring command says of words that it refuses, without the processes it would start."""
+"""What a measuring command prints when it ends, without the processes that it would start."""
 
+from importlib import import_module
+from unittest.mock import patch
+
+from advisor.cli import main
 from advisor.errors import AdvisorError
+from advisor.measure import process
 
 
-def refused(run, words, capsys):
-    """Exit code and words on stderr of ``run(words)``, as its inner process would end with them."""
+def _here(entry, argv):
+    """Do the same as `advisor.measure.process.supervise`, in this process."""
+    module, function = entry.split(":")
     try:
-        code = run(list(map(str, words)))
+        return getattr(import_module(module), function)(argv)
     except AdvisorError as error:
-        return error.exit_code, str(error)
-    except SystemExit as end:
-        code = end.code
+        process.say(f"error: {error}")
+        return error.exit_code
+
+
+def refused(command, words, capsys):
+    """Exit code of ``advisor COMMAND WORDS``, and what it prints on stderr."""
+    with patch.object(process, "supervise", _here):
+        try:
+            main([*command.split(), *map(str, words)])
+        except SystemExit as end:
+            code = end.code or 0
     return code, capsys.readouterr().err

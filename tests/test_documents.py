@@ -9,8 +9,8 @@ import pytest
 
 import advisor
 from advisor.cli import COMMANDS, main
+from advisor.documents import SCHEMA
 from advisor.prediction.model import Model
-from advisor.report.forecast import SCHEMA
 from advisor.workload.profile import Profile
 from research.terminal_output import terminal_output
 

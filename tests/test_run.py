@@ -12,11 +12,13 @@ import pytest
 from advisor import run as runner
 from advisor import watched_job, watched_run
 from advisor.doctor import leftover_findings
+from advisor.documents import answer_document
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.device import Device, Origin
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.run import (
+    ListedRuns,
     StartTerms,
     find_run,
     listed_runs,
@@ -72,9 +74,9 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
     assert watcher.watch(folder) == 0
     assert watcher.states == ["done"] * 3
     assert (folder / "job-2.log").read_text() == "it ran\n"
-    (listed,) = [each.document for each in listed_runs() if each.name == folder.name]
-    assert [job["state"] for job in listed["jobs"]] == ["done"] * 3
-    assert problems("runs", {"schema": 1, "runs": [listed]}) == []
+    (listed,) = [each for each in listed_runs() if each.name == folder.name]
+    assert [job.state for job in listed.jobs] == ["done"] * 3
+    assert problems("runs", answer_document(ListedRuns((listed,)))) == []
     assert (living(folder), nothing_left()) == ([], True)
 
 

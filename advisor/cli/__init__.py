@@ -21,9 +21,11 @@ from advisor.cli.admit import admit
 from advisor.cli.export import export
 from advisor.cli.fit import evaluate, fit
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import calibrate, campaign, doctor, profile, runs
+from advisor.cli.measure import calibrate, campaign, doctor, runs
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
+from advisor.cli.own_numbers import from_history, from_numbers
 from advisor.cli.predict import compare, predict
+from advisor.cli.profile import as_commands, profile
 from advisor.cli.recommend import recommend
 from advisor.cli.run import run, stop
 from advisor.cli.simulate import simulate
@@ -98,16 +100,15 @@ COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in
 
 # Paragraphs of help with a command to copy, in which click breaks no line after this mark.
 _EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 for _group, _members in _COMMANDS.items():
     for _command in _members:
-        _settings = _PASS_ON if _command in (profile, campaign, runs, calibrate) else None
         _app.command(
             cls=_Command,
-            context_settings=_settings,
             rich_help_panel=_group,
             help=_EXAMPLES.sub("\b\n", getdoc(_command) or ""),
         )(_command)
+_app.command("profile --from-numbers", cls=_Command, hidden=True)(from_numbers)
+_app.command("profile --from-history", cls=_Command, hidden=True)(from_history)
 
 
 def _version(wanted: bool) -> None:
@@ -154,10 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     passed, rest = [word for word in ours if word != "--debug"], words[len(ours) :]
     if passed[:1] == ["help"]:
         passed = [*(word for word in passed if word != "help"), "--help"]
-    if passed[:1] == ["profile"]:  # typer drops one `--`, and the words of a script follow another
-        rest = rest[:1] + rest
     try:
-        code = _app(passed + rest, prog_name="advisor", standalone_mode=False)
+        if passed[:1] == ["profile"]:
+            passed, rest = as_commands(passed, rest)
+        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=words[1:])
     except AdvisorError as error:
         _fail(error, debug=debug)
     except OSError as error:

@@ -1,5 +1,6 @@
 """``advisor admit``: which jobs may join those that run on a GPU."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Context, Option
@@ -67,7 +68,7 @@ def admit(
     """
     from advisor.hardware.live_gpu import live_gpu
     from advisor.plan.rules import MAX_SLOWDOWN, Conditions
-    from advisor.report.copies import additions_document, additions_report
+    from advisor.report.copies import additions_report
 
     if not (now or running):
         raise InvalidInput("expected the running jobs. Name them with --running, or add --now.")
@@ -91,9 +92,6 @@ def admit(
     most = MAX_SLOWDOWN if max_slowdown is None else max_slowdown
     answer = advisor.admit(at_work, offered, most, conditions)
     warn(answer.standing.doubts)
-    show_answer(
-        answer,
-        as_json,
-        lambda joined: additions_report(joined, top),
-        lambda joined: additions_document(joined, top),
-    )
+    if as_json:
+        answer = replace(answer, plans=answer.plans[:top])
+    show_answer(answer, as_json, lambda it: additions_report(it, top))

@@ -1,8 +1,8 @@
 """``advisor export``: write a plan as a file that applies it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
 
@@ -18,6 +18,7 @@ from advisor.cli.question import (
     mlflow_log,
     on_checked_host,
 )
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
@@ -170,18 +171,18 @@ def _draw_and_log(
     """Draw the ways to share to the file `plot`, and log the plans."""
     from advisor.plan.rules import EXACT_JOBS
     from advisor.plan.values import Recommendation
-    from advisor.report.fleet import fleet_document
-    from advisor.report.recommendation import recommendation_document
+    from advisor.report.fleet import fleet_advice
+    from advisor.report.recommendation import advice
     from advisor.workload.writing import write_whole
 
     if isinstance(advised, Recommendation):
-        document: Mapping[str, Any] = recommendation_document(advised)
+        document = answer_document(advice(advised))
         if plot is not None:
             from advisor.report.picture import ways_picture
 
             write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     else:
-        document = fleet_document(advised)
+        document = answer_document(fleet_advice(advised))
         if plot is not None:
             raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     if log is not None:

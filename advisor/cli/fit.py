@@ -53,7 +53,7 @@ def fit(
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
     from advisor.prediction.model import model_text
-    from advisor.report.fitted import fit_document, fit_report
+    from advisor.report.lists import fit_of, fit_report
     from advisor.workload.reading import MODEL_FILE, user_folder
     from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
@@ -83,7 +83,7 @@ def fit(
         sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
     )
     write_whole(path, model_text(model))
-    show_answer(fit_document(path, model, measured, others), as_json, fit_report, lambda it: it)
+    show_answer(fit_of(path, model, measured, others), as_json, fit_report)
 
 
 def _fit_with_progress(
@@ -121,13 +121,11 @@ def evaluate(
 
     `validate` and `campaign` measure runs.
     """
-    from dataclasses import asdict
-
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.learn.scores import compare_predictions, scores_of
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
-    from advisor.report.fitted import scores_report
+    from advisor.report.lists import scores_report
     from advisor.validate import compared
     from advisor.workload.store import model_path
 
@@ -148,4 +146,4 @@ def evaluate(
             "GPU is: `advisor validate JOB...`."
         )
     scores = scores_of(comparisons, card.key, left_out)
-    show_answer(scores, as_json, scores_report, asdict)
+    show_answer(scores, as_json, scores_report)

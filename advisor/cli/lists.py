@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, to_write
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
+from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
 from advisor.hardware import DEFAULT_GPU
 
@@ -35,7 +36,7 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     from advisor.hardware.gpus import known_gpus
     from advisor.hardware.live_gpu import live_gpus
     from advisor.hardware.machine import BrokenGpu, LiveGpu
-    from advisor.report.lists import gpus_document, gpus_table, live_lines
+    from advisor.report.lists import GpuList, gpus_table, live_lines
     from advisor.workload.store import profiled_gpus
 
     here: tuple[LiveGpu | BrokenGpu, ...] = ()
@@ -45,7 +46,8 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     except GpuUnavailable as error:
         problem = str(error)
     if as_json:
-        show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), here, problem))
+        models, profiled = tuple(known_gpus().values()), tuple(profiled_gpus(profiles))
+        show_json(answer_document(GpuList(models, profiled, here, problem)))
         return
     show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
     show_text(
@@ -55,10 +57,10 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
 
 def workloads(as_json: AsJson = False) -> None:
     """List the workloads that can be measured by name."""
-    from advisor.report.lists import workloads_document, workloads_table
+    from advisor.report.lists import WorkloadList, workloads_table
     from advisor.workload.catalogue import zoo
 
-    show_answer(zoo(), as_json, workloads_table, workloads_document)
+    show_answer(WorkloadList(tuple(zoo())), as_json, workloads_table)
 
 
 def profiles(
@@ -71,13 +73,14 @@ def profiles(
 ) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
     from advisor.hardware.gpus import gpu as find_gpu
-    from advisor.report.lists import profiles_document, profiles_table
+    from advisor.report.lists import ProfileList, listed_profile, profiles_table
     from advisor.workload.store import sound_profiles
 
     measured, refused = sound_profiles(find_gpu(gpu).key, folder)
     leave_out(*refused)
     if as_json:
-        show_json(profiles_document(gpu, measured))
+        listed = tuple(listed_profile(name, each) for name, each in measured.items())
+        show_json(answer_document(ProfileList(gpu, listed)))
     elif measured:
         show(profiles_table(measured, details=details))
     else:
@@ -120,7 +123,7 @@ def layouts(
         profiles_named,
         profiles_offered,
     )
-    from advisor.report.lists import layouts_document, layouts_report
+    from advisor.report.lists import Layouts, layouts_report
 
     card, branch = find_gpu(gpu), None
     if driver is None:
@@ -132,10 +135,8 @@ def layouts(
         chosen = profiles_named(card, slices.split(","), branch)
     used = [instance_named(card, name) for words in in_use or () for name in words.split(",")]
     sets = placement_sets(card, chosen, used, branch)
-    if as_json:
-        show_json(layouts_document(card, chosen, sets))
-    else:
-        show(layouts_report(card, chosen, sets, used, every=every))
+    listed = Layouts(card, tuple(chosen), sets)
+    show_answer(listed, as_json, lambda it: layouts_report(it, used, every=every))
 
 
 def init(

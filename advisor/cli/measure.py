@@ -1,102 +1,206 @@
-"""Commands that measure: the first four pass their words on; ``advisor doctor``."""
+"""Commands that measure many jobs, or this machine: their processes run under a supervisor."""
 
+import json
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from time import time
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Context, Exit, Option
+from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.output import aside, show_json, show_text
-from advisor.cli.question import mlflow_log
-from advisor.errors import GpuUnavailable, InvalidInput
-
-_WITHOUT_GPU = (
-    "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
-    "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
-)
+from advisor.documents import answer_document
+from advisor.errors import GpuUnavailable
+from advisor.hardware import DEFAULT_DEVICE
 
 
-_UNCALIBRATED = (
-    "Advice needs no calibration: without one, it uses the constants of the fitted model."
-)
+def supervised(entry: str, context: Context, **passed: Any) -> int:
+    """Run `entry` of a measuring module under a supervisor; return the exit code.
 
-
-def profile(context: Context) -> None:
-    """Measure workloads, or your own script, alone."""
+    It gets one JSON document: the options `passed`, and the words of the command.
+    """
     from advisor.measure.process import supervise
 
-    words = list(context.args)
-    end = words.index("--") if "--" in words else len(words)  # the rest is a script's
-    ours, uri = _without(words[:end], "--mlflow")
-    as_json, ours = "--json" in ours, [word for word in ours if word != "--json"]
-    log = mlflow_log(uri)
-    began_s = time()
-    entry = "profile:run_profile"
-    if "--from-numbers" in ours:
-        entry = "profile:run_from_numbers"
-    elif any(word.partition("=")[0] == "--from-history" for word in ours):
-        entry = "history_command:run_from_history"
-    code = supervise(f"advisor.measure.{entry}", [*ours, *words[end:]])
-    if log is not None or as_json:
-        from advisor.report.lists import written_profiles_document
-        from advisor.workload.store import read_profile
+    document = {"words": context.obj or (), **passed}
+    return supervise(entry, [json.dumps(document, default=_plain)])
 
-        paths = _written_since(began_s, _without(ours, "--out")[1])
-        profiles = {str(path): read_profile(path) for path in paths}
-        if log is not None:
-            for each in profiles.values():
-                log.profile(each)
-        if as_json:
-            show_json(written_profiles_document(profiles))
-    if code == GpuUnavailable.exit_code:
-        aside(_WITHOUT_GPU)
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def campaign(
+    context: Context,
+    plan: Annotated[
+        Path,
+        Argument(metavar="FILE", help="Plan of a campaign, as `advisor init campaign` writes it."),
+    ],
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            parser=options.folder_to_write,
+            help="Add the runs to this folder; default: your own, which every command reads.",
+        ),
+    ] = None,
+    profiles: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Read profiles from this folder, and write missing ones to it; default: your own, "
+            "which every command reads.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        Option(
+            metavar="LIST",
+            help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or cpu,cpu to try it out with "
+            "two runners; default: 0; on Ray, all that are free.",
+        ),
+    ] = None,
+    cores: Annotated[
+        str | None,
+        Option(
+            metavar="CORES",
+            help="Split these host cores evenly among the devices, e.g. 0-63; default: all.",
+        ),
+    ] = None,
+    deadline: options.Deadline = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Write the list of runs and count them; measure nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        Option("--json", help="Print the numbers of runs and profiles as one JSON document."),
+    ] = False,
+    ray: Annotated[
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="Measure on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
+            "installed.",
+        ),
+    ] = None,
+) -> None:
+    """Measure a plan of many mixes on one or more GPUs.
+
+    All GPUs measure from one queue. Runs that the folder has are left out. The exit code is 0 if
+    all were measured or the deadline is near.
+    """
+    code = supervised(
+        "advisor.measure.campaign:run_campaign",
+        context,
+        plan=plan,
+        out=out,
+        profiles=profiles,
+        device=device,
+        cores=cores,
+        deadline=deadline,
+        dry_run=dry_run,
+        as_json=as_json,
+        ray=ray,
+    )
     raise Exit(code)
 
 
-def _without(words: list[str], option: str) -> tuple[list[str], str | None]:
-    """`words` without `option` and its value, and the value; None without the option."""
-    for at, word in enumerate(words):
-        if word == option:
-            if at + 1 == len(words):
-                raise InvalidInput(f"{option} needs a value after it.")
-            return words[:at] + words[at + 2 :], words[at + 1]
-        if word.startswith(f"{option}="):
-            return words[:at] + words[at + 1 :], word.partition("=")[2]
-    return words, None
+def runs(
+    context: Context,
+    plans: Annotated[
+        Path,
+        Argument(
+            metavar="PLANS",
+            help="JSON file of plans, or an answer of `advisor recommend --json`, whose plans on "
+            "MIG are left out.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        Option(
+            metavar="FILE",
+            parser=options.folder_to_write,
+            help="Add the runs to this JSON Lines file.",
+        ),
+    ],
+    device: Annotated[
+        str,
+        Option(metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."),
+    ] = DEFAULT_DEVICE,
+    cores: options.Cores = None,
+    settle: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="Train for this long before the first window.",
+        ),
+    ] = 0.7,
+    window: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            parser=options.seconds,
+            help="Measure at least for this long in a window.",
+        ),
+    ] = 1.0,
+    windows: Annotated[int, Option(metavar="N", help="Measure N windows of a run.")] = 3,
+    skip_existing: Annotated[
+        bool, Option("--skip-existing", help="Skip the runs that the file has.")
+    ] = False,
+    deadline: options.Deadline = None,
+) -> None:
+    """Measure the plans in a file of `recommend --json`.
+
+    They run together on one GPU, and each job is recorded.
+    """
+    code = supervised(
+        "advisor.measure.shared_run:run_list",
+        context,
+        plans=plans,
+        out=out,
+        device=device,
+        cores=cores,
+        settle_s=settle,
+        window_s=window,
+        windows=windows,
+        skip_existing=skip_existing,
+        deadline=deadline,
+    )
+    raise Exit(code)
 
 
-def _written_since(began_s: float, out: str | None) -> list[Path]:
-    from advisor.workload.reading import profile_files, user_folder
+def calibrate(
+    context: Context,
+    device: options.Device = DEFAULT_DEVICE,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            parser=options.folder_to_write,
+            help="Write to this file; default: your own, which every command reads.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
+    ] = None,
+    cores: options.Cores = None,
+) -> None:
+    """Measure what advice needs about this machine.
 
-    folder = user_folder("profiles") if out is None else Path(out)
-    places = [folder, *filter(Path.is_dir, folder.glob("*"))]
-    files = (path for place in places for path in profile_files(place))
-    # Time stamps of files may lag behind the clock.
-    return sorted(path for path in files if path.stat().st_mtime > began_s - 0.1)
-
-
-def campaign(context: Context) -> None:
-    """Measure a plan of many mixes on one or more GPUs."""
-    from advisor.measure.process import supervise
-
-    raise Exit(supervise("advisor.measure.campaign:run_campaign", context.args))
-
-
-def runs(context: Context) -> None:
-    """Measure the plans in a file of `recommend --json`."""
-    from advisor.measure.process import supervise
-
-    raise Exit(supervise("advisor.measure.shared_run:run_list", context.args))
-
-
-def calibrate(context: Context) -> None:
-    """Measure what advice needs about this machine."""
-    from advisor.measure.process import supervise
-
-    code = supervise("advisor.measure.calibrate:run_calibrate", context.args)
+    A minute shows the sizes of CUDA contexts, the cost of taking turns, and idle power. Advice for
+    this GPU then accounts for this machine.
+    """
+    code = supervised(
+        "advisor.measure.calibrate:run_calibrate",
+        context,
+        device=device,
+        out=out,
+        gpu=gpu,
+        cores=cores,
+    )
     if code == GpuUnavailable.exit_code:
-        aside(_UNCALIBRATED)
+        aside("Advice needs no calibration: without one, it uses the fitted model's constants.")
     raise Exit(code)
 
 
@@ -111,14 +215,14 @@ def doctor(
     The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
     but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import examine, findings_document, findings_text
+    from advisor.doctor import Findings, examine, findings_text
     from advisor.run import undo_left
 
     for line in undo_left() if undo else ():
         aside(line)
     findings = examine()
     if as_json:
-        show_json(findings_document(findings))
+        show_json(answer_document(Findings(tuple(findings))))
     else:
         show_text(findings_text(findings))
     blocked = any(each.severity == "blocks" for each in findings)

@@ -1,6 +1,7 @@
 """Options that several commands accept, and the parsers of their values."""
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,13 @@ seconds, share, euros, mebibytes, watts = map(
     _in_units, (units.seconds, units.share, units.euros, units.mebibytes, units.watts)
 )
 """Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
+
+
+def above_0(word: Any) -> float:
+    """Return the seconds in `word`, which must be above 0."""
+    if not 0 < (value := seconds(word)) < inf:
+        raise BadParameter(f"{word} is not above 0")
+    return value
 
 
 def cap_or_auto(word: str | None) -> tuple[float | None, bool]:
@@ -233,6 +241,31 @@ Slices = Annotated[
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
 Device = Annotated[
     str, Option("--device", metavar="INDEX|UUID", help="Use this GPU of the machine.")
+]
+Cores = Annotated[
+    str | None,
+    Option(
+        "--cores",
+        metavar="CORES",
+        help="Keep all processes to these host cores, e.g. 0-15; default: all.",
+    ),
+]
+Deadline = Annotated[
+    float | None,
+    Option(
+        "--deadline",
+        metavar="SECONDS",
+        parser=above_0,
+        help="Start nothing that would end later.",
+    ),
+]
+ProfilesOut = Annotated[
+    Path | None,
+    Option(
+        metavar="DIR",
+        parser=folder_to_write,
+        help="Write to this folder of profiles; default: your own, which every command reads.",
+    ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[

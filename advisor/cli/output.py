@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from advisor.documents import answer_document
 from advisor.errors import clean
 from advisor.workload.writing import json_text
 
@@ -95,11 +96,10 @@ def show_answer(
     answer: _Answered,
     as_json: bool,
     report: "Callable[[_Answered], RenderableType]",
-    document: Callable[[_Answered], Mapping[str, Any]],
 ) -> None:
     """Print `answer` as a report for people, or as one JSON document."""
     if as_json:
-        show_json(document(answer))
+        show_json(answer_document(answer))
     else:
         show(report(answer))
 

@@ -39,14 +39,14 @@ def predict(
     as_json: options.AsJson = False,
 ) -> None:
     """Predict pace, memory and power of the JOBs under one sharing."""
-    from advisor.report.forecast import forecast_document, forecast_report
+    from advisor.report.forecast import forecast_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
     forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
-    show_answer(forecast, as_json, forecast_report, forecast_document)
+    show_answer(forecast, as_json, forecast_report)
     if not forecast.fits:
         raise Exit(NothingFits.exit_code)
 
@@ -93,7 +93,7 @@ def compare(
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
-    from advisor.report.comparison import comparison_csv, comparison_document, comparison_report
+    from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
     named, jobs = plans_and_jobs(words)
@@ -114,9 +114,9 @@ def compare(
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
-    warn(comparison.plans[0].standing.doubts)
+    warn(comparison.standing.doubts)
     if csv_file is not None:
         write_whole(csv_file, comparison_csv(comparison))
-    show_answer(comparison, as_json, comparison_report, comparison_document)
-    if all(comparison.forbidden):
+    show_answer(comparison, as_json, comparison_report)
+    if all(each.forbidden for each in comparison.plans):
         raise Exit(NothingFits.exit_code)

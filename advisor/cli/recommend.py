@@ -18,6 +18,7 @@ from advisor.cli.question import (
     protected_jobs,
     require,
 )
+from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def show_plans(
         if csv_file is not None:
             write_whole(csv_file, fleet.fleet_csv(advised))
         if as_json:
-            show_json(fleet.fleet_document(advised))
+            show_json(answer_document(fleet.fleet_advice(advised)))
         else:
             show(fleet.fleet_report(advised, command=command, details=details))
         return
@@ -123,7 +124,7 @@ def show_plans(
     if csv_file is not None:
         write_whole(csv_file, plan_tables.plans_csv(advised))
     if as_json:
-        show_json(recommendation.recommendation_document(advised))
+        show_json(answer_document(recommendation.advice(advised)))
     else:
         show(plan_tables.plans_report(advised, command=command, details=details))
 

@@ -12,6 +12,7 @@ from advisor.cli import options
 from advisor.cli.completion import complete_plan
 from advisor.cli.output import aside, live, show_json, show_text
 from advisor.cli.question import advisor_for, exclude, mlflow_log, on_checked_host, require
+from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 
 if TYPE_CHECKING:
@@ -186,10 +187,10 @@ _NOT_STARTED = "no job was started. Add --apply to start."
 
 
 def _list(as_json: bool) -> None:
-    from advisor.run import listed_runs
+    from advisor.run import ListedRuns, listed_runs
 
     if as_json:
-        show_json({"schema": 1, "runs": [each.document for each in listed_runs()]})
+        show_json(answer_document(ListedRuns(tuple(listed_runs()))))
     else:
         show_text("\n".join(map(str, listed_runs())) or "no runs")
 

@@ -131,7 +131,7 @@ def simulate(
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
-    from advisor.report.simulation import simulation_document, simulation_report, trace_text
+    from advisor.report.simulation import simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
@@ -174,7 +174,7 @@ def simulate(
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
-    show_answer(simulated, as_json, simulation_report, simulation_document)
+    show_answer(simulated, as_json, simulation_report)
 
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:

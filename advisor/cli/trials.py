@@ -41,7 +41,7 @@ def copies(
 ) -> None:
     """Print how many copies of the JOB fit on a GPU, and how many are worthwhile."""
     from advisor.plan.rules import EXACT_JOBS, Conditions
-    from advisor.report.copies import copies_document, copies_report
+    from advisor.report.copies import copies_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     advisor = on_checked_host(advisor, [advisor.find_profile(job)], check_host, EXACT_JOBS)
@@ -50,9 +50,7 @@ def copies(
         job, confined(advisor.card, conditions, whole=root), "p95" if pessimistic else "p50"
     )
     warn(answer.standing.doubts)
-    show_answer(
-        answer, as_json, lambda counted: copies_report(counted, details=details), copies_document
-    )
+    show_answer(answer, as_json, lambda it: copies_report(it, details=details))
 
 
 def batch(
@@ -78,12 +76,12 @@ def batch(
 
     The JOB needs profiles at two batch sizes or more. --slices accepts whole, too: the whole GPU.
     """
-    from advisor.report.copies import slice_batches_document, slice_batches_report
+    from advisor.report.copies import slice_batches_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     batches = advisor.batches(names, on=slices.split(",") if slices else [])
     warn(batches.standing.doubts)
-    show_answer(batches, as_json, slice_batches_report, slice_batches_document)
+    show_answer(batches, as_json, slice_batches_report)
 
 
 def trials(
@@ -131,7 +129,7 @@ def trials(
     """
     from advisor.plan.rules import Conditions
     from advisor.plan.trials import TrialTerms
-    from advisor.report.copies import trials_document, trials_report
+    from advisor.report.copies import trials_report
     from advisor.workload.job import Job
 
     exclude(context, "steps", "epochs", why="both set the length of a trial.")
@@ -150,6 +148,4 @@ def trials(
         ),
     )
     warn(search.standing.doubts)
-    show_answer(
-        search, as_json, lambda answer: trials_report(answer, details=details), trials_document
-    )
+    show_answer(search, as_json, lambda it: trials_report(it, details=details))

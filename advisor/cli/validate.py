@@ -10,6 +10,7 @@ from advisor.cli import options
 from advisor.cli.options import folder_to_write
 from advisor.cli.output import aside, show_answer, show_text
 from advisor.cli.question import advisor_for, chosen_jobs, exclude, mlflow_log, on_checked_host
+from advisor.documents import answer_document
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
 
@@ -92,8 +93,7 @@ def validate(
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))
-    document = validation.validation_document
-    show_answer(validated, as_json, validation.validation_table, document)
+    show_answer(validated, as_json, validation.validation_table)
     if log is not None:
-        log.validation(document(validated))
+        log.validation(answer_document(validated))
     validation.check(validated)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import mean
-from typing import Literal, get_args
+from typing import Annotated, get_args
 
 import numpy as np
 
+from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.plan.choice import weighed
 from advisor.prediction.mix_steps import Predicts
@@ -41,15 +42,17 @@ class JobComparison:
     alone_s: float
     measured_s: float
     predicted_s: Interval
-    baselines_s: Mapping[str, float | None] = field(default_factory=dict)
+    baselines_s: Annotated[Mapping[str, float | None], Mark.LEFT_OUT] = field(default_factory=dict)
     memory_mib: float | None = None
 
     @property
+    @in_document
     def error(self) -> float:
         """Predicted over measured step, minus 1."""
         return self.predicted_s.p50 / self.measured_s - 1
 
     @property
+    @in_document
     def inside(self) -> bool:
         """True if the measured step lies in the predicted interval."""
         return self.predicted_s.contains(self.measured_s)
@@ -59,15 +62,29 @@ class JobComparison:
 class RunComparison:
     """All tenants of one run, in its order."""
 
-    run: Run
+    run: Annotated[Run, As("id")]
     jobs: tuple[JobComparison, ...]
 
     @property
+    @in_document
+    def sharing(self) -> str:
+        return "serial" if len(self.jobs) == 1 else self.run.sharing
+
+    @property
+    @in_document
+    def measured_memory_mib(self) -> tuple[float | None, ...]:
+        """Device memory of each process; None: not measured."""
+        memories = (tenant.memory for tenant in self.run.tenants)
+        return tuple(None if memory is None else memory.device_mib for memory in memories)
+
+    @property
+    @in_document
     def measured_speedup(self) -> float:
         """Sum over jobs of solo step over measured step."""
         return sum(job.alone_s / job.measured_s for job in self.jobs)
 
     @property
+    @in_document
     def predicted_speedup(self) -> float:
         """Sum over jobs of solo step over predicted step."""
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
@@ -171,7 +188,6 @@ class Scores:
         choices: None if no job set ran in several ways.
     """
 
-    schema: Literal[1] = 1
     gpu: str
     runs: int
     left_out: int

@@ -11,7 +11,8 @@ rest of the cycle is the slice. There are two changes of owner a cycle, so one c
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import mean
 from time import perf_counter, time
 from typing import Any
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import AdvisorError, InvalidInput, require_extra
-from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.bench import Bench, MpsSession, bench_on, receive_all, send_all, tenants_on
@@ -33,7 +33,6 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
-from advisor.measure.parser import Parser
 from advisor.measure.planned_runs import Timing
 from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
@@ -42,7 +41,8 @@ from advisor.workload.calibration import Calibration, Contexts, LimitedContext, 
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import median_step_s
 from advisor.workload.reading import user_folder
-from advisor.workload.writing import calibration_text, new_path, writable, write_whole
+from advisor.workload.records import parse_record
+from advisor.workload.writing import calibration_text, writable, write_whole
 
 _REMEDY = ". Calibrate again."
 
@@ -230,36 +230,20 @@ def _context_mib(
     return (None if memory is None else memory.context_mib), answer["sms"], others_mib
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """The command as typed, and its options."""
+
+    words: tuple[str, ...]
+    device: str
+    out: Path | None
+    gpu: str | None
+    cores: str | None
+
+
 def run_calibrate(argv: Sequence[str]) -> int:
-    """Calibrate by the words `argv` of a command line, under a supervisor; return the exit code."""
-    parser = Parser(
-        prog="advisor calibrate",
-        usage="advisor calibrate [OPTIONS]",
-        description="Measure in a minute what depends on this machine and not on a workload: sizes "
-        "of CUDA contexts, the cost of taking turns, idle power. Advice for this GPU then accounts "
-        "for this machine.",
-        epilog="Exit codes: 0 measured; 1 failed; 2 wrong use; 4 no GPU to use.",
-    )
-    add = parser.add_argument
-    add(
-        "--device",
-        default=DEFAULT_DEVICE,
-        metavar="INDEX|UUID",
-        help="Use this GPU of the machine.  [default: %(default)s]",
-    )
-    add(
-        "--out",
-        type=new_path,
-        metavar="FILE",
-        help="Write to this file; default: your own, which every command reads.",
-    )
-    add("--gpu", metavar="GPU", help="Refuse any other GPU model than this, e.g. h200-141gb.")
-    add(
-        "--cores",
-        metavar="CORES",
-        help="Keep the processes to these host cores, e.g. 0-7; default: all.",
-    )
-    words = parser.parse_args(argv)
+    """Calibrate by the JSON document in `argv`, under a supervisor; return the exit code."""
+    words = parse_record(_Words, argv[0], "the command")
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     cores = allowed_cores(words.cores)
@@ -270,7 +254,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
         raise InvalidInput("two processes take turns: allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
-    with bench_on(device, cores, command_line("calibrate", argv)) as bench:
+    with bench_on(device, cores, command_line("calibrate", words.words)) as bench:
         calibration = _calibrate(bench)
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")

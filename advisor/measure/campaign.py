@@ -1,10 +1,10 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
 import json
-from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -14,7 +14,6 @@ from typing import Any
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.measure.device import command_line, devices_in
-from advisor.measure.parser import Parser, above_0
 from advisor.measure.planned_runs import (
     PlannedRun,
     counts,
@@ -36,13 +35,13 @@ from advisor.measure.runners import (
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile
 from advisor.workload.reading import profile_files, user_folder
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import (
     append_line,
     append_run,
-    new_path,
     profile_text,
     writable_folder,
     write_whole,
@@ -270,9 +269,25 @@ class Dispatcher:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """The command as typed, and its options."""
+
+    words: tuple[str, ...]
+    plan: Path
+    out: Path | None
+    profiles: Path | None
+    device: str | None
+    cores: str | None
+    deadline: float | None
+    dry_run: bool
+    as_json: bool
+    ray: str | None
+
+
 def run_campaign(argv: Sequence[str]) -> int:
-    """Measure the campaign that `argv` names, under a supervisor; return the exit code."""
-    words = _parsed(argv)
+    """Measure the campaign that the JSON document in `argv` names; return the exit code."""
+    words = parse_record(_Words, argv[0], "the command")
     campaign = read_campaign(words.plan)
     home = user_folder("profiles") / campaign.gpu
     out, profiles = words.out or home / "runs", words.profiles or home
@@ -311,7 +326,7 @@ def run_campaign(argv: Sequence[str]) -> int:
         return 0
     dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
     if dispatcher.waiting:
-        settings = RunnerSettings(campaign, command_line("campaign", argv))
+        settings = RunnerSettings(campaign, command_line("campaign", words.words))
         dispatcher.work(_runners(words, settings, len(dispatcher.waiting)))
     if dispatcher.waiting:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
@@ -325,10 +340,10 @@ def run_campaign(argv: Sequence[str]) -> int:
     return AdvisorError.exit_code if dispatcher.failed else 0
 
 
-def _runners(words: Namespace, settings: RunnerSettings, tasks: int) -> list[Runner]:
+def _runners(words: _Words, settings: RunnerSettings, tasks: int) -> list[Runner]:
     """Return the runners that `words` name, on the free GPUs of Ray no more than `tasks`."""
     if words.ray is None:
-        return local_runners(words, settings)
+        return local_runners(words.device, words.cores, settings)
     on_cpu = settings.campaign.gpu == "cpu"
     if words.cores or (words.device and not on_cpu):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --device and --cores")
@@ -336,66 +351,6 @@ def _runners(words: Namespace, settings: RunnerSettings, tasks: int) -> list[Run
     return cluster_runners(words.ray, settings, most)
 
 
-def _print(answer: Mapping[str, Any], words: Namespace) -> None:
-    if words.json:
+def _print(answer: Mapping[str, Any], words: _Words) -> None:
+    if words.as_json:
         print(json.dumps(answer, indent=1), flush=True)
-
-
-def _parsed(argv: Sequence[str]) -> Namespace:
-    parser = Parser(
-        prog="advisor campaign",
-        usage="advisor campaign [OPTIONS] FILE",
-        description="Measure the runs of a plan on all chosen GPUs, from one queue. Runs that the "
-        "folder has are left out.",
-        epilog="Exit codes: 0 all measured, or the deadline is near; 1 some failed; 2 wrong use; "
-        "4 no GPU to use.",
-    )
-    add = parser.add_argument
-    add(
-        "plan",
-        type=Path,
-        metavar="FILE",
-        help="Plan of a campaign, as `advisor init campaign` writes it.",
-    )
-    add(
-        "--out",
-        type=new_path,
-        metavar="DIR",
-        help="Add the runs to this folder; default: your own, which every command reads.",
-    )
-    add(
-        "--profiles",
-        type=Path,
-        metavar="DIR",
-        help="Read profiles from this folder, and write "
-        "missing ones to it; default: your own, which every command reads.",
-    )
-    add(
-        "--device",
-        metavar="LIST",
-        help="Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or "
-        "cpu,cpu to try it out with two runners; default: 0; with --ray, all that are free.",
-    )
-    add(
-        "--cores",
-        metavar="CORES",
-        help="Split these host cores evenly among the devices, e.g. 0-63; default: all.",
-    )
-    add("--deadline", type=above_0, metavar="SECONDS", help="Start nothing that would end later.")
-    add(
-        "--dry-run",
-        action="store_true",
-        help="Write the list of runs and count them; measure nothing.",
-    )
-    add(
-        "--json",
-        action="store_true",
-        help="Print the numbers of runs and profiles as one JSON document.",
-    )
-    add(
-        "--ray",
-        metavar="ADDRESS",
-        help="Measure on the GPUs of this Ray cluster, e.g. auto, "
-        "whose nodes have advisor installed.",
-    )
-    return parser.parse_args(argv)

@@ -1,120 +1,142 @@
 """``advisor profile --from-history``: writes profiles of jobs that a cluster's monitoring saw."""
 
-import argparse
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from time import time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware.gpus import gpu_meant, gpu_of_product
-from advisor.measure.history import Series, epoch_s, has_labels, read_history, renamed
-from advisor.measure.parser import Parser, above_0
+from advisor.measure.history import Series, has_labels, read_history, renamed
 from advisor.measure.process import say
-from advisor.measure.profile import OUT_HELP, write_numbers
+from advisor.measure.profile import write_numbers
 from advisor.measure.prometheus import (
     MOST_POINTS,
-    TOKEN,
     check_address,
-    is_metric,
     recorded_series,
 )
 from advisor.measure.recorded_jobs import CURE, JOB_LABELS, RecordedJob, recorded_jobs
-from advisor.workload import units
 from advisor.workload.arrivals import arrivals_text
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import DAY_S, is_file, read_bytes, user_folder
-from advisor.workload.writing import new_path, write_whole
+from advisor.workload.writing import write_whole
 
 # dcgm-exporter reads its counters every 30 s by default.
 _INTERVAL_S = 30.0
 
 
-def run_from_history(argv: Sequence[str]) -> int:
-    """Write a profile of each job in the history that `argv` names; return 0, or 1 without any."""
-    words = _parser().parse_args(argv)
-    history, interval_s, timed = _history(words)
-    match = dict(words.match)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryTerms:
+    """Terms on which a history is read; None: as it shows.
+
+    Attributes:
+        start_s: Seconds since the epoch, as `end_s`.
+        by: Label by which jobs are named.
+        match: Labels that series must have, with their values.
+        steps_s: Seconds of a step by job; under None, of the only one.
+        step_metric: Name of the jobs' own metric of their steps.
+        gpu: The GPU model, which others must not be.
+        name: Of the only job.
+        out: Folder of the profiles.
+    """
+
+    start_s: float | None = None
+    end_s: float | None = None
+    interval_s: float | None = None
+    by: str | None = None
+    match: Mapping[str, str] = field(default_factory=dict)
+    steps_s: Mapping[str | None, float] = field(default_factory=dict)
+    step_metric: str | None = None
+    gpu: str | None = None
+    name: str | None = None
+    out: Path | None = None
+
+
+def write_recorded_profiles(source: str, terms: HistoryTerms) -> None:
+    """Write a profile of each job in the history at `source`, a file or Prometheus's address.
+
+    Raises:
+        InvalidInput: It is no history, or has no GPU in that range.
+        AdvisorError: No job of it has the numbers of a profile.
+    """
+    history, interval_s, timed = _history(source, terms)
     chosen = [  # an application's own metric has other labels
-        each for each in history if each.quantity == "step_s" or has_labels(each.labels, match)
+        each
+        for each in history
+        if each.quantity == "step_s" or has_labels(each.labels, terms.match)
     ]
     if not chosen:
         raise InvalidInput(
-            f"{words.from_history}: no series of a GPU in this range"
-            f"{' with these labels' * bool(words.match)}. Check --start, --end and --match, and "
+            f"{source}: no series of a GPU in this range"
+            f"{' with these labels' * bool(terms.match)}. Check --start, --end and --match, and "
             "that dcgm-exporter is scraped."
         )
     labels = {name for each in chosen for name, value in each.labels.items() if value}
-    by = words.by
+    by = terms.by
     jobs_named = labels & {*JOB_LABELS, *map(renamed, JOB_LABELS)}
-    if by is None and not _is_address(words.from_history) and not jobs_named:
+    if by is None and not _is_address(source) and not jobs_named:
         by = "gpu"
     jobs = recorded_jobs(chosen, by, interval_s, timed=timed)
     written: list[tuple[RecordedJob, MinimalProfile]] = []
     left_out: list[tuple[str, str]] = []
-    for job in _with_options(jobs, words):
+    for job in _with_options(jobs, terms):
         try:
-            written.append((job, _write(job, words)))
+            written.append((job, _write(job, terms)))
         except InvalidInput as error:
             left_out.append((job.name, str(error)))
-    for line in (*_table(written), *_arrivals(written, words.out)):
+    for line in (*_table(written), *_arrivals(written, terms.out)):
         say(line)
     for name, why in left_out:
         say(f"left out {name}: {why.removesuffix('.')}.")
     if not written:
         raise AdvisorError("no job of this history has the numbers of a profile; see above")
-    return 0
 
 
 def _is_address(source: str) -> bool:
     return source.lower().startswith(("http://", "https://"))
 
 
-def _history(words: Namespace) -> tuple[list[Series], float | None, bool]:
+def _history(source: str, terms: HistoryTerms) -> tuple[list[Series], float | None, bool]:
     """The series, seconds between their samples if known, and whether they have times."""
-    source = words.from_history
-    if source is None:
-        raise InvalidInput("expected a file or an address after --from-history.")
     if _is_address(source):
-        return _of_prometheus(words)
-    series, timed = read_history(Path(source), words.step_metric)
-    if not timed and (words.start or words.end):
+        return _of_prometheus(source, terms)
+    series, timed = read_history(Path(source), terms.step_metric)
+    if not timed and (terms.start_s or terms.end_s):
         raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
-    first_s, last_s = words.start or 0.0, words.end or inf
+    first_s, last_s = terms.start_s or 0.0, terms.end_s or inf
     within = (
         replace(each, points=[at for at in each.points if first_s <= at[0] <= last_s])
         for each in series
     )
-    return [each for each in within if each.points], words.interval, timed
+    return [each for each in within if each.points], terms.interval_s, timed
 
 
-def _of_prometheus(words: Namespace) -> tuple[list[Series], float, bool]:
-    check_address(words.from_history)
-    end_s = time() if words.end is None else words.end
-    start_s = end_s - DAY_S if words.start is None else words.start
+def _of_prometheus(source: str, terms: HistoryTerms) -> tuple[list[Series], float, bool]:
+    check_address(source)
+    end_s = time() if terms.end_s is None else terms.end_s
+    start_s = end_s - DAY_S if terms.start_s is None else terms.start_s
     if start_s >= end_s:
         raise InvalidInput("--start is not before --end. Correct one of them.")
     least_s = (end_s - start_s) / (MOST_POINTS - 1)
-    interval_s = words.interval or max(_INTERVAL_S, float(-(-least_s // 1)))
+    interval_s = terms.interval_s or max(_INTERVAL_S, float(-(-least_s // 1)))
     if interval_s < least_s:
         raise InvalidInput(
             f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, and "
             f"Prometheus refuses those. Use {least_s:.0f} s or more, or a shorter range."
         )
-    match, metric = dict(words.match), words.step_metric
-    series = recorded_series(words.from_history, start_s, end_s, interval_s, match, metric)
+    match, metric = terms.match, terms.step_metric
+    series = recorded_series(source, start_s, end_s, interval_s, match, metric)
     return series, interval_s, True
 
 
-def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[RecordedJob]:
+def _with_options(jobs: Sequence[RecordedJob], terms: HistoryTerms) -> Iterator[RecordedJob]:
     """The jobs with the name and the steps that the user passed."""
-    if words.name is not None:
+    if terms.name is not None:
         if len(jobs) != 1:
             raise InvalidInput(f"--name is for one job, and there are {len(jobs)}. Use --match.")
-        jobs = [replace(jobs[0], name=words.name)]
-    steps_s = dict(words.step_s)
+        jobs = [replace(jobs[0], name=terms.name)]
+    steps_s = terms.steps_s
     if None in steps_s and len(jobs) != 1:
         raise InvalidInput(f"there are {counted(len(jobs), 'job')}. Write --step-s JOB=SECONDS.")
     names = {job.name for job in jobs}
@@ -128,20 +150,20 @@ def _with_options(jobs: Sequence[RecordedJob], words: Namespace) -> Iterator[Rec
         yield job if step_s is None else replace(job, numbers={**job.numbers, "step_s": step_s})
 
 
-def _write(job: RecordedJob, words: Namespace) -> MinimalProfile:
+def _write(job: RecordedJob, terms: HistoryTerms) -> MinimalProfile:
     """Write the profile of a job, and return it."""
     if job.problem is not None:
         raise InvalidInput(job.problem)
     card = None if job.model is None else gpu_of_product(job.model)
-    if card is None and job.model is not None and words.gpu is None:
+    if card is None and job.model is not None and terms.gpu is None:
         card = gpu_meant(job.model)
-    chosen = None if words.gpu is None else gpu_meant(words.gpu)
+    chosen = None if terms.gpu is None else gpu_meant(terms.gpu)
     if card is not None and chosen is not None and card.key != chosen.key:
         raise InvalidInput(f"it ran on {card.key}, not on {chosen.key}")
     if (gpu := card or chosen) is None:
         raise InvalidInput("the history does not name its GPU model. Pass --gpu")
     minimal = job.minimal(gpu.key)
-    write_numbers(minimal, gpu, words.out)
+    write_numbers(minimal, gpu, terms.out)
     return minimal
 
 
@@ -210,100 +232,3 @@ def _arrivals(
 
 def _in_per_cent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
-
-
-def _moment(text: str) -> float:
-    """Return seconds since the epoch of a time of day, or of so long ago."""
-    try:
-        return epoch_s(text)
-    except InvalidInput:
-        try:
-            return time() - units.seconds(text)
-        except InvalidInput:
-            raise ArgumentTypeError(
-                f"expected a time such as 2026-05-01T12:00, or how long ago, such as 2h; got {text}"
-            ) from None
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not is_metric(name):
-        raise ArgumentTypeError(f"{text}: write LABEL=VALUE")
-    return name, value
-
-
-def _step(text: str) -> tuple[str | None, float]:
-    name, _, seconds = text.rpartition("=")
-    return name or None, above_0(seconds)
-
-
-def _metric(text: str) -> str:
-    if not is_metric(text):
-        raise ArgumentTypeError(f"{text} is not a name of Prometheus")
-    return text
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="advisor profile --from-history",
-        usage="advisor profile --from-history FILE|ADDRESS [OPTIONS]",
-        description="Write DIR/JOB.json for each job that dcgm-exporter and Prometheus recorded, "
-        "or a file of nvidia-smi, dcgmi dmon or Grafana. Counters are of the whole GPU, so the "
-        "numbers are from samples in which the job was active and alone on its GPU.",
-        epilog="ADDRESS is Prometheus's, e.g. http://prometheus:9090. The variable "
-        f"{TOKEN} may have a token. Exit codes: 0 a profile was written; 1 none; 2 wrong use.",
-    )
-    add = parser.add_argument
-    add("--from-history", nargs="?", metavar="FILE|ADDRESS", help=argparse.SUPPRESS)
-    add(
-        "--start",
-        type=_moment,
-        metavar="TIME",
-        help="Leave out earlier samples: a time such as "
-        "2026-05-01T12:00, or how long ago, e.g. 6h; default: a day before the end.",
-    )
-    add("--end", type=_moment, metavar="TIME", help="Leave out later samples; default: now.")
-    add(
-        "--interval",
-        type=above_0,
-        metavar="SECONDS",
-        help="Time between samples.  [default: 30, more for long ranges; of a file: by its times]",
-    )
-    add(
-        "--by",
-        type=_metric,
-        metavar="LABEL",
-        help="Name jobs by this label; gpu: one job a GPU.  "
-        "[default: exported_pod, pod or hpc_job]",
-    )
-    add(
-        "--match",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="LABEL=VALUE",
-        help="Use series with this label only, e.g. namespace=ml; repeatable.",
-    )
-    add(
-        "--step-s",
-        type=_step,
-        action="append",
-        default=[],
-        metavar="[JOB=]SECONDS",
-        help="Set the step of a job; repeatable.",
-    )
-    add(
-        "--step-metric",
-        type=_metric,
-        metavar="NAME",
-        help="Read steps, in seconds, from this metric of your jobs.",
-    )
-    add(
-        "--gpu",
-        metavar="GPU",
-        help="Leave out jobs on other GPU models; needed if the history does not name the model.",
-    )
-    add("--name", metavar="NAME", help="Name the only job.")
-    add("--out", type=new_path, metavar="DIR", help=OUT_HELP)
-    add("--json", action="store_true", help="Print the new profiles as one JSON document.")
-    return parser

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -224,16 +223,16 @@ def stop_all(runners: Sequence[Runner]) -> None:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
-def local_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
+def local_runners(device: str | None, cores: str | None, settings: RunnerSettings) -> list[Runner]:
     """Return runners for the devices of this host, each with its device and its share of cores."""
     default = "cpu" if settings.campaign.gpu == "cpu" else DEFAULT_DEVICE
-    devices = devices_in(words.device or default)
-    shares = _shares(allowed_cores(words.cores), len(devices), devices[0])
+    devices = devices_in(device or default)
+    shares = _shares(allowed_cores(cores), len(devices), devices[0])
     return [
         LocalRunner(
-            f"cpu{number}" if name == "cpu" else name, replace(settings, device=name, cores=cores)
+            f"cpu{number}" if name == "cpu" else name, replace(settings, device=name, cores=share)
         )
-        for number, (name, cores) in enumerate(zip(devices, shares, strict=True))
+        for number, (name, share) in enumerate(zip(devices, shares, strict=True))
     ]
 
 

@@ -8,7 +8,6 @@ from statistics import mean
 from time import monotonic, time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
-from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
 from advisor.measure.bench import (
     Bench,
@@ -23,17 +22,17 @@ from advisor.measure.bench import (
 )
 from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
 from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
-from advisor.measure.parser import Parser, above_0
 from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_runs
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance
+from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload
 from advisor.workload.store import read_runs
-from advisor.workload.writing import append_run, new_path, writable
+from advisor.workload.writing import append_run, writable
 
 # Between the request to start and the start, in which every tenant receives the request.
 _NOTICE_S = 0.1
@@ -274,10 +273,26 @@ def planned_processes(plan: PlannedRun, uuid: str | None) -> Iterator[PlannedPro
 FIRST_RUN_S = 15.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """The command as typed, and its options."""
+
+    words: tuple[str, ...] = ()
+    plans: Path
+    out: Path
+    device: str
+    cores: str | None = None
+    settle_s: float = Timing().settle_s
+    window_s: float = Timing().window_s
+    windows: int = Timing().windows
+    skip_existing: bool = False
+    deadline: float | None = None
+
+
 def run_list(argv: Sequence[str]) -> int:
-    """Run the plans that the command line `argv` names; return the exit code."""
-    words = _parser().parse_args(argv)
-    timing = Timing(words.settle, words.window, words.windows)
+    """Run the plans that the JSON document in `argv` names; return the exit code."""
+    words = parse_record(_Words, argv[0], "the command")
+    timing = Timing(words.settle_s, words.window_s, words.windows)
     device = find_device(words.device)
     writable(words.out)
     plans = read_plans(words.plans, device.key)
@@ -289,7 +304,7 @@ def run_list(argv: Sequence[str]) -> int:
             f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add "
             f"--skip-existing to do only the others, or choose another --out."
         )
-    command = command_line("runs", argv)
+    command = command_line("runs", words.words)
     with bench_on(device, allowed_cores(words.cores), command) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
         for number, plan in enumerate(todo, start=1):
@@ -313,62 +328,3 @@ def run_summary(run: Run) -> str:
     failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
     outcome = f"{failed[0].outcome} ({failed[0].detail})" if failed else "ok"
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {outcome},"
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="advisor runs",
-        usage="advisor runs [OPTIONS] --out FILE PLANS",
-        description="Measure the plans in a file together on one GPU, and record each job.",
-        epilog="Exit codes: 0 all measured; 1 some failed; 2 wrong use; 4 no GPU to use.",
-    )
-    add = parser.add_argument
-    add(
-        "plans",
-        type=Path,
-        metavar="PLANS",
-        help="JSON file of plans, or an answer of `advisor "
-        "recommend --json`, whose plans on MIG are left out.",
-    )
-    add(
-        "--device",
-        default=DEFAULT_DEVICE,
-        metavar="INDEX|UUID",
-        help="Use this GPU of the machine, or cpu to try it out.  [default: %(default)s]",
-    )
-    add(
-        "--out",
-        type=new_path,
-        required=True,
-        metavar="FILE",
-        help="Add the runs to this JSON Lines file.  [required]",
-    )
-    add(
-        "--cores",
-        metavar="CORES",
-        help="Keep all processes to these host cores, e.g. 0-15; default: all.",
-    )
-    add(
-        "--settle",
-        type=float,
-        default=0.7,
-        metavar="SECONDS",
-        help="Train for this long before the first window.  [default: %(default)g]",
-    )
-    add(
-        "--window",
-        type=float,
-        default=1.0,
-        metavar="SECONDS",
-        help="Measure at least for this long in a window.  [default: %(default)g]",
-    )
-    add(
-        "--windows",
-        type=int,
-        default=3,
-        metavar="N",
-        help="Measure N windows of a run.  [default: %(default)d]",
-    )
-    add("--skip-existing", action="store_true", help="Skip the runs that the file has.")
-    add("--deadline", type=above_0, metavar="SECONDS", help="Start no run that would end later.")
-    return parser

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from advisor.documents import answer_document
 from advisor.launch.commands import fleet_launch_plans, why_not_started
 from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
@@ -50,7 +51,7 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
             ]
         )
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json_text(fleet.fleet_document(plan))
+    document = json_text(answer_document(fleet.fleet_advice(plan)))
     with st.container(horizontal=True):
         if why := why_not_started(fleet_launch_plans(plan)):
             st.caption(plain(why))

@@ -72,35 +72,34 @@ def _trials(question: Question) -> None:
     """Show how many trials of a search to run at once."""
     job = _job(question)
     terms = TrialTerms(start_s=START_S, conditions=question.conditions, level=question.level)
-    (on,) = question.advisor.trials(job, terms).on
+    (on,) = question.advisor.trials(job, terms).hosts
     trials = on.trials
-    at_once, one = trials.at_once, trials.per_hour(trials.copies.rows[0]).p50
-    gain = trials.per_hour(trials.row).p50 / one
+    at_once, rows = trials.at_once, trials.rows
+    gain = trials.row.trials_per_hour.p50 / rows[0].trials_per_hour.p50
     show_headline(
         f"Run {at_once} trials at once: {gain:.3g} times as many an hour as one after another."
         if at_once > 1
         else "Run trials one after another: more at once are not worthwhile.",
-        estimated=not trials.row.prediction.confirmed_on_hardware,
+        estimated=not trials.row.shared.prediction.confirmed_on_hardware,
     )
     draw(charts.trials_chart(trials))
     st.caption(
         f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
         f"more {plain(trials.copies.limited_by)}. Rates include the start of "
-        f"processes, {trials.starts_s(trials.row).p50:.3g} s each time."
+        f"processes, {trials.row.starts_s.p50:.3g} s each time."
     )
     show_table(
         [
             {
-                "at once": row.copies,
-                "trials an hour": rate.p50,
-                "from": rate.p05,
-                "to": rate.p95,
-                "training of one, min": trials.trial_s(row).p50 / 60,
-                "memory, GiB": row.prediction.memory_total_mib / MIB_PER_GIB,
-                "share by": str(row.prediction.sharing),
+                "at once": row.shared.copies,
+                "trials an hour": row.trials_per_hour.p50,
+                "from": row.trials_per_hour.p05,
+                "to": row.trials_per_hour.p95,
+                "training of one, min": row.trial_s.p50 / 60,
+                "memory, GiB": row.shared.prediction.memory_total_mib / MIB_PER_GIB,
+                "share by": str(row.shared.prediction.sharing),
             }
-            for row in trials.copies.rows
-            for rate in [trials.per_hour(row)]
+            for row in rows
         ]
     )
 
@@ -157,8 +156,8 @@ def _additions(question: Question) -> None:
         show_headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
-    best, short = additions.sets[0], short_names(question.names)
-    added = " and ".join(short[job.name] for job in best.jobs)
+    best, short = additions.plans[0], short_names(question.names)
+    added = " and ".join(short[job.name] for job in best.added)
     slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
     show_headline(
         f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
@@ -168,15 +167,15 @@ def _additions(question: Question) -> None:
     show_table(
         [
             {
-                "add": ", ".join(short[job.name] for job in each.jobs),
-                "work added": each.added,
+                "add": ", ".join(short[job.name] for job in each.added),
+                "work added": each.work_added,
                 "slowed job": short[each.slowed_job],
                 "slowed by, %": 100 * each.slowed_by,
                 "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
                 "late": ", ".join(each.late or ()),
                 "share by": str(each.prediction.sharing),
             }
-            for each in additions.sets
+            for each in additions.plans
         ]
     )
     left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]

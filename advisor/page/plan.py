@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from advisor.documents import answer_document
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import Gpu
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
@@ -21,7 +22,7 @@ from advisor.report.drawing import blocks, drawing
 from advisor.report.forecast import job_rows, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, words_of
 from advisor.report.plan_tables import plans_csv
-from advisor.report.recommendation import caveats, hints, recommendation_document
+from advisor.report.recommendation import advice, caveats, hints
 from advisor.report.simulation import curves, timeline
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
@@ -149,7 +150,7 @@ def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
     notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
     ways = f"Ways to share considered: {advised.considered}."
     st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))
-    document = json_text(recommendation_document(advised))
+    document = json_text(answer_document(advice(advised)))
     with st.container(horizontal=True):
         st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")

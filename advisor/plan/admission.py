@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite
-from typing import assert_never
+from typing import Annotated, assert_never
 
+from advisor.documents import As, Inline, Mark
 from advisor.errors import InvalidInput, NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
@@ -48,8 +49,8 @@ class Running:
         InvalidInput: These jobs cannot share like this.
     """
 
-    jobs: tuple[Job, ...]
-    sharing: Sharing
+    jobs: Annotated[tuple[Job, ...], As("name")]
+    sharing: Annotated[Sharing, Mark.TEXT]
     free_mib: float | None = None
 
     def __post_init__(self) -> None:
@@ -188,16 +189,26 @@ class Addition:
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
         slowed_by: Largest share by which the median step of a running job gets longer.
-        added: Throughput of the added jobs together, each counted as 1 when it runs alone.
+        work_added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
             any job were done yet; None: a job has a deadline, and the length of a job is not known.
     """
 
-    jobs: tuple[Job, ...]
-    prediction: MixPrediction
+    added: Annotated[tuple[Job, ...], As("name")]
+    prediction: Annotated[
+        MixPrediction,
+        Inline(
+            "sharing",
+            "jobs",
+            "memory_total_mib",
+            "memory_capacity_mib",
+            "oom_probability",
+            "confirmed_on_hardware",
+        ),
+    ]
     slowed_by: float
     slowed_job: str
-    added: float
+    work_added: float
     late: tuple[str, ...] | None = ()
 
 
@@ -209,13 +220,13 @@ class Additions:
         left_out: Jobs that may not be added, not even alone, and why.
     """
 
-    gpu: Gpu
+    gpu: Annotated[Gpu, As("key")]
     running: Running
     before: MixPrediction
     max_slowdown: float
-    sets: tuple[Addition, ...]
+    plans: tuple[Addition, ...]
     left_out: tuple[LeftOut, ...]
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
 
 def additions(
@@ -262,12 +273,12 @@ def additions(
                         gpu.key,
                     )
         raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
-    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowed_by))
+    allowed.sort(key=lambda each: (bool(each.late), -each.work_added, each.slowed_by))
     return Additions(
         gpu=gpu,
         running=running,
         before=joined.before,
-        sets=tuple(allowed),
+        plans=tuple(allowed),
         max_slowdown=max_slowdown,
         left_out=tuple(left_out),
     )
@@ -321,7 +332,7 @@ class _Joined:
                     left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
             if not any(worth):
                 for (kind,), addition in zip(allowed, additions, strict=True):
-                    worth[kind] = addition.added
+                    worth[kind] = addition.work_added
             sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
             larger = {
                 group
@@ -336,7 +347,7 @@ class _Joined:
         ways = ways_to_join(self._sharing, before, len(added), self.gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
         if allowed := [each for each in answers if isinstance(each, Addition)]:
-            return max(allowed, key=lambda each: (not each.late, each.added))
+            return max(allowed, key=lambda each: (not each.late, each.work_added))
         return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:

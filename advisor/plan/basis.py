@@ -140,11 +140,11 @@ class Basis:
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the evidence that advice for `jobs` is based on."""
         profiles = {job.name: job.profile for job in jobs}
-        paced = tuple(
-            (name, pace)
+        paced = {
+            name: pace
             for name, profile in profiles.items()
             if (pace := pace_of(profile, self.own_paces)) is not None
-        )
+        }
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:

@@ -4,7 +4,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
+from typing import Annotated
 
+from advisor.documents import As, Inline, Mark, in_document
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan.choice import weighed
@@ -22,7 +24,7 @@ from advisor.plan.rules import (
 )
 from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.prediction import Level, MixPrediction
+from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.sharing.groups import restricted
 from advisor.workload.job import MAX_JOBS, Job
@@ -46,8 +48,23 @@ class CopiesRow:
     """
 
     copies: int
-    prediction: MixPrediction
+    prediction: Annotated[
+        MixPrediction,
+        Inline(
+            "sharing",
+            "memory_total_mib",
+            "memory_capacity_mib",
+            "oom_probability",
+            "confirmed_on_hardware",
+        ),
+    ]
     throughput: float
+
+    @property
+    @in_document
+    def step_s(self) -> Interval:
+        """Seconds of a step of each copy."""
+        return self.prediction.jobs[0].step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +79,15 @@ class Copies:
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
-    gpu: Gpu
-    job: Job
+    gpu: Annotated[Gpu, As("key")]
+    job: Annotated[Job, As("name")]
     rows: tuple[CopiesRow, ...]
     fit: int
     limited_by: str
     worthwhile: int
     mps_clients: int
     level: Level = "p50"
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
     @property
     def at_best(self) -> CopiesRow:

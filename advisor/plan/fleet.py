@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Annotated
 
+from advisor.documents import Inline, Mark
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
@@ -46,13 +48,13 @@ class GpuPlan:
     """
 
     number: int
-    gpu: Gpu
-    jobs: tuple[int, ...]
-    members: tuple[Job, ...]
-    sharing: Sharing
-    forecast: Forecast
+    gpu: Annotated[Gpu, Mark.LEFT_OUT]
+    jobs: Annotated[tuple[int, ...], Mark.LEFT_OUT]
+    members: Annotated[tuple[Job, ...], Mark.LEFT_OUT]
+    sharing: Annotated[Sharing, Mark.LEFT_OUT]
+    forecast: Annotated[Forecast, Inline()]
     waits_s: tuple[float, ...]
-    power_cap_w: float | None = None
+    power_cap_w: Annotated[float | None, Mark.LEFT_OUT] = None
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
@@ -209,7 +211,7 @@ class FleetPlan(FleetForecast):
     groups_predicted: int
     cut_short: bool
     others: tuple[FleetForecast, ...]
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
     @property
     def plans(self) -> tuple[FleetForecast, ...]:

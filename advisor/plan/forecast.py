@@ -9,7 +9,9 @@ from pathlib import Path
 from platform import node
 from statistics import median
 from types import MappingProxyType
+from typing import Annotated
 
+from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.hardware.machine import HostCheck
@@ -56,7 +58,7 @@ from advisor.sharing.groups import (
 from advisor.simulation.energy import energy_j
 from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
-from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
+from advisor.simulation.simulate import Fleet, Simulation, Totals, check_sharing, simulated
 from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
@@ -365,9 +367,9 @@ class OverTime:
         unshared: The same jobs and policy with one job a GPU; None: not simulated.
     """
 
-    simulation: Simulation
-    standing: Standing = field(default_factory=Standing)
-    unshared: Simulation | None = None
+    simulation: Annotated[Simulation, Inline()]
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
+    unshared: Totals | None = None
 
 
 def over_time(

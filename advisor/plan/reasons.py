@@ -5,21 +5,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from advisor.documents import As, Inline, Mark, in_document
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.choice import first_plan
 from advisor.plan.objectives import (
     cost_ratio,
+    holds_one,
     joint_ratio,
     known_cost,
     rankable_by,
     tied,
 )
 from advisor.plan.rules import broken_rule, memory_problem
-from advisor.plan.values import Forecast
+from advisor.plan.values import Forecast, Standing
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
@@ -58,7 +60,7 @@ class Binding:
 
     host_shares: tuple[float | None, ...]
     gpu_shares: tuple[float | None, ...]
-    alone: frozenset[int]
+    alone: Annotated[frozenset[int], Mark.LEFT_OUT]
     uses: Mapping[Resource, float]
     memory: float
     cut: Literal["own instances", "MPS limits"] | None
@@ -70,6 +72,13 @@ class Binding:
         return tuple(at for at, share in shares if share is not None and share >= HOST_BOUND)
 
     @property
+    @in_document
+    def of_each_job(self) -> tuple[Limit | None, ...]:
+        """The resource that limits each job, shape (jobs,)."""
+        return tuple(map(self.limit_of, range(len(self.host_shares))))
+
+    @property
+    @in_document
     def limit(self) -> Limit | None:
         """The resource that limits the plan as a whole; None where none is full."""
         return "host path" if len(self.by_host) == len(self.host_shares) else self._of_gpu
@@ -215,42 +224,51 @@ def compared(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPlan:
+    """One of the compared plans.
+
+    Attributes:
+        plan: Its name: how the jobs share, and a power cap.
+        cost: By the objective of the comparison.
+        gain_over_first: Cost of the first plan over its own.
+        step_over_first: Step of each job over that under the first plan, shape (jobs,).
+        ties_first: Whether its cost is equal to that of the first plan within our error.
+        ties_best: The same of the best plan.
+        forbidden: Why it is not allowed; None: it is.
+    """
+
+    plan: str
+    forecast: Annotated[Forecast, Inline()]
+    binding: Binding
+    cost: Interval
+    gain_over_first: Interval
+    step_over_first: tuple[Interval, ...]
+    ties_first: bool
+    ties_best: bool
+    forbidden: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Plans for the same jobs on one GPU; the others are compared with the first.
 
     Attributes:
         objective: The objective compared by; if another than wanted, `note` gives the reason.
-        forbidden: Why a plan is not allowed; None where it is.
+        best: The plan that `recommend` puts first of those that are allowed, or else of all.
         serial: All jobs one after another; None where one of the plans is that.
     """
 
-    gpu: Gpu
+    gpu: Annotated[Gpu, As("key")]
     objective: ObjectiveName
     note: str | None
-    plans: tuple[Forecast, ...]
-    bindings: tuple[Binding, ...]
-    forbidden: tuple[str | None, ...]
-    serial: Forecast | None = None
+    plans: tuple[ComparedPlan, ...]
+    best: Annotated[ComparedPlan, As("plan")]
+    serial: ComparedPlan | None = None
 
     @property
-    def best(self) -> Forecast:
-        """The plan that `recommend` puts first of those that are allowed, or else of all."""
-        pairs = zip(self.plans, self.forbidden, strict=True)
-        allowed = [plan for plan, forbidden in pairs if forbidden is None] or self.plans
-        by_name = sorted(allowed, key=lambda plan: str(plan.sharing))
-        return first_plan(by_name, self.objective)[0]
-
-    def gain_over_first(self, plan: Forecast) -> Interval:
-        """Return the cost of the first plan over that of `plan`."""
-        return cost_ratio(self.plans[0], plan, self.objective)
-
-    def step_over_first(self, plan: Forecast, job: int) -> Interval:
-        """Return the step of the job at the position `job` under `plan` over that under the first.
-
-        See `joint_ratio`.
-        """
-        first, own = (each.prediction.jobs[job].step_s for each in (self.plans[0], plan))
-        return joint_ratio(own, first, same_way=plan.sharing == self.plans[0].sharing)
+    @in_document
+    def standing(self) -> Annotated[Standing, Mark.AT_TOP]:
+        return self.plans[0].forecast.standing
 
 
 def compare(
@@ -262,18 +280,42 @@ def compare(
 ) -> Comparison:
     """Compare the first of `plans` for `jobs` on `gpu` with the others, and all with `serial`."""
     in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
-    compared_by, note = rankable_by(plans, objective)
+    by, note = rankable_by(plans, objective)
+    forbidden = [
+        broken_rule(jobs, each.sharing, gpu) or memory_problem(each.prediction, gpu)
+        for each in plans
+    ]
+    pairs = zip(plans, forbidden, strict=True)
+    allowed = [plan for plan, why in pairs if why is None] or plans
+    best = first_plan(sorted(allowed, key=lambda plan: str(plan.sharing)), by)[0]
+    first = plans[0]
+
+    def row(plan: Forecast, why: str | None = None) -> ComparedPlan:
+        cap_w, gain = plan.prediction.power_cap_w, cost_ratio(first, plan, by)
+        steps_s = zip(plan.prediction.jobs, first.prediction.jobs, strict=True)
+        same_way = plan.sharing == first.sharing
+        return ComparedPlan(
+            plan=str(plan.sharing) + ("" if cap_w is None else f" at {cap_w:g} W"),
+            forecast=plan,
+            binding=binding(jobs, gpu, plan.prediction),
+            cost=known_cost(plan, by),
+            gain_over_first=gain,
+            step_over_first=tuple(
+                joint_ratio(own.step_s, its.step_s, same_way=same_way) for own, its in steps_s
+            ),
+            ties_first=holds_one(gain),
+            ties_best=tied(plan, best, by),
+            forbidden=why,
+        )
+
+    rows = tuple(map(row, plans, forbidden))
     return Comparison(
         gpu=gpu,
-        objective=compared_by,
+        objective=by,
         note=note,
-        plans=tuple(plans),
-        bindings=tuple(binding(jobs, gpu, each.prediction) for each in plans),
-        forbidden=tuple(
-            broken_rule(jobs, each.sharing, gpu) or memory_problem(each.prediction, gpu)
-            for each in plans
-        ),
-        serial=None if in_turn else serial,
+        plans=rows,
+        best=next(each for each in rows if each.forecast is best),
+        serial=None if in_turn or serial is None else row(serial),
     )
 
 

@@ -4,7 +4,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Annotated
 
+from advisor.documents import As, Mark
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profiles_named
@@ -42,12 +44,12 @@ class SlicesForJob:
     The smallest slice is first; `measured` are the batch sizes of its profiles.
     """
 
-    gpu: Gpu
+    gpu: Annotated[Gpu, As("key")]
     job: str
     measured: tuple[int, ...]
     slices: tuple[SliceBatch, ...]
     confirmed_on_hardware: bool
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
 
 def slices_for_job(

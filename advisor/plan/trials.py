@@ -1,13 +1,16 @@
 """The trials of a search to run at once on each GPU, how they share it, and the time of all."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from math import ceil, inf, isfinite
+from typing import Annotated
 
+from advisor.documents import Inline, Mark, in_document
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import GpuCount, parse_gpus
+from advisor.hardware.machine import client_variables
 from advisor.plan import MOST_GPUS, START_ERROR
 from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, PATIENCE, Copies, CopiesRow, CopiesTable
@@ -67,6 +70,24 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsRow:
+    """So many trials at once on one GPU.
+
+    Attributes:
+        trial_s: Seconds that one of them trains for.
+        starts_s: Seconds in which they start.
+        trials_per_hour: Trials that start and end in an hour.
+        trained_per_hour: The same of processes that are started already.
+    """
+
+    shared: Annotated[CopiesRow, Inline()]
+    trial_s: Interval
+    starts_s: Interval
+    trials_per_hour: Interval
+    trained_per_hour: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
     """Number of equal trials to run at once on one GPU, and how.
 
@@ -78,36 +99,46 @@ class Trials:
         study: All trials of the GPU; None where their number is not known.
     """
 
-    copies: Copies
+    copies: Annotated[Copies, Inline()]
     steps: float
     start_s: float
     start_cpu_s: float
     study: Study | None
 
     @property
+    @in_document
     def at_once(self) -> int:
         return self.copies.worthwhile
 
     @property
-    def row(self) -> CopiesRow:
+    @in_document
+    def rows(self) -> tuple[TrialsRow, ...]:
+        """The rows of `copies`."""
+        return tuple(map(self._paced, self.copies.rows))
+
+    @property
+    @in_document
+    def row(self) -> Annotated[TrialsRow, Inline()]:
         """The row of `at_once` trials; its prediction says how they share the GPU."""
-        return self.copies.at_best
+        return self._paced(self.copies.at_best)
 
-    def trial_s(self, row: CopiesRow) -> Interval:
-        """Return the seconds that one of the trials of `row` trains for."""
-        return row.prediction.jobs[0].paced_s.scaled(self.steps)
+    @property
+    @in_document
+    def environment(self) -> dict[str, str]:
+        """Variables for the process of each trial."""
+        limits = self.copies.at_best.prediction.sharing.limits
+        return client_variables(next(iter(limits), None), None)
 
-    def per_hour(self, row: CopiesRow) -> Interval:
-        """Return the number of trials that start and end in an hour, run as in `row`."""
-        return self.trial_s(row).plus(self.starts_s(row)).rate(3600 * row.copies)
-
-    def starts_s(self, row: CopiesRow) -> Interval:
-        """Return the seconds in which the trials of `row` start."""
-        return starts_s(row, self.start_s, self.start_cpu_s)
-
-    def trained_per_hour(self, row: CopiesRow) -> Interval:
-        """Return the trials an hour of processes that are started already."""
-        return self.trial_s(row).rate(3600 * row.copies)
+    def _paced(self, row: CopiesRow) -> TrialsRow:
+        trial_s = row.prediction.jobs[0].paced_s.scaled(self.steps)
+        starting_s = starts_s(row, self.start_s, self.start_cpu_s)
+        return TrialsRow(
+            shared=row,
+            trial_s=trial_s,
+            starts_s=starting_s,
+            trials_per_hour=trial_s.plus(starting_s).rate(3600 * row.copies),
+            trained_per_hour=trial_s.rate(3600 * row.copies),
+        )
 
 
 def starts_s(row: CopiesRow, start_s: float, cpu_s: float) -> Interval:
@@ -235,7 +266,7 @@ class TrialsOnGpus:
         count: Trials of all these GPUs; None: not known.
     """
 
-    trials: Trials
+    trials: Annotated[Trials, Inline()]
     hosts: int
     host_gpus: int
     count: int | None
@@ -255,35 +286,55 @@ class Search:
     """The trials of a search on one GPU or several.
 
     Attributes:
-        on: The GPUs by model, without models on which no trial would end in time.
+        hosts: The GPUs by model, without models on which no trial would end in time.
         idle: GPUs of these models.
         wall_s: Seconds of all trials, None where their number is not known.
         one_by_one_s: The same with one trial at a time on each GPU.
     """
 
-    on: tuple[TrialsOnGpus, ...]
-    idle: tuple[tuple[str, int], ...] = ()
+    hosts: tuple[TrialsOnGpus, ...]
+    idle: Mapping[str, int] = field(default_factory=dict)
     wall_s: Interval | None = None
     one_by_one_s: Interval | None = None
-    standing: Standing = field(default_factory=Standing)
+    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
 
     @property
+    @in_document
+    def gpu(self) -> str:
+        """The first model of GPU."""
+        return self.hosts[0].trials.copies.gpu.key
+
+    @property
+    @in_document
+    def job(self) -> str:
+        return self.hosts[0].trials.copies.job.name
+
+    @property
+    @in_document
+    def at_once(self) -> int:
+        """Trials at once on all GPUs."""
+        return sum(each.busy_gpus * each.trials.at_once for each in self.hosts)
+
+    @property
+    @in_document
     def count(self) -> int | None:
-        counts = [each.count for each in self.on]
+        """Number of trials; None: not known."""
+        counts = [each.count for each in self.hosts]
         return None if None in counts else sum(filter(None, counts))
 
     @property
-    def per_hour(self) -> Interval:
+    @in_document
+    def trials_per_hour(self) -> Interval:
         """Trials that start and end in an hour on all GPUs."""
-        return self._all_gpus(lambda trials: trials.per_hour(trials.row))
+        return self._all_gpus(lambda trials: trials.row.trials_per_hour)
 
     @property
     def one_by_one_per_hour(self) -> Interval:
         """Trials that do so one at a time on each GPU."""
-        return self._all_gpus(lambda trials: trials.per_hour(trials.copies.rows[0]))
+        return self._all_gpus(lambda trials: trials.rows[0].trials_per_hour)
 
     def _all_gpus(self, rate: Callable[[Trials], Interval]) -> Interval:
-        rates = [rate(each.trials).scaled(each.busy_gpus) for each in self.on]
+        rates = [rate(each.trials).scaled(each.busy_gpus) for each in self.hosts]
         return Interval(*(sum(each.at(level) for each in rates) for level in LEVELS))
 
 
@@ -316,7 +367,7 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
         )
 
     if count is None:
-        return Search(on=tuple(on(at, None) for at in range(len(pools))))
+        return Search(hosts=tuple(on(at, None) for at in range(len(pools))))
 
     def wall_s(at: int, of_each: int) -> Interval:
         study = trials(at, of_each).study
@@ -327,13 +378,13 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     totals, all_s = _spread(count, gpus, wall_s, terms.level)
     one_by_one_s = _spread(count, gpus, lambda at, n: wall_s(at, 1).scaled(n), terms.level)[1]
     return Search(
-        on=tuple(on(at, total) for at, total in enumerate(totals) if total),
+        hosts=tuple(on(at, total) for at, total in enumerate(totals) if total),
         wall_s=all_s,
-        idle=tuple(
-            (pool.gpu.key, pool.gpus - total)
+        idle={
+            pool.gpu.key: pool.gpus - total
             for pool, total in zip(pools, totals, strict=True)
             if total < pool.gpus
-        ),
+        },
         one_by_one_s=one_by_one_s,
     )
 

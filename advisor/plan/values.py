@@ -1,8 +1,10 @@
 """The values of a recommendation: question, forecasts, plans, and their basis."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
+from advisor.documents import As, Inline, Mark, in_document
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import HostCheck
 from advisor.plan import ObjectiveName
@@ -54,8 +56,8 @@ class Standing:
     host_solo: tuple[str, ...] = ()
     host_from: str | None = None
     unsteady: tuple[str, ...] = ()
-    estimated: tuple[Profile, ...] = ()
-    own_paces: tuple[tuple[str, OwnPace], ...] = ()
+    estimated: Annotated[tuple[Profile, ...], Mark.LEFT_OUT] = ()
+    own_paces: Mapping[str, OwnPace] = field(default_factory=dict, hash=False)
     power_cap_w: float | None = None
     nominal: tuple[str, ...] = ()
     preallocated: tuple[str, ...] = ()
@@ -66,6 +68,20 @@ class Standing:
         return (*self.stale, *self.unsteady, *self.preallocated)
 
     @property
+    @in_document
+    def estimated_profiles(self) -> dict[str, str | None]:
+        """The GPU from which each estimated profile is translated; None: it is of this one."""
+        return {each.name: each.estimated_from for each in self.estimated}
+
+    @property
+    @in_document
+    def estimated_batches(self) -> dict[str, tuple[int, ...]]:
+        """The batch sizes from which a profile of another is estimated."""
+        batches = {each.name: each.other_batches for each in self.estimated}
+        return {name: each.batches for name, each in batches.items() if each is not None}
+
+    @property
+    @in_document
     def estimated_from(self) -> str | None:
         """Keys of the GPUs whose profiles are translated to this one; None: of none."""
         keys = {each.estimated_from for each in self.estimated if each.estimated_from is not None}
@@ -88,14 +104,14 @@ class Forecast:
         standing: Evidence that it is based on; that of a plan is in its recommendation.
     """
 
-    prediction: MixPrediction
+    prediction: Annotated[MixPrediction, Inline()]
     makespan_interval_s: Interval | None = None
     energy_j: Interval | None = None
     speedup_vs_serial: float | None = None
     serial_interval_s: Interval | None = None
     ends_s: tuple[Interval, ...] | None = None
     deadlines_s: tuple[float | None, ...] = ()
-    standing: Standing = Standing()
+    standing: Annotated[Standing, Mark.AT_TOP] = Standing()
 
     @property
     def sharing(self) -> Sharing:
@@ -103,6 +119,7 @@ class Forecast:
         return self.prediction.sharing
 
     @property
+    @in_document
     def makespan_s(self) -> float | None:
         """Median of `makespan_interval_s`."""
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
@@ -173,8 +190,8 @@ class Recommendation:
             are not confined to its MIG devices, or there is no root.
     """
 
-    gpu: Gpu
-    jobs: tuple[Job, ...]
+    gpu: Annotated[Gpu, As("key")]
+    jobs: Annotated[tuple[Job, ...], Mark.LEFT_OUT]
     objective: ObjectiveName
     ranked_by: ObjectiveName
     note: str | None
@@ -184,8 +201,8 @@ class Recommendation:
     left_out: tuple[LeftOut, ...]
     considered: int
     searched: str | None
-    standing: Standing = Standing()
-    variants: tuple[Profile, ...] = ()
+    standing: Annotated[Standing, Mark.AT_TOP] = Standing()
+    variants: Annotated[tuple[Profile, ...], Mark.LEFT_OUT] = ()
     refused_variants: tuple[str, ...] = ()
     another_layout: Plan | None = None
 

@@ -7,8 +7,9 @@ from itertools import chain
 from math import exp, hypot, log, prod, sqrt
 from operator import mul
 from statistics import fmean, median
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from advisor.documents import Mark
 from advisor.errors import InvalidInput
 from advisor.sharing import Sharing
 
@@ -255,7 +256,7 @@ class MixPrediction:
     """
 
     gpu: str
-    sharing: Sharing
+    sharing: Annotated[Sharing, Mark.TEXT]
     jobs: tuple[JobPrediction, ...]
     memory_total_mib: float
     memory_capacity_mib: float

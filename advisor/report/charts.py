@@ -169,16 +169,15 @@ def trials_chart(trials: Trials) -> Layered:
     """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
         {
-            "copies": row.copies,
-            "low": rate.p05,
-            "middle": rate.p50,
-            "high": rate.p95,
-            "sharing": str(row.prediction.sharing),
-            "basis": short_basis(row.prediction),
-            "advised": row.copies == trials.at_once,
+            "copies": row.shared.copies,
+            "low": row.trained_per_hour.p05,
+            "middle": row.trained_per_hour.p50,
+            "high": row.trained_per_hour.p95,
+            "sharing": str(row.shared.prediction.sharing),
+            "basis": short_basis(row.shared.prediction),
+            "advised": row.shared.copies == trials.at_once,
         }
-        for row in trials.copies.rows
-        for rate in [trials.trained_per_hour(row)]
+        for row in trials.rows
     ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"

@@ -2,17 +2,24 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from advisor.plan.objectives import OBJECTIVES, holds_one, known_cost, tied
-from advisor.plan.reasons import Binding, Comparison, Limit, compared, limit_in_words, named
+from advisor.plan.objectives import OBJECTIVES, holds_one
+from advisor.plan.reasons import (
+    Binding,
+    ComparedPlan,
+    Comparison,
+    Limit,
+    compared,
+    limit_in_words,
+    named,
+)
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.documents import ComparisonDocument
 from advisor.report.format import table_of
 
 _TIE = " tie"
@@ -20,7 +27,7 @@ _TIE = " tie"
 
 def comparison_report(comparison: Comparison) -> RenderableType:
     """Return what ``advisor compare`` prints."""
-    standing = comparison.plans[0].standing
+    standing, plans = comparison.standing, comparison.plans
     answer = forecast.with_estimates_named(standing, comparison_text(comparison))
     parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
     parts.append(table_of(rows_of_plans(comparison)))
@@ -28,13 +35,14 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         indented = [row | {"": f"  {row['']}"} for row in rows]
         parts += [Text(), Text(jobs, style="bold"), table_of(indented)]
     notes = [*limits_in_words(comparison), ""]
-    first = plan_names(comparison)[0]
     notes.append(
-        f"On {comparison.gpu.key}. tie: equal to {first} within our error; (): 90 % intervals."
+        f"On {comparison.gpu.key}. tie: equal to {plans[0].plan} within our error; (): 90 % "
+        f"intervals."
     )
-    caps = {plan.prediction.power_cap_w for plan in comparison.plans}
+    caps = {each.forecast.prediction.power_cap_w for each in plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
-    notes += forecast.layout_needs(comparison, comparison.plans)
+    serial = None if comparison.serial is None else comparison.serial.forecast
+    notes += forecast.layout_needs([(comparison.gpu, each.forecast) for each in plans], serial)
     notes.append(forecast.host_note(standing))
     return Group(*parts, Text(), *map(Text, notes))
 
@@ -42,19 +50,19 @@ def comparison_report(comparison: Comparison) -> RenderableType:
 def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
     """Return a row for each plan, a mark before the best; the keys are the columns' names."""
     by, rows = comparison.objective, []
-    for name, plan in zip(plan_names(comparison), comparison.plans, strict=True):
-        mix, gain = plan.prediction, comparison.gain_over_first(plan)
-        unsure = plan is not comparison.plans[0] and holds_one(gain)
+    for each in comparison.plans:
+        plan = each.forecast
+        unsure = each is not comparison.plans[0] and each.ties_first
         row = {
-            "": f"{'>' if plan is comparison.best else ' '} {name}",
-            OBJECTIVES[by].measure: forecast.shown_cost(by)(known_cost(plan, by)),
+            "": f"{'>' if each is comparison.best else ' '} {each.plan}",
+            OBJECTIVES[by].measure: forecast.shown_cost(by)(each.cost),
             **forecast.time_cell(plan, by),
-            "gain over first": units.times(gain) + (_TIE if unsure else ""),
+            "gain over first": units.times(each.gain_over_first) + (_TIE if unsure else ""),
             **forecast.plan_cells(plan, by),
-            "power": units.middle(mix.power_w, units.watts),
+            "power": units.middle(plan.prediction.power_w, units.watts),
         }
         if any(due is not None for due in plan.deadlines_s):
-            late = [mix.jobs[at].job for at in sorted(plan.late("p50"))]
+            late = [plan.prediction.jobs[at].job for at in sorted(plan.late("p50"))]
             row["late"] = named(late) or "none"
         rows.append(row)
     return rows
@@ -63,7 +71,7 @@ def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
 def rows_of_jobs(comparison: Comparison) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """Yield each job with a row for each plan; copies that differ only in their ends are one."""
     equal: dict[tuple[str, ...], list[int]] = {}
-    for at, job in enumerate(comparison.plans[0].prediction.jobs):
+    for at, job in enumerate(comparison.plans[0].forecast.prediction.jobs):
         rows = _rows_of_jobs(comparison, [at], ends=False)
         equal.setdefault((job.job, *(cell for row in rows for cell in row.values())), []).append(at)
     for (name, *_), copies in equal.items():
@@ -74,21 +82,19 @@ def _rows_of_jobs(
     comparison: Comparison, copies: Sequence[int], *, ends: bool = True
 ) -> list[dict[str, str]]:
     """A row for each plan, of a job at the positions `copies`."""
-    first, at, rows = comparison.plans[0], copies[0], []
-    for name, plan, bound in zip(
-        plan_names(comparison), comparison.plans, comparison.bindings, strict=True
-    ):
-        job = plan.prediction.jobs[at]
-        unsure = plan is not first and holds_one(comparison.step_over_first(plan, at))
-        ends_s = [plan.ends_s[copy].p50 for copy in copies] if ends and plan.ends_s else []
+    at, rows = copies[0], []
+    for each in comparison.plans:
+        job, ends_s = each.forecast.prediction.jobs[at], each.forecast.ends_s
+        unsure = each is not comparison.plans[0] and holds_one(each.step_over_first[at])
+        shown_s = [ends_s[copy].p50 for copy in copies] if ends and ends_s else []
         rows.append(
             {
-                "": name,
+                "": each.plan,
                 "step": units.seconds(job.step_s) + (_TIE if unsure else ""),
                 "slowdown": f"{units.number(job.slowdown)}x",
-                "ends after": units.durations(ends_s) if ends_s else "-",
+                "ends after": units.durations(shown_s) if shown_s else "-",
                 "memory": units.gib_of(job.memory_mib),
-                "why": _limit(bound, at),
+                "why": _limit(each.binding, at),
             }
         )
     return rows
@@ -96,11 +102,10 @@ def _rows_of_jobs(
 
 def limits_in_words(comparison: Comparison) -> Iterator[str]:
     """Yield what limits each plan, then why ranges are wide; a reason that has it all is enough."""
-    for name, plan, bound in zip(
-        plan_names(comparison), comparison.plans, comparison.bindings, strict=True
-    ):
-        yield f"{name}: {limit_in_words(replace(plan.prediction, wide_because=None), bound)}"
-    reasons = {plan.prediction.wide_because or "" for plan in comparison.plans}
+    mixes = [each.forecast.prediction for each in comparison.plans]
+    for each, mix in zip(comparison.plans, mixes, strict=True):
+        yield f"{each.plan}: {limit_in_words(replace(mix, wide_because=None), each.binding)}"
+    reasons = {mix.wide_because or "" for mix in mixes}
     words = set[str]()
     for because in sorted(reasons, key=len, reverse=True):
         if not words.issuperset(own := re.findall(r"\w+", because)):
@@ -111,25 +116,25 @@ def limits_in_words(comparison: Comparison) -> Iterator[str]:
 def comparison_text(comparison: Comparison) -> str:
     """Return the answer in a few sentences, independent of the order of the plans."""
     by, best = comparison.objective, comparison.best
-    measure, names = forecast.shown_cost(by), plan_names(comparison)
-    ranked = sorted(
-        zip(names, comparison.plans, comparison.forbidden, strict=True),
-        key=lambda each: (each[1] is not best, known_cost(each[1], by).p50, each[0]),
+    measure = forecast.shown_cost(by)
+    others = sorted(
+        (each for each in comparison.plans if each is not best),
+        key=lambda each: (each.cost.p50, each.plan),
     )
-    (name, *_), *others = ranked
-    unsure = any(tied(plan, best, by) for _, plan, _ in others)
-    text = f"{name} {'looks' if unsure else 'is'} best: {OBJECTIVES[by].measure} "
-    text += f"{measure(known_cost(best, by))}."
-    if any(not plan.prediction.confirmed_on_hardware for plan in comparison.plans):
+    unsure = any(each.ties_best for each in others)
+    text = f"{best.plan} {'looks' if unsure else 'is'} best: {OBJECTIVES[by].measure} "
+    text += f"{measure(best.cost)}."
+    if any(not each.forecast.prediction.confirmed_on_hardware for each in comparison.plans):
         text = f"Estimated: {text}"
-    behind = [f"{other} is {compared(plan, best, 'it', by, 'p50')}" for other, plan, _ in others]
-    text += f" {'; '.join(behind)}."
+
+    def behind(other: ComparedPlan) -> str:
+        return compared(other.forecast, best.forecast, "it", by, "p50")
+
+    text += f" {'; '.join(f'{each.plan} is {behind(each)}' for each in others)}."
     if (serial := comparison.serial) is not None:
-        text += (
-            f" One after another takes {measure(known_cost(serial, by))}, "
-            f"{compared(serial, best, 'it', by, 'p50')}."
-        )
-    text += "".join(f" {other} is no plan: {why}." for other, _, why in ranked if why)
+        text += f" One after another takes {measure(serial.cost)}, {behind(serial)}."
+    ruled_out = [each for each in (best, *others) if each.forbidden]
+    text += "".join(f" {each.plan} is no plan: {each.forbidden}." for each in ruled_out)
     if comparison.note:
         text += f" Compared by {by}: {comparison.note}."
     return text
@@ -151,73 +156,20 @@ def _limit(bound: Binding, job: int) -> str:
     return f"{alone}{_LIMITED_BY.get(limit, f'limited by {limit}')}{used}"
 
 
-def plan_names(comparison: Comparison) -> tuple[str, ...]:
-    """Return the names of the plans: how they share, and their power caps."""
-    caps_w = (plan.prediction.power_cap_w for plan in comparison.plans)
-    return tuple(
-        str(plan.sharing) + ("" if cap_w is None else f" at {units.number(cap_w)} W")
-        for plan, cap_w in zip(comparison.plans, caps_w, strict=True)
-    )
-
-
-def comparison_document(comparison: Comparison) -> ComparisonDocument:
-    """Return what ``advisor compare --json`` prints."""
-    by, best, serial = comparison.objective, comparison.best, comparison.serial
-    names = plan_names(comparison)
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": comparison.gpu.key,
-        "compared_by": by,
-        "note": comparison.note,
-        **forecast.standing_document(comparison.plans[0].standing),
-        "text": comparison_text(comparison),
-        "best": names[comparison.plans.index(best)],
-        "serial": None
-        if serial is None
-        else {
-            "sharing": str(serial.sharing),
-            "cost": asdict(known_cost(serial, by)),
-        },
-        "plans": [
-            {
-                "plan": name,
-                **forecast.mix_fields(plan),
-                "cost": asdict(known_cost(plan, by)),
-                "gain_over_first": asdict(comparison.gain_over_first(plan)),
-                "ties_first": holds_one(comparison.gain_over_first(plan)),
-                "ties_best": tied(plan, best, by),
-                "forbidden": forbidden,
-                "binding": forecast.binding_document(bound),
-                "jobs": [
-                    {
-                        **forecast.job_document(job),
-                        "ends_s": None if plan.ends_s is None else asdict(plan.ends_s[at]),
-                        "step_ties_first": holds_one(comparison.step_over_first(plan, at)),
-                    }
-                    for at, job in enumerate(plan.prediction.jobs)
-                ],
-            }
-            for name, plan, forbidden, bound in zip(
-                names, comparison.plans, comparison.forbidden, comparison.bindings, strict=True
-            )
-        ],
-    }
-
-
 def comparison_csv(comparison: Comparison) -> str:
     """Return a row of CSV for each plan, with the slowdown of each job."""
     return csv_text(
         {
-            "plan": name,
-            "sharing": str(plan.sharing),
-            "power_cap_w": plan.prediction.power_cap_w,
-            **range_columns("total_time", "s", plan.makespan_interval_s),
-            **range_columns("gain_over_first", "", comparison.gain_over_first(plan)),
-            **forecast.plan_columns(plan.prediction, plan.energy_j),
+            "plan": each.plan,
+            "sharing": str(each.forecast.sharing),
+            "power_cap_w": each.forecast.prediction.power_cap_w,
+            **range_columns("total_time", "s", each.forecast.makespan_interval_s),
+            **range_columns("gain_over_first", "", each.gain_over_first),
+            **forecast.plan_columns(each.forecast.prediction, each.forecast.energy_j),
             **{
                 f"slowdown_{number}": job.slowdown
-                for number, job in enumerate(plan.prediction.jobs, start=1)
+                for number, job in enumerate(each.forecast.prediction.jobs, start=1)
             },
         }
-        for name, plan in zip(plan_names(comparison), comparison.plans, strict=True)
+        for each in comparison.plans
     )

@@ -2,32 +2,19 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from advisor.errors import counted
-from advisor.hardware.machine import client_variables
 from advisor.plan.admission import Addition, Additions
 from advisor.plan.copies import MIN_GAIN, Copies, CopiesRow
 from advisor.plan.reasons import named
 from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
-from advisor.plan.trials import Search, Trials, TrialsOnGpus
+from advisor.plan.trials import Search, Trials, TrialsOnGpus, TrialsRow
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.documents import (
-    AdditionsDocument,
-    BatchesDocument,
-    CopiesDocument,
-    CopiesRowFields,
-    FitFields,
-    StudyFields,
-    TrialRates,
-    TrialsDocument,
-    TrialsOnHosts,
-)
 from advisor.report.format import answer_above_table, fits, plain_table, table_of
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
@@ -141,44 +128,12 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
 
 
-def copies_document(copies: Copies) -> CopiesDocument:
-    """Return what ``advisor copies JOB --json`` prints."""
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": copies.gpu.key,
-        "job": copies.job.name,
-        **forecast.standing_document(copies.standing),
-        **_fit_document(copies),
-        "rows": [_row_document(copies, row) for row in copies.rows],
-    }
-
-
-def _fit_document(copies: Copies) -> FitFields:
-    return {
-        "fit": copies.fit,
-        "limited_by": copies.limited_by,
-        "worthwhile": copies.worthwhile,
-        "mps_clients": copies.mps_clients,
-    }
-
-
-def _row_document(copies: Copies, row: CopiesRow) -> CopiesRowFields:
-    return {
-        "copies": row.copies,
-        "sharing": str(row.prediction.sharing),
-        "throughput": row.throughput,
-        "gain": copies.gain(row),
-        "step_s": asdict(row.prediction.jobs[0].step_s),
-        **forecast.memory_document(row.prediction),
-    }
-
-
 def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     """Return how many trials to run at once, and a line for each number, with `details` for all.
 
     For several models of GPU there is a line for each model, and the numbers only with `details`.
     """
-    models = {on.trials.copies.gpu.key: on for on in search.on}
+    models = {on.trials.copies.gpu.key: on for on in search.hosts}
     notes = [
         f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
         for gpu, on in models.items()
@@ -187,14 +142,14 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
         )
     ]
     if search.idle:
-        idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle)
+        idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle.items())
         notes.append(f"Without a trial: {idle}.")
-    trials = search.on[0].trials
+    trials = search.hosts[0].trials
     if trials.start_s:
         note = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
         if len(models) == 1:
-            note += ";" if search.on[0].gpus == 1 else "; the table is for one GPU, where"
-            note += f" training alone is {_rate(trials.trained_per_hour(trials.row))} an hour"
+            note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
+            note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
         notes += [
             f"{note}.",
             *(
@@ -208,19 +163,19 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     notes += forecast.basis_notes(search.standing)
     answer = forecast.with_estimates_named(search.standing, trials_advice(search))
     if len(models) == 1:
-        cells = partial(_cells_of_trials, trials)
-        return _report(trials.copies, answer, cells, notes, details=details)
+        rows = dict(zip(trials.copies.rows, map(_cells_of_trials, trials.rows), strict=True))
+        return _report(trials.copies, answer, rows.__getitem__, notes, details=details)
     table = table_of(
         [
             {
                 "GPUs": f"{on.busy_gpus} {gpu}",
                 "trials": "" if on.count is None else str(on.count),
                 "at once": str(on.trials.at_once),
-                "under": _notation(row.prediction.sharing),
-                "an hour on each": _rate(on.trials.per_hour(row)),
-                "training of one": units.seconds(on.trials.trial_s(row)),
+                "under": _notation(row.shared.prediction.sharing),
+                "an hour on each": _rate(row.trials_per_hour),
+                "training of one": units.seconds(row.trial_s),
                 "all done": "" if study is None else units.seconds(study.wall_s),
-                "memory": units.held(row.prediction),
+                "memory": units.held(row.shared.prediction),
             }
             for gpu, on in models.items()
             for row, study in [(on.trials.row, on.trials.study)]
@@ -235,7 +190,7 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
             for gpu, on in models.items()
             for part in (
                 Text(f"\nOne {gpu}:", style="bold"),
-                table_of([_cells_of_trials(on.trials, row) for row in on.trials.copies.rows]),
+                table_of([*map(_cells_of_trials, on.trials.rows)]),
             )
         ),
     )
@@ -243,11 +198,11 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
 
 def _notes_on_starts(trials: Trials) -> Iterator[str]:
     """Starts of processes that wait for cores, or take most of the time."""
-    starts_s, trial_s = trials.starts_s(trials.row), trials.trial_s(trials.row)
+    starts_s, trial_s = trials.row.starts_s, trials.row.trial_s
     if starts_s.p50 > trials.start_s:
         yield (
             f"{trials.at_once} at once start in {units.seconds(starts_s)}, because they share "
-            f"{trials.row.prediction.host_cores or 0:g} of the host's cores, and each needs "
+            f"{trials.row.shared.prediction.host_cores or 0:g} of the host's cores, and each needs "
             f"{trials.start_cpu_s:g} s of one, not measured (--start-cpu)."
         )
     if starts_s.p50 > trial_s.p50:
@@ -255,29 +210,31 @@ def _notes_on_starts(trials: Trials) -> Iterator[str]:
         yield f"Start-up is {share:.0%} of the time. It was not measured here: ranges are wide."
 
 
-def _cells_of_trials(trials: Trials, row: CopiesRow) -> dict[str, str]:
+def _cells_of_trials(row: TrialsRow) -> dict[str, str]:
+    mix = row.shared.prediction
     return {
-        "at once": str(row.copies),
-        "best under": _notation(row.prediction.sharing),
-        "trials an hour": _rate(trials.per_hour(row)),
-        "training of one": units.seconds(trials.trial_s(row)),
-        "memory": units.held(row.prediction),
+        "at once": str(row.shared.copies),
+        "best under": _notation(mix.sharing),
+        "trials an hour": _rate(row.trials_per_hour),
+        "training of one": units.seconds(row.trial_s),
+        "memory": units.held(mix),
     }
 
 
 def trials_advice(search: Search) -> str:
     """Return how many trials to run at once, the time of all, and the gain, a line each."""
-    first = search.on[0]
-    name, gpus = first.trials.copies.job.name, sum(on.busy_gpus for on in search.on)
+    first = search.hosts[0]
+    name, gpus = first.trials.copies.job.name, sum(on.busy_gpus for on in search.hosts)
     in_turn = "one after another" if gpus == 1 else "one at a time on each GPU"
-    most = max(on.trials.at_once for on in search.on)
-    rate = f"{_rate(search.per_hour)} trials of {first.trials.steps:,.0f} steps an hour"
-    if len(search.on) > 1:
+    most = max(on.trials.at_once for on in search.hosts)
+    rate = f"{_rate(search.trials_per_hour)} trials of {first.trials.steps:,.0f} steps an hour"
+    if len(search.hosts) > 1:
         ways = [
-            f"{on.trials.at_once} at once under {_marked(on.trials.row)}, on each of {_gpus(on)}"
+            f"{on.trials.at_once} at once under {_marked(on.trials.row.shared)}, on each of "
+            f"{_gpus(on)}"
             if on.trials.at_once > 1
             else f"one after another on each of {_gpus(on)}"
-            for on in search.on
+            for on in search.hosts
         ]
         lines = [f"Run trials of {name}, a process each, {'; '.join(ways)}."]
     elif most == 1:
@@ -285,17 +242,17 @@ def trials_advice(search: Search) -> str:
     else:
         lines = [
             f"Run {most} trials of {name} at once on {_gpus(first, 'each of ')}, a process each, "
-            f"under {_marked(first.trials.row)}."
+            f"under {_marked(first.trials.row.shared)}."
         ]
     if most > 1:
-        faster = search.per_hour.p50 / search.one_by_one_per_hour.p50
+        faster = search.trials_per_hour.p50 / search.one_by_one_per_hour.p50
         rate += f", {faster:.2f}x as many as {in_turn}"
     if search.wall_s is not None and search.one_by_one_s is not None:
         whole = f"All {counted(search.count or 0, 'trial')}: {units.seconds(search.wall_s)}"
         if most > 1:
             whole += f" instead of {units.seconds(search.one_by_one_s)} {in_turn}"
         study = first.trials.study
-        if len(search.on) == 1 and study and most < study.trials:
+        if len(search.hosts) == 1 and study and most < study.trials:
             whole += f", in {counted(study.rounds, 'round')}; more at once "
             whole += f"end at most {MIN_GAIN:.0%} sooner"
         lines.append(f"{whole}.")
@@ -307,60 +264,9 @@ def _gpus(on: TrialsOnGpus, several: str = "") -> str:
     return gpu if on.busy_gpus == 1 else f"{several}{on.busy_gpus} {gpu}"
 
 
-def trials_document(search: Search) -> TrialsDocument:
-    """Return what ``advisor trials --json`` prints."""
-    first = search.on[0].trials
-    study: StudyFields | None = None
-    if search.count is not None and search.wall_s is not None:
-        study = {
-            "trials": search.count,
-            "wall_s": asdict(search.wall_s),
-            "one_by_one_s": asdict(search.one_by_one_s or search.wall_s),
-        }
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": first.copies.gpu.key,
-        "job": first.copies.job.name,
-        **forecast.standing_document(search.standing),
-        "steps": first.steps,
-        "start_s": first.start_s,
-        "start_cpu_s": first.start_cpu_s,
-        "at_once": sum(on.busy_gpus * on.trials.at_once for on in search.on),
-        "trials_per_hour": asdict(search.per_hour),
-        "study": study,
-        "idle": dict(search.idle),
-        "hosts": [*map(_trials_on_hosts, search.on)],
-    }
-
-
-def _trials_on_hosts(on: TrialsOnGpus) -> TrialsOnHosts:
-    trials, sharing = on.trials, on.trials.row.prediction.sharing
-
-    def rates(row: CopiesRow) -> TrialRates:
-        return {
-            "trial_s": asdict(trials.trial_s(row)),
-            "trials_per_hour": asdict(trials.per_hour(row)),
-            "trained_per_hour": asdict(trials.trained_per_hour(row)),
-        }
-
-    return {
-        "gpu": trials.copies.gpu.key,
-        "hosts": on.hosts,
-        "host_gpus": on.host_gpus,
-        "trials": on.count,
-        "at_once": trials.at_once,
-        "sharing": str(sharing),
-        "environment": client_variables(next(iter(sharing.limits), None), None),
-        **rates(trials.row),
-        "study": None if trials.study is None else asdict(trials.study),
-        **_fit_document(trials.copies),
-        "rows": [{**_row_document(trials.copies, row), **rates(row)} for row in trials.copies.rows],
-    }
-
-
 def additions_report(additions: Additions, top: int) -> RenderableType:
     """Return the best set of jobs to add, then a table of the best `top` sets."""
-    sets, due = additions.sets, _any_due(additions)
+    sets, due = additions.plans, _any_due(additions)
     headings = ("add", "then all share", "work added", "slowed job", "memory")
     table = plain_table("", *headings, *(["late"] if due else []))
     table.abreast, table.columns[5].no_wrap = 2, True
@@ -370,9 +276,9 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
         late = "not known: no length" if added.late is None else late
         table.add_row(
             str(rank),
-            _names(added.jobs),
+            _names(added.added),
             str(mix.sharing),
-            f"{added.added:.2f}",
+            f"{added.work_added:.2f}",
             slows,
             units.held(mix),
             *([late] if due else []),
@@ -384,9 +290,9 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
 
 def additions_advice(additions: Additions) -> str:
     """Return which jobs to add, and whether deadlines are kept then, if there are any."""
-    best = additions.sets[0]
+    best = additions.plans[0]
     text = (
-        f"Add {_names(best.jobs)} to {_names(additions.running.jobs)} on {best.prediction.gpu}, "
+        f"Add {_names(best.added)} to {_names(additions.running.jobs)} on {best.prediction.gpu}, "
         f"under {best.prediction.sharing}: no running job slows by more than {_slowing(best)}"
     )
     if not _any_due(additions):
@@ -399,7 +305,7 @@ def additions_advice(additions: Additions) -> str:
 
 
 def _any_due(additions: Additions) -> bool:
-    jobs = [*additions.running.jobs, *(job for each in additions.sets for job in each.jobs)]
+    jobs = [*additions.running.jobs, *(job for each in additions.plans for job in each.added)]
     return any(job.deadline_s is not None for job in jobs)
 
 
@@ -418,39 +324,9 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     yield "Slowed job: by median steps. Running jobs keep their limits and instances."
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
-    if not additions.sets[0].prediction.confirmed_on_hardware:
-        yield f"This is {forecast.estimated(additions.sets[0].prediction)}."
+    if not additions.plans[0].prediction.confirmed_on_hardware:
+        yield f"This is {forecast.estimated(additions.plans[0].prediction)}."
     yield from forecast.basis_notes(additions.standing)
-
-
-def additions_document(additions: Additions, top: int) -> AdditionsDocument:
-    """Return what ``advisor admit --json`` prints."""
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": additions.gpu.key,
-        **forecast.standing_document(additions.standing),
-        "running": {
-            "jobs": [asdict(job) for job in additions.before.jobs],
-            "sharing": str(additions.before.sharing),
-            "free_mib": additions.running.free_mib,
-        },
-        "max_slowdown": additions.max_slowdown,
-        "plans": [
-            {
-                "rank": rank,
-                "added": [job.name for job in added.jobs],
-                "sharing": str(added.prediction.sharing),
-                "work_added": added.added,
-                "slowed_by": added.slowed_by,
-                "slowed_job": added.slowed_job,
-                "late": None if added.late is None else list(added.late),
-                "jobs": [asdict(job) for job in added.prediction.jobs],
-                **forecast.memory_document(added.prediction),
-            }
-            for rank, added in enumerate(additions.sets[:top], start=1)
-        ],
-        "left_out": [asdict(each) for each in additions.left_out],
-    }
 
 
 def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
@@ -499,26 +375,3 @@ def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
         return f"{where} does not hold {batches.job} at any batch that can be estimated"
     most = f"at batch {batch.largest} and perhaps more" if batch.open_ended else None
     return f"{where} holds {batches.job} {most or f'up to batch {batch.largest}'}"
-
-
-def slice_batches_document(batches: SlicesForJob) -> BatchesDocument:
-    """Return what ``advisor batch --json`` prints."""
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": batches.gpu.key,
-        "job": batches.job,
-        "measured_batches": list(batches.measured),
-        "confirmed_on_hardware": batches.confirmed_on_hardware,
-        **forecast.standing_document(batches.standing),
-        "slices": [
-            {
-                "slice": None if each.name == WHOLE else each.name,
-                "instances": each.instances,
-                "memory_capacity_mib": each.capacity_mib,
-                "largest_batch": each.largest,
-                "larger_may_fit": each.open_ended,
-                "memory_mib": None if each.memory_mib is None else asdict(each.memory_mib),
-            }
-            for each in batches.slices
-        ],
-    }

@@ -3,26 +3,30 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Annotated
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from advisor.documents import Inline, Mark
 from advisor.errors import counted, with_article
 from advisor.hardware.gpus import GpuCount
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
+from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
 from advisor.plan.objectives import OBJECTIVES, holds_one, joint_ratio
 from advisor.plan.reasons import named
-from advisor.prediction.prediction import LEVELS, Interval, around
+from advisor.plan.values import Standing
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction, around
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.documents import FleetDocument, FleetJob, FleetPlanFields, RequestFields
+from advisor.report.forecast import AdvisedJob, Request
 from advisor.report.format import fits, table_of
 from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing import Group as Sharers
@@ -52,8 +56,7 @@ def fleet_report(
     ways. With `details`, every job of every GPU by its number, and how the plan was found.
     """
     first, *then = [*_deadlines_missed(plan), f"{instruction(plan)}."]
-    if divided := [on.gpu for on in plan.on if on.sharing.instances]:
-        then.append(forecast.making_instances(divided))
+    then += forecast.layout_needs([(on.gpu, on.forecast) for on in plan.on], None)
 
     def answer(*gpus: RenderableType) -> Group:
         rest = "More" if gpus else "The jobs of each GPU, and more"
@@ -376,120 +379,167 @@ def _sharing(plan: FleetForecast) -> str:
     return " | ".join(";".join(_groups(on)) for on in plan.on)
 
 
-def fleet_document(
-    plan: FleetPlan, device: str | None = None, top: int | None = None
-) -> FleetDocument:
-    """Return what ``advisor recommend --json`` prints for many jobs, or for several GPUs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetJob:
+    """A job of a plan for several GPUs; GPUs are counted from 0."""
 
-    It has the `top` plans, by default all. Commands for one GPU are for the first of the machine,
-    or for that with the index `device`.
+    job: Annotated[AdvisedJob, Inline()]
+    on_gpus: tuple[int, ...]
+    end_s: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetGpu:
+    """One GPU of a plan; jobs are counted from 1 in the order of the request."""
+
+    on: Annotated[GpuPlan, Inline()]
+    job_numbers: tuple[int, ...]
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSearch:
+    """The search for a plan, and its way to group the jobs."""
+
+    cost: float
+    way: Way
+    exact: bool
+    compared: int
+    predicted: int
+    cut_short: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvisedFleetPlan:
+    """A plan for many jobs, or for several GPUs."""
+
+    plan: Annotated[
+        FleetForecast, Inline("oom_probability", "energy_j", "late", "confirmed_on_hardware")
+    ]
+    fullest: Annotated[
+        MixPrediction, Inline("memory_total_mib", "memory_capacity_mib", "power_cap_w")
+    ]
+    rank: int
+    ties_best: bool
+    sharing: str
+    commands: tuple[str, ...]
+    why: str
+    jobs: tuple[FleetJob, ...]
+    makespan_s: float | None
+    makespan_interval_s: Interval | None
+    mean_completion_s: float | None
+    speedup_vs_serial: float | None
+    gain: Interval
+    gpus: tuple[FleetGpu, ...]
+    search: FleetSearch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAdvice:
+    """The answer of `advisor recommend` for many jobs, or for several GPUs.
+
+    Attributes:
+        text: The recommendation in words.
+        notes: What may go wrong, and what stays unused.
+        serial: All jobs one at a time on each GPU.
+    """
+
+    gpu: str
+    gpus: int
+    hosts: tuple[GpuCount, ...]
+    objective: ObjectiveName
+    ranked_by: ObjectiveName
+    note: str | None
+    text: str
+    notes: tuple[str, ...]
+    request: Annotated[Request, Inline()]
+    serial: AdvisedFleetPlan
+    plans: tuple[AdvisedFleetPlan, ...]
+    standing: Annotated[Standing, Mark.AT_TOP]
+
+
+def fleet_advice(plan: FleetPlan, device: str | None = None, top: int | None = None) -> FleetAdvice:
+    """Return the answer with the `top` plans, by default all.
+
+    Commands for one GPU are for the first of the machine, or for that with the index `device`.
 
     Raises:
         InvalidInput: There is no such device.
     """
-    serial_s = plan.serial.makespan_s
-    profiles, requests = forecast.requests_document(plan.jobs)
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": plan.pools[0].gpu.key,
-        "gpus": plan.gpus,
-        "hosts": [
-            {"gpu": pool.gpu.key, "hosts": pool.hosts, "host_gpus": pool.host_gpus}
-            for pool in plan.pools
-        ],
-        "objective": plan.terms.objective,
-        "ranked_by": plan.ranked_by,
-        "note": plan.note,
-        **forecast.standing_document(plan.standing),
-        "text": forecast.with_estimates_named(
-            plan.standing,
-            " ".join([*_deadlines_missed(plan), f"{instruction(plan)}.", outcome(plan)]),
-        ),
-        "notes": list(gpu_notes(plan)),
-        "workloads": forecast.workloads_document(plan.jobs),
-        "profiles": profiles,
-        "epochs": [job.epochs for job in plan.jobs],
-        "serial": {"sharing": "serial", "makespan_s": _median(serial_s)},
-        "plans": [
-            _plan_document(plan, each, rank, device, requests)
-            for rank, each in enumerate(plan.plans[:top], start=1)
-        ],
-        "left_out": [],
-    }
+    plans = [_advised(plan, each, rank, device) for rank, each in enumerate(plan.plans, start=1)]
+    words = " ".join([*_deadlines_missed(plan), f"{instruction(plan)}.", outcome(plan)])
+    return FleetAdvice(
+        gpu=plan.pools[0].gpu.key,
+        gpus=plan.gpus,
+        hosts=tuple(GpuCount(pool.gpu.key, pool.hosts, pool.host_gpus) for pool in plan.pools),
+        objective=plan.terms.objective,
+        ranked_by=plan.ranked_by,
+        note=plan.note,
+        text=forecast.with_estimates_named(plan.standing, words),
+        notes=tuple(gpu_notes(plan)),
+        request=forecast.request_of(plan.jobs),
+        serial=next(each for each in plans if each.plan is plan.serial),
+        plans=tuple(plans[:top]),
+        standing=plan.standing,
+    )
 
 
-def _plan_document(
-    plan: FleetPlan,
-    each: FleetForecast,
-    rank: int,
-    device: str | None,
-    requests: Sequence[RequestFields],
-) -> FleetPlanFields:
+def _advised(
+    plan: FleetPlan, each: FleetForecast, rank: int, device: str | None
+) -> AdvisedFleetPlan:
     launches = fleet_launch_plans(each)
     serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.compared, plan.compared, same_way=each is plan)
-    return {
-        "rank": rank,
-        "ties_best": holds_one(ratio),
-        "sharing": _sharing(each),
-        "commands": [] if why_not_started(launches) else _commands(launches, device),
-        "why": _search_line(plan),
-        "jobs": _job_documents(each, requests),
-        "makespan_s": _median(makespan_s),
-        "makespan_interval_s": forecast.interval_document(makespan_s),
-        "mean_completion_s": _median(mean_s),
-        "speedup_vs_serial": (serial_s.p50 / makespan_s.p50 if serial_s and makespan_s else None),
-        "gain": forecast.interval_document(plan.gain(each)),
-        "memory_total_mib": each.fullest.memory_total_mib,
-        "memory_capacity_mib": each.fullest.memory_capacity_mib,
-        "oom_probability": each.oom_probability,
-        "energy_j": forecast.interval_document(each.energy_j),
-        "power_cap_w": each.on[0].forecast.prediction.power_cap_w,
-        "late": list(each.late),
-        "confirmed_on_hardware": each.confirmed_on_hardware,
-        "gpus": [
-            {
-                "number": on.number,
-                "job_numbers": list(on.jobs),
-                "waits_s": list(on.waits_s),
-                "commands": [] if launches[at].wide else _commands(launches[at : at + 1], device),
-                **forecast.forecast_document(on.forecast),
-            }
-            for at, on in enumerate(each.on)
-        ],
-        "search": {
-            "cost": each.cost,
-            "way": each.way,
-            "exact": plan.exact,
-            "compared": plan.groups_compared,
-            "predicted": plan.groups_predicted,
-            "cut_short": plan.cut_short,
-        },
-    }
+    return AdvisedFleetPlan(
+        plan=each,
+        fullest=each.fullest,
+        rank=rank,
+        ties_best=holds_one(ratio),
+        sharing=_sharing(each),
+        commands=() if why_not_started(launches) else tuple(_commands(launches, device)),
+        why=_search_line(plan),
+        jobs=_fleet_jobs(each),
+        makespan_s=None if makespan_s is None else makespan_s.p50,
+        makespan_interval_s=makespan_s,
+        mean_completion_s=None if mean_s is None else mean_s.p50,
+        speedup_vs_serial=serial_s.p50 / makespan_s.p50 if serial_s and makespan_s else None,
+        gain=plan.gain(each),
+        gpus=tuple(
+            FleetGpu(
+                on=on,
+                job_numbers=on.jobs,
+                commands=() if launch.wide else tuple(_commands([launch], device)),
+            )
+            for on, launch in zip(each.on, launches, strict=True)
+        ),
+        search=FleetSearch(
+            each.cost,
+            each.way,
+            plan.exact,
+            plan.groups_compared,
+            plan.groups_predicted,
+            plan.cut_short,
+        ),
+    )
 
 
-def _median(value: Interval | None) -> float | None:
-    return None if value is None else value.p50
-
-
-def _job_documents(plan: FleetForecast, requests: Sequence[RequestFields]) -> list[FleetJob]:
-    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, FleetJob]()
+def _fleet_jobs(plan: FleetForecast) -> tuple[FleetJob, ...]:
+    """The jobs by number; a job on several GPUs has the prediction on the last of them."""
+    ends_s, gpus = plan.ends_s or (None,) * len(plan.jobs), dict[int, list[int]]()
+    predictions = dict[int, JobPrediction]()
     for on in plan.on:
-        for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
-            gpus = [*(jobs[number]["on_gpus"] if number in jobs else ()), on.number]
-            jobs[number] = {
-                **forecast.job_document(job),
-                **requests[number - 1],
-                "slowdown_error": forecast.interval_document(job.slowdown_error),
-                "on_gpu": gpus[0],
-                "on_gpus": gpus,
-                "end_s": forecast.interval_document(ends_s[number - 1]),
-            }
-    return [jobs[number] for number in sorted(jobs)]
+        predictions.update(zip(on.jobs, on.forecast.prediction.jobs, strict=True))
+        for number in on.jobs:
+            gpus.setdefault(number, []).append(on.number)
+    jobs = forecast.advised_jobs(plan.jobs, [predictions[each] for each in sorted(predictions)])
+    return tuple(
+        FleetJob(job=job, on_gpus=tuple(gpus[number]), end_s=end_s)
+        for number, (job, end_s) in enumerate(zip(jobs, ends_s, strict=True), start=1)
+    )
 
 
 def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str:
-    """Return the shell lines of the plan of this rank; `device` as in `fleet_document`.
+    """Return the shell lines of the plan of this rank; `device` as in `fleet_advice`.
 
     Raises:
         InvalidInput: There is no such plan or device, or no script can start the plan.

@@ -1,38 +1,24 @@
-"""A forecast of one plan: its name, figures and basis in words, as rows of the page and as JSON.
-
-`SCHEMA` counts breaking changes of the JSON documents.
-"""
+"""A forecast of one plan: its name, figures and basis in words, as rows of the page and as JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from rich.console import Group
 from rich.text import Text
 
+from advisor.documents import Inline
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio, most_gain
-from advisor.plan.reasons import Binding, Comparison
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
-from advisor.report.documents import (
-    BindingFields,
-    IntervalFields,
-    JobFields,
-    MemoryFields,
-    MixFields,
-    PredictionDocument,
-    RequestFields,
-    StandingFields,
-    WorkloadFields,
-)
 from advisor.report.format import kind_of_mode
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
@@ -40,12 +26,74 @@ from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
 from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
+from advisor.workload.profile import Profile
+from advisor.workload.spec import Workload
 
-SCHEMA = 1
 _Ranked = TypeVar("_Ranked")
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 _MOST_NAMED = 3  # jobs; more are counted
 _NO_RESET = 9  # major compute capability from which MIG mode needs no reset of the GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvisedJob:
+    """The prediction of a job, its request, and the position of its profile in an answer."""
+
+    prediction: Annotated[JobPrediction, Inline()]
+    request: Annotated[
+        Job,
+        Inline(
+            "epochs",
+            "validation_s",
+            "checkpoint_s",
+            "user",
+            "data_parallel",
+            "isolated",
+            "protect",
+        ),
+    ]
+    workload: Annotated[Workload, Inline("examples_per_epoch", "script")]
+    profile: int
+
+
+def advised_jobs(
+    jobs: Sequence[Job], predictions: Sequence[JobPrediction]
+) -> tuple[AdvisedJob, ...]:
+    """Return `jobs` with their `predictions`."""
+    profiles = profile_positions(jobs)
+    return tuple(
+        AdvisedJob(
+            prediction=prediction,
+            request=job,
+            workload=job.profile.workload,
+            profile=profiles[job.profile],
+        )
+        for job, prediction in zip(jobs, predictions, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The jobs of an answer, with which ``advisor run`` runs a plan without their profiles.
+
+    Attributes:
+        workloads: By the jobs' names.
+        profiles: Those of the jobs, each once.
+        epochs: Of each job.
+    """
+
+    workloads: dict[str, Workload]
+    profiles: tuple[Profile, ...]
+    epochs: tuple[float, ...]
+
+
+def request_of(jobs: Sequence[Job]) -> Request:
+    """Return what an answer has of its `jobs` besides predictions."""
+    return Request(
+        workloads_by_name(job.profile.workload for job in jobs),
+        embedded(profile_positions(jobs)),
+        tuple(job.epochs for job in jobs),
+    )
 
 
 def cap_note(cap_w: float) -> str:
@@ -67,13 +115,13 @@ def host_note(standing: Standing) -> str:
         notes.append(f"Calibrated ({Path(standing.calibrated).name}).")
     paces = [
         f"{name} by {counted(pace.runs, 'run')} ({units.number(pace.slowdown)} times its profile's)"
-        for name, pace in standing.own_paces
+        for name, pace in standing.own_paces.items()
         if pace.runs
     ]
     if paces:
         notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
     factors = []
-    for name, pace in standing.own_paces:
+    for name, pace in standing.own_paces.items():
         by_mode = (
             f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
@@ -155,18 +203,16 @@ def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
     return {way: best[way] for way in units.WAYS if way in best}
 
 
-def layout_needs(answer: Recommendation | Comparison, plans: Iterable[Forecast]) -> Iterator[str]:
-    """Yield what it takes to make the MIG instances of `plans`, unless they have to exist."""
-    serial = answer.serial
-    if any(each.sharing.instances for each in plans) and not (serial and serial.sharing.instances):
-        yield making_instances([answer.gpu])
+def layout_needs(plans: Iterable[tuple[Gpu, Forecast]], serial: Forecast | None) -> Iterator[str]:
+    """Yield what it takes to make the MIG instances of `plans`, unless they have to exist.
 
-
-def making_instances(gpus: Iterable[Gpu]) -> str:
-    """Return what it takes to make MIG instances on `gpus`."""
-    no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
-    takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
-    return f"Making MIG instances takes root{takes}."
+    They have to if also `serial`, one job after another, uses instances.
+    """
+    gpus = [gpu for gpu, plan in plans if plan.sharing.instances]
+    if gpus and not (serial and serial.sharing.instances):
+        no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
+        takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
+        yield f"Making MIG instances takes root{takes}."
 
 
 def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:
@@ -441,111 +487,3 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
         }
         for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
     ]
-
-
-def forecast_document(forecast: Forecast) -> PredictionDocument:
-    """Return what ``advisor predict --json`` prints."""
-    return {
-        "schema": SCHEMA,
-        **standing_document(forecast.standing),
-        **mix_fields(forecast),
-        "jobs": [job_document(job) for job in forecast.prediction.jobs],
-    }
-
-
-def mix_fields(forecast: Forecast) -> MixFields:
-    """Return the fields that documents of forecasts and of plans share."""
-    mix = forecast.prediction
-    return {
-        "gpu": mix.gpu,
-        "sharing": str(mix.sharing),
-        "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability,
-        "weighted_speedup": mix.weighted_speedup,
-        "makespan_s": forecast.makespan_s,
-        "makespan_interval_s": interval_document(forecast.makespan_interval_s),
-        "speedup_vs_serial": forecast.speedup_vs_serial,
-        "power_w": interval_document(mix.power_w),
-        "energy_j": interval_document(forecast.energy_j),
-        "power_cap_w": mix.power_cap_w,
-        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
-        "gract": mix.gract,
-        "smact": mix.smact,
-        "estimated_from": mix.estimated_from,
-        "confirmed_on_hardware": mix.confirmed_on_hardware,
-        "wide_because": mix.wide_because,
-        "host_stretch": mix.host_stretch,
-    }
-
-
-def job_document(job: JobPrediction) -> JobFields:
-    """Return the prediction of a job as JSON."""
-    fields = {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
-    return cast("JobFields", fields)
-
-
-def memory_document(mix: MixPrediction) -> MemoryFields:
-    """Return the memory that the jobs of a mix hold, and whether it fits."""
-    return {
-        "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability,
-        "confirmed_on_hardware": mix.confirmed_on_hardware,
-    }
-
-
-def interval_document(value: Interval | None) -> IntervalFields | None:
-    """Return `value` with its bounds; None if it is unknown."""
-    return None if value is None else asdict(value)
-
-
-def workloads_document(jobs: Iterable[Job]) -> dict[str, WorkloadFields]:
-    """Return the workload of each name in `jobs`."""
-    workloads = workloads_by_name(job.profile.workload for job in jobs)
-    return {name: asdict(each) for name, each in workloads.items()}
-
-
-def requests_document(jobs: Sequence[Job]) -> tuple[list[dict[str, Any]], list[RequestFields]]:
-    """Return the profiles of `jobs`, and the request for each job, by the keys of a plan file."""
-    from advisor.launch.plan_file import job_fields  # only for JSON: text starts sooner without it
-
-    profiles, requests = profile_positions(jobs), list[RequestFields]()
-    for job in jobs:
-        script = job.profile.workload.script
-        own = {"script": script and asdict(script), "profile": profiles[job.profile]}
-        requests.append(cast("RequestFields", job_fields(job) | own))
-    return [asdict(each) for each in embedded(profiles)], requests
-
-
-def binding_document(bound: Binding) -> BindingFields:
-    """Return the limits of the jobs of a plan; shares are 0..1."""
-    return {
-        "limit": bound.limit,
-        "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
-        "host_shares": list(bound.host_shares),
-        "uses": dict(bound.uses),
-        "memory": bound.memory,
-    }
-
-
-def standing_document(standing: Standing) -> StandingFields:
-    """Return the basis of an answer besides profiles and model."""
-    return {
-        "calibrated": {"file": standing.calibrated} if standing.calibrated else None,
-        "host": host_note(standing),
-        "host_factor": standing.host_factor,
-        "host_from": standing.host_from,
-        "power_cap_w": standing.power_cap_w,
-        "own_paces": {name: asdict(each) for name, each in standing.own_paces},
-        "stale": [asdict(each) for each in standing.stale],
-        "unsteady": list(standing.unsteady),
-        "preallocated": list(standing.preallocated),
-        "estimated_from": standing.estimated_from,
-        "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
-        "estimated_batches": {
-            each.name: list(each.other_batches.batches)
-            for each in standing.estimated
-            if each.other_batches is not None
-        },
-    }

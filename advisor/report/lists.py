@@ -2,35 +2,99 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from typing import Annotated
 
+from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from advisor.documents import As, Inline
 from advisor.errors import clean, counted
 from advisor.hardware.gpus import DESCRIBED, OF_MIG, Gpu, MigProfile
 from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
+from advisor.learn.observations import MeasuredGpu, shared_runs
+from advisor.learn.scores import Scores
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
-from advisor.report.forecast import SCHEMA
-from advisor.report.format import NOT_MEASURED, number, plain_table, share
-from advisor.report.record_documents import (
-    GpusDocument,
-    LayoutsDocument,
-    MeasuredDocument,
-    ProfileFields,
-    ProfilesDocument,
-    WorkloadsDocument,
-)
+from advisor.prediction.model import Data, Model
+from advisor.report.format import NOT_MEASURED, FittedTable, number, percent, plain_table, share
 from advisor.sharing import Instance
 from advisor.workload.job import Job
-from advisor.workload.profile import Profile
+from advisor.workload.profile import EpochEnd, Memory, Profile, Provenance
 from advisor.workload.spec import Workload
+from advisor.workload.staleness import odd_ones
 
 _UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuList:
+    """GPU models, and the GPUs in this machine; `problem` is why these could not be read."""
+
+    catalogue: tuple[Gpu, ...]
+    profiled: tuple[str, ...]
+    in_machine: tuple[LiveGpu | BrokenGpu, ...]
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadList:
+    """The workloads that can be measured by name."""
+
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedProfile:
+    """A profile without its kernel trace; `unsteady` is the share by which its steps varied.
+
+    Steps are None if only the duration of the job is known. `file` is one that was written now.
+    """
+
+    name: str
+    gpu: str
+    step_s: float | None
+    fastest_step_s: float | None
+    unsteady: float | None
+    epoch_s: float | None
+    gpu_busy: float | None
+    steps_of_round: int | None
+    epoch_end: EpochEnd | None
+    memory: Memory
+    provenance: Provenance | None
+    estimated_from: str | None
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileList:
+    """The profiles for a GPU."""
+
+    gpu: str
+    profiles: tuple[ListedProfile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredProfiles:
+    """The profiles that `advisor profile` measured."""
+
+    profiles: tuple[ListedProfile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """MIG profiles of a GPU, the number of valid placements, and the layouts that are full."""
+
+    gpu: Annotated[Gpu, As("key")]
+    profiles: tuple[MigProfile, ...]
+    sets: Annotated[PlacementSets, Inline()]
+
+
 _COUNTERS = {
     None: "none",
     "gpm": "GPM",
@@ -68,28 +132,32 @@ def live_lines(gpus: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
     return lines or ["The driver lists no GPU."]
 
 
-def gpus_document(
-    models: Iterable[Gpu],
-    profiled: Sequence[str],
-    live: Sequence[LiveGpu | BrokenGpu],
-    problem: str | None,
-) -> GpusDocument:
-    """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
-    return {
-        "schema": SCHEMA,
-        "catalogue": [asdict(gpu) for gpu in models],
-        "profiled": list(profiled),
-        "in_machine": [asdict(gpu) for gpu in live],
-        "problem": problem,
-    }
-
-
-def workloads_table(workloads: Iterable[Workload]) -> Table:
+def workloads_table(listed: WorkloadList) -> Table:
     """Return a table of workloads with the length of an epoch."""
     table = plain_table("workload", "examples an epoch")
-    for workload in workloads:
+    for workload in listed.workloads:
         table.add_row(workload.name, _known(workload.examples_per_epoch, ""))
     return table
+
+
+def listed_profile(name: str, profile: Profile, file: str | None = None) -> ListedProfile:
+    """Return `profile` for a list, under the `name` by which it is found."""
+    nominal = profile.workload.source == "duration"
+    return ListedProfile(
+        name=name,
+        gpu=profile.gpu,
+        step_s=None if nominal else profile.step_s,
+        fastest_step_s=None if nominal else profile.fastest_step_s,
+        unsteady=profile.unsteady,
+        epoch_s=profile.epoch_s,
+        gpu_busy=profile.busy_share,
+        steps_of_round=None if profile.trace is None else profile.trace.steps,
+        epoch_end=profile.epoch_end,
+        memory=profile.memory,
+        provenance=profile.provenance,
+        estimated_from=profile.estimated_from,
+        file=file,
+    )
 
 
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> Table:
@@ -119,47 +187,6 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
             *more,
         )
     return table
-
-
-def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> ProfilesDocument:
-    """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
-    return {
-        "schema": SCHEMA,
-        "gpu": gpu,
-        "profiles": [{"name": name, **_profile(each)} for name, each in profiles.items()],
-    }
-
-
-def written_profiles_document(profiles: Mapping[str, Profile]) -> MeasuredDocument:
-    """Return what ``advisor profile --json`` prints of the profiles in the files it wrote."""
-    return {
-        "schema": SCHEMA,
-        "profiles": [
-            {"name": each.name, "file": file, "gpu": each.gpu, **_profile(each)}
-            for file, each in profiles.items()
-        ],
-    }
-
-
-def _profile(profile: Profile) -> ProfileFields:
-    nominal = profile.workload.source == "duration"
-    return {
-        "step_s": None if nominal else profile.step_s,
-        "fastest_step_s": None if nominal else profile.fastest_step_s,
-        "unsteady": profile.unsteady,
-        "epoch_s": profile.epoch_s,
-        "gpu_busy": profile.busy_share,
-        "steps_of_round": None if profile.trace is None else profile.trace.steps,
-        "epoch_end": None if profile.epoch_end is None else asdict(profile.epoch_end),
-        "memory": asdict(profile.memory),
-        "provenance": None if profile.provenance is None else asdict(profile.provenance),
-        "estimated_from": profile.estimated_from,
-    }
-
-
-def workloads_document(workloads: Iterable[Workload]) -> WorkloadsDocument:
-    """Return what ``advisor workloads --json`` prints."""
-    return {"schema": SCHEMA, "workloads": [asdict(each) for each in workloads]}
 
 
 def live_name(gpu: LiveGpu) -> str:
@@ -213,42 +240,15 @@ _OTHERS = (
 _UNTRIED = "All layouts are computed; none was tested on a GPU with MIG on."
 
 
-def layouts_document(
-    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets
-) -> LayoutsDocument:
-    """Return what ``advisor layouts --json`` prints; starts and sizes in memory slices."""
-    return {
-        "schema": SCHEMA,
-        "gpu": gpu.key,
-        "profiles": [profile.name for profile in profiles],
-        "valid_placement_sets": sets.valid,
-        "maximal": [
-            [
-                {
-                    "profile": each.profile,
-                    "start": each.start,
-                    "size": profile_of(gpu, each.profile).memory_slices,
-                }
-                for each in layout
-            ]
-            for layout in reversed(sets.maximal)
-        ],
-    }
-
-
 def layouts_report(
-    gpu: Gpu,
-    profiles: Sequence[MigProfile],
-    sets: PlacementSets,
-    in_use: Sequence[Instance],
-    *,
-    every: bool = False,
+    listed: Layouts, in_use: Sequence[Instance] = (), *, every: bool = False
 ) -> Group:
     """Return MIG profiles, their compute instances, and full layouts.
 
     Similar layouts have the same instances, wherever these lie and whichever has media engines: the
     first of them is listed, or with `every` all.
     """
+    gpu, profiles, sets = listed.gpu, listed.profiles, listed.sets
     used = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
     heading = (
         f"{gpu.key}{used}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
@@ -329,3 +329,91 @@ def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instan
 
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
+
+
+@dataclass(frozen=True, slots=True)
+class UsedRuns:
+    """All runs of a GPU and those used, and the same of the user's own."""
+
+    runs: int
+    used: int
+    own: int
+    own_used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedModel:
+    """A fit of the model, and the runs and profiles of each GPU that it was fitted to."""
+
+    gpu: str
+    file: str
+    fitted_to: dict[str, Data]
+    used: dict[str, UsedRuns]
+    runs_differ: str | None
+    own_paces_of: tuple[str, ...]
+
+
+def fit_of(
+    file: Path, model: Model, measured: MeasuredGpu, others: Sequence[MeasuredGpu]
+) -> FittedModel:
+    """Return the answer of ``advisor fit``: a fit to runs on a GPU, and on `others`."""
+
+    def used(on: MeasuredGpu) -> UsedRuns:
+        every, own = (len(shared_runs(on.profiles, runs, on.gpu)) for runs in (on.runs, on.own))
+        return UsedRuns(len(on.runs), every, len(on.own), own)
+
+    return FittedModel(
+        gpu=measured.gpu.key,
+        file=str(file),
+        fitted_to=model.data,
+        used={each.gpu.key: used(each) for each in (measured, *others)},
+        runs_differ=odd_ones([run.provenance for run in measured.runs]),
+        own_paces_of=tuple(sorted(model.own_paces.get(measured.gpu.key, ()))),
+    )
+
+
+def fit_report(fit: FittedModel) -> Text:
+    """Return a fit as sentences."""
+    lines = [
+        f"{clean(fit.file)}: fitted to {counted(sum(data.runs.values()), 'run')} of "
+        f"{counted(data.profiles, 'profile')} on {key}."
+        for key, data in fit.fitted_to.items()
+    ]
+    for key, runs in fit.used.items():
+        lines.append(
+            f"Used on {key}: {runs.used - runs.own_used} of "
+            f"{counted(runs.runs - runs.own, 'run')} that came with the profiles, "
+            f"{runs.own_used} of {runs.own} of your own."
+        )
+    if fit.runs_differ:
+        lines.append(f"The runs differ: {fit.runs_differ}.")
+    if fit.own_paces_of:
+        lines.append(
+            f"Predictions now follow the pace of your own runs of {', '.join(fit.own_paces_of)}."
+        )
+    return Text("\n".join(lines))
+
+
+def scores_report(scores: Scores) -> Group:
+    """Return what ``advisor evaluate`` prints."""
+    table = FittedTable(
+        title=f"{scores.gpu}: errors of predicted step times", box=SIMPLE, pad_edge=False
+    )
+    for heading in ("sharing", "runs", "jobs", "mean", "median", "P90", "in 90 % interval"):
+        table.add_column(heading, justify="left" if heading == "sharing" else "right")
+    for row in scores.modes:
+        shares = map(percent, (row.mape, row.median, row.p90, row.coverage90))
+        table.add_row(row.mode, str(row.runs), str(row.n), *shares)
+    notes = []
+    if scores.left_out:
+        notes.append(
+            f"{counted(scores.left_out, 'run')} not scored: a tenant ended early or has no profile."
+        )
+    if choices := scores.choices:
+        always = "" if choices.always_mps is None else f" Always MPS: {percent(choices.always_mps)}"
+        notes.append(
+            f"Job sets that ran in several ways: {choices.sets}. Choosing as `recommend` does lost "
+            f"{percent(choices.mean)} of the best measured throughput on average, "
+            f"{percent(choices.worst)} at worst.{always and always + '.'}"
+        )
+    return Group(table, *notes)

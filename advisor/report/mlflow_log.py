@@ -68,7 +68,7 @@ class MlflowLog:
 
     def validation(self, document: Mapping[str, Any]) -> None:
         """Log what ``advisor validate --json`` prints."""
-        sharings = ", ".join(each["sharing"] for each in document["runs"])
+        sharings = ", ".join(each["sharing"] for each in document["comparisons"])
         request = {"gpu": document["gpu"], "sharings": sharings}
         self._log("validation", f"validation on {document['gpu']}", request, document)
 

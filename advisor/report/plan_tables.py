@@ -110,7 +110,11 @@ def _in_full(
     note = "In parentheses: 90 % intervals."
     if not all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
         note += " Estimated plans were never measured: their intervals follow from their parts."
-    yield Text(" ".join([note, *forecast.layout_needs(advised, shown)]))
+    yield Text(
+        " ".join(
+            [note, *forecast.layout_needs([(advised.gpu, each) for each in shown], advised.serial)]
+        )
+    )
     yield Text("`advisor export --rank 1` writes the script of plan 1.")
 
 

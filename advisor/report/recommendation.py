@@ -1,14 +1,15 @@
-"""The recommendation in sentences and as JSON: plan, gain, certainty, alternatives, notes."""
+"""The recommendation in sentences and as a record: plan, gain, certainty, alternatives, notes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from advisor.documents import Inline
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.choice import starved
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import rule_in_words, verdict
+from advisor.plan.ranking import Verdict, rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Forecast, Plan, Recommendation
@@ -17,7 +18,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.documents import PlanFields, RecommendationDocument, RequestFields
+from advisor.report.forecast import AdvisedJob, Request
 from advisor.report.format import each_counted, explained, in_order, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
@@ -52,7 +53,9 @@ def opening(advised: Recommendation) -> Iterator[str]:
     if (sure := _sure_gain(advised)) is not None:
         named = f"{forecast.plan_name(advised, sure)}: {units.times(forecast.gain(advised, sure))}"
         yield f"To be sure of a gain, take {named}."
-    yield from forecast.layout_needs(advised, (best, sure or best))
+    yield from forecast.layout_needs(
+        [(advised.gpu, each) for each in (best, sure or best)], advised.serial
+    )
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -369,60 +372,44 @@ def another_layout_text(advised: Recommendation, other: Plan) -> str:
     )
 
 
-def recommendation_document(
-    advised: Recommendation, top: int | None = None
-) -> RecommendationDocument:
-    """Return what ``advisor recommend --json`` prints.
+@dataclass(frozen=True, slots=True)
+class AdvisedPlan:
+    """A plan: how jobs share a GPU, its rank, and the shell lines that apply it."""
 
-    `workloads` and `profiles` have what ``advisor runs`` and ``advisor run`` need to run the `top`
-    plans, by default all, on a machine without the profiles.
+    plan: Annotated[Plan, Inline()]
+    jobs: tuple[AdvisedJob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The answer of `advisor recommend` for jobs that start together on one GPU.
+
+    Attributes:
+        text: The recommendation in words.
     """
-    summary, layout = verdict(advised), advised.another_layout
-    profiles, requests = forecast.requests_document(advised.jobs)
-    runner_up = advised.plans[1] if len(advised.plans) > 1 else None
-    return {
-        "schema": forecast.SCHEMA,
-        "gpu": advised.gpu.key,
-        "objective": advised.objective,
-        "ranked_by": advised.ranked_by,
-        "note": advised.note,
-        **forecast.standing_document(advised.standing),
-        "verdict": {
-            "answers": list(summary.answers),
-            "text": answer(advised),
-            "binding": forecast.binding_document(summary.binding),
-            "runner_up": None
-            if runner_up is None
-            else {
-                "rank": runner_up.rank,
-                "sharing": str(runner_up.sharing),
-                "behind": summary.next_behind,
-                "within_error": runner_up.ties_best,
-            },
-            "host_bound": [asdict(each) for each in summary.host_bound],
-        },
-        "workloads": forecast.workloads_document(advised.jobs),
-        "profiles": profiles,
-        "epochs": [job.epochs for job in advised.jobs],
-        "serial": _plan_document(advised.serial, requests),
-        "plans": [_plan_document(plan, requests) for plan in advised.plans[:top]],
-        "left_out": [asdict(each) for each in advised.left_out],
-        "searched": advised.searched,
-        "another_layout": None if layout is None else _plan_document(layout, requests),
-    }
+
+    advised: Annotated[Recommendation, Inline()]
+    text: str
+    verdict: Verdict
+    request: Annotated[Request, Inline()]
+    serial: AdvisedPlan
+    plans: tuple[AdvisedPlan, ...]
+    another_layout: AdvisedPlan | None
 
 
-def _plan_document(plan: Plan, requests: Sequence[RequestFields]) -> PlanFields:
-    return {
-        "rank": plan.rank,
-        "ties_best": plan.ties_best,
-        "late": list(plan.late_jobs),
-        "precedes_by": plan.precedes_by,
-        "commands": list(plan.commands),
-        "why": plan.why,
-        **forecast.mix_fields(plan),
-        "jobs": [
-            {**forecast.job_document(job), **request}
-            for job, request in zip(plan.prediction.jobs, requests, strict=True)
-        ],
-    }
+def advice(advised: Recommendation, top: int | None = None) -> Advice:
+    """Return the answer with the `top` plans, by default all."""
+
+    def plan(each: Plan) -> AdvisedPlan:
+        return AdvisedPlan(each, forecast.advised_jobs(advised.jobs, each.prediction.jobs))
+
+    layout = advised.another_layout
+    return Advice(
+        advised=advised,
+        text=answer(advised),
+        verdict=verdict(advised),
+        request=forecast.request_of(advised.jobs),
+        serial=plan(advised.serial),
+        plans=tuple(map(plan, advised.plans[:top])),
+        another_layout=None if layout is None else plan(layout),
+    )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,6 @@ from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.documents import SimulationDocument, UnsharedFields
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.parts import parts
@@ -79,8 +78,8 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     memory = units.gib_of(simulation.peak_memory_mib)
     yield "total time", units.seconds(simulation.makespan_s)
     yield "mean completion", f"{mean_s} after arrival, {waiting}; {rate}"
-    most, nearly_all = (
-        units.duration(simulation.completion_within_s(share)) for share in (0.95, 0.99)
+    most, nearly_all = map(
+        units.duration, (simulation.p95_completion_s, simulation.p99_completion_s)
     )
     yield "completion", f"95% of jobs within {most}, 99% within {nearly_all}"
     mean, worst = simulation.mean_unfairness, simulation.worst_unfairness
@@ -252,78 +251,6 @@ def curves(simulation: Simulation, gpu: Gpu) -> Iterator[Curve]:
         most = ends.get(unit) or max(measured, default=0.0)
         readings = [(*span, value) for span, value in zip(spans, measured, strict=False)]
         yield Curve(f"{name}, {unit}", most, readings if len(measured) == len(usage) else ())
-
-
-def simulation_document(over_time: OverTime) -> SimulationDocument:
-    """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
-    simulation = over_time.simulation
-    return {
-        "schema": forecast.SCHEMA,
-        **forecast.standing_document(over_time.standing),
-        "gpu": simulation.models[0],
-        "gpus": simulation.gpus,
-        "hosts": [
-            {"gpu": str(count.gpu), "hosts": count.hosts, "host_gpus": count.host_gpus}
-            for count in simulation.counts
-        ],
-        "sharing": str(simulation.sharing),
-        "policy": simulation.policy,
-        "at_once": simulation.at_once,
-        "confirmed_on_hardware": simulation.confirmed_on_hardware,
-        "estimated_from": simulation.estimated_from,
-        "makespan_s": simulation.makespan_s.p50,
-        "makespan_interval_s": asdict(simulation.makespan_s),
-        "jobs_per_hour": simulation.jobs_per_hour,
-        "mean_completion_s": simulation.mean_completion_s,
-        "p95_completion_s": simulation.completion_within_s(0.95),
-        "p99_completion_s": simulation.completion_within_s(0.99),
-        "mean_wait_s": simulation.mean_wait_s,
-        "mean_unfairness": simulation.mean_unfairness,
-        "worst_unfairness": simulation.worst_unfairness,
-        "utilisation": simulation.utilisation,
-        "preemptions": simulation.preemptions,
-        "layout_changes": simulation.layout_changes,
-        "late": list(simulation.late),
-        "gract": simulation.mean_gract,
-        "peak_memory_mib": simulation.peak_memory_mib,
-        "energy_j": forecast.interval_document(simulation.energy_j),
-        "idle_power_w": simulation.idle_power_w,
-        "gpu_hours": asdict(simulation.gpu_hours),
-        "occupied_gpu_hours": simulation.occupied_gpu_hours,
-        "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
-        "cost_eur": forecast.interval_document(simulation.cost_eur),
-        "unshared": _unshared_document(over_time.unshared),
-        "jobs": [
-            {
-                "job": run.job.name,
-                "epochs": run.job.epochs,
-                "gpu": run.gpu,
-                "gpus": list(run.gpus),
-                "place": run.place,
-                "arrival_s": run.arrival_s,
-                "start_s": run.start_s,
-                "end_s": run.end_s.p50,
-                "unfairness": run.unfairness,
-                "end_interval_s": asdict(run.end_s),
-            }
-            for run in simulation.jobs
-        ],
-        "over_time": [asdict(each) for each in simulation.usage],
-    }
-
-
-def _unshared_document(unshared: Simulation | None) -> UnsharedFields | None:
-    return (
-        None
-        if unshared is None
-        else {
-            "makespan_s": unshared.makespan_s.p50,
-            "makespan_interval_s": asdict(unshared.makespan_s),
-            "mean_completion_s": unshared.mean_completion_s,
-            "mean_wait_s": unshared.mean_wait_s,
-            "energy_j": forecast.interval_document(unshared.energy_j),
-        }
-    )
 
 
 _MOST_EPOCHS = 20_000  # with more in all, a trace shows jobs without their epochs

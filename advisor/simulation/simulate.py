@@ -6,10 +6,11 @@ from functools import cache, partial
 from heapq import nlargest
 from math import fsum, isfinite
 from statistics import fmean
-from typing import get_args, overload
+from typing import Annotated, get_args, overload
 
 import numpy as np
 
+from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
 from advisor.hardware.mig import refuse_without_mig
@@ -57,7 +58,7 @@ class SimulatedJob:
         fair_s: When it would end with an equal part of all GPUs for each active job.
     """
 
-    job: Job
+    job: Annotated[Job, As("name")]
     arrival_s: float
     gpus: tuple[int, ...]
     place: int
@@ -66,6 +67,12 @@ class SimulatedJob:
     fair_s: float
 
     @property
+    @in_document
+    def epochs(self) -> float:
+        return self.job.epochs
+
+    @property
+    @in_document
     def gpu(self) -> int:
         """The first of its GPUs."""
         return self.gpus[0]
@@ -76,6 +83,7 @@ class SimulatedJob:
         return self.end_s.p50 - self.arrival_s
 
     @property
+    @in_document
     def unfairness(self) -> float:
         """Its completion over that with an equal part of the GPUs: finish-time fairness, rho."""
         return self.completion_s / (self.fair_s - self.arrival_s)
@@ -118,6 +126,16 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The figures of a simulation with which another is compared."""
+
+    makespan_s: Interval
+    mean_completion_s: float
+    mean_wait_s: float
+    energy_j: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """Jobs on GPUs from second 0 until the last one ends; medians but for intervals.
 
@@ -135,14 +153,14 @@ class Simulation:
     """
 
     counts: tuple[GpuCount, ...]
-    sharing: Sharing
+    sharing: Annotated[Sharing, Mark.TEXT]
     policy: Policy
     at_once: int | None
     jobs: tuple[SimulatedJob, ...]
     usage: Sequence[Usage]
     makespan_s: Interval
     energy_j: Interval | None
-    idle_powers_w: tuple[float | None, ...]
+    idle_powers_w: Annotated[tuple[float | None, ...], Mark.LEFT_OUT]
     price_eur_per_gpu_hour: float | None
     confirmed_on_hardware: bool
     estimated_from: str | None = None
@@ -150,11 +168,13 @@ class Simulation:
     layout_changes: int = 0
 
     @property
+    @in_document
     def gpu(self) -> str:
         """The models of GPU, by their keys."""
         return " and ".join(dict.fromkeys(self.models))
 
     @property
+    @in_document
     def gpus(self) -> int:
         """Number of all GPUs."""
         return len(self.models)
@@ -165,6 +185,7 @@ class Simulation:
         return tuple(str(count.gpu) for count in self.counts for _ in range(count.gpus))
 
     @property
+    @in_document
     def idle_power_w(self) -> float | None:
         """Mean power of a GPU on which nothing runs; None: not measured."""
         powers = all_known(self.idle_powers_w)
@@ -185,35 +206,58 @@ class Simulation:
         return [each.job.profile for each in jobs], restricted(sharing, places)
 
     @property
+    @in_document
     def jobs_per_hour(self) -> float:
         return len(self.jobs) / self.makespan_s.p50 * _HOUR_S
 
     @property
+    @in_document
     def mean_completion_s(self) -> float:
         return fsum(each.completion_s for each in self.jobs) / len(self.jobs)
 
-    def completion_within_s(self, share: float) -> float:
-        """Return the seconds within which this share of jobs ends after arrival."""
-        return float(np.quantile([each.completion_s for each in self.jobs], share))
+    @property
+    @in_document
+    def p95_completion_s(self) -> float:
+        """Seconds within which 95 % of jobs end after arrival."""
+        return float(np.quantile([each.completion_s for each in self.jobs], 0.95))
 
     @property
+    @in_document
+    def p99_completion_s(self) -> float:
+        return float(np.quantile([each.completion_s for each in self.jobs], 0.99))
+
+    @property
+    @in_document
     def mean_unfairness(self) -> float:
         return fmean(each.unfairness for each in self.jobs)
 
     @property
+    @in_document
     def worst_unfairness(self) -> float:
         return max(each.unfairness for each in self.jobs)
 
     @property
+    @in_document
     def utilisation(self) -> float:
         """Share of the GPUs' time in which they run a job, 0..1."""
         return min(1.0, self.occupied_gpu_hours / self.gpu_hours.p50)
 
     @property
+    @in_document
     def mean_wait_s(self) -> float:
         return fsum(each.wait_s for each in self.jobs) / len(self.jobs)
 
     @property
+    def totals(self) -> Totals:
+        return Totals(
+            makespan_s=self.makespan_s,
+            mean_completion_s=self.mean_completion_s,
+            mean_wait_s=self.mean_wait_s,
+            energy_j=self.energy_j,
+        )
+
+    @property
+    @in_document
     def late(self) -> tuple[int, ...]:
         """Numbers of the jobs that end after their deadlines, from 1."""
         due_s = [each.job.deadline_s for each in self.jobs]
@@ -224,22 +268,26 @@ class Simulation:
         )
 
     @property
+    @in_document
     def gpu_hours(self) -> Interval:
         """Hours of all GPUs, which are held until the last job ends."""
         return self.makespan_s.scaled(self.gpus / _HOUR_S)
 
     @property
+    @in_document
     def occupied_gpu_hours(self) -> float:
         """The part of `gpu_hours` in which a job runs."""
         return fsum(each.seconds for each in self.usage) / _HOUR_S
 
     @property
+    @in_document
     def cost_eur(self) -> Interval | None:
         """Price of `gpu_hours`; None without a price."""
         price = self.price_eur_per_gpu_hour
         return None if price is None else self.gpu_hours.scaled(price)
 
     @property
+    @in_document
     def mean_gract(self) -> float | None:
         """Engine activity, mean over time and GPUs, 0..1; None: not measured."""
         if (shares := all_known(each.gract for each in self.usage)) is None:
@@ -248,6 +296,7 @@ class Simulation:
         return total / (self.gpus * self.makespan_s.p50)
 
     @property
+    @in_document
     def peak_memory_mib(self) -> float:
         """Most memory that processes hold at once on one GPU."""
         return max(each.memory_mib for each in self.usage)

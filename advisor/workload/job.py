@@ -5,7 +5,7 @@ Reads jobs from words of a command line and job files (TOML).
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any
 
-from advisor.errors import InvalidInput, shortened
+from advisor.errors import InvalidInput
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import (
     LEAST_EPOCHS,
@@ -31,7 +31,7 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import OrText, check_record, expecting, texts_of
+from advisor.workload.records import OrText, check_record, expecting
 from advisor.workload.spec import Script, is_name
 from advisor.workload.units import seconds, share
 
@@ -303,7 +303,7 @@ class _Entry:
     protect: Annotated[float | None, OrText(share)] = None
     gpus: int = 1
     start_s: _Seconds = 0.0
-    command: Annotated[tuple[str, ...] | None, OrText(shlex.split)] = None
+    command: Annotated[tuple[str, ...] | None, OrText(lambda text: tuple(shlex.split(text)))] = None
     folder: str | None = None
     environment: dict[str, str] | None = None
 
@@ -375,9 +375,6 @@ def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
         return _entries_of(document, where)
 
 
-_IN_WORDS = texts_of(_Entry)
-
-
 def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
         near = get_close_matches("job", document, n=1)
@@ -388,20 +385,7 @@ def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
         )
     if isinstance(document["job"], dict):
         raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
-    tables = document["job"] if isinstance(document["job"], list) else []
-    for number, table in enumerate(tables, start=1):
-        for field, read in _IN_WORDS.items() if isinstance(table, dict) else ():
-            if isinstance(table.get(field), str):
-                with located(f"{where}: job {number}: {field}", "Correct the file."):
-                    table[field] = _read_words(read, table[field])
     return check_record(JobFile, document, where, "Correct the file.").job
-
-
-def _read_words(read: Callable[[str], Any], text: str) -> Any:
-    try:
-        return read(text)
-    except ValueError as error:  # of shlex: a quotation mark is not closed
-        raise InvalidInput(f"{error} in {shortened(text)}") from None
 
 
 def _jobs(

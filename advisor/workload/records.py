@@ -36,16 +36,22 @@ class OrText:
 
     read: Callable[[str], Any]
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(self._converted, handler(source))
+
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
         own = handler(core)
         return {"anyOf": [*own.get("anyOf", [own]), {"type": "string"}]}
 
-
-def texts_of(kind: type) -> dict[str, Callable[[str], Any]]:
-    """Return how to read the fields of `kind` that may be text, by their names."""
-    hints = get_type_hints(kind, include_extras=True).items()
-    marks = [(name, mark) for name, hint in hints for mark in getattr(hint, "__metadata__", ())]
-    return {name: mark.read for name, mark in marks if isinstance(mark, OrText)}
+    def _converted(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return tuple(value) if isinstance(value, list) else value
+        try:
+            return self.read(value)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +197,7 @@ def _problem(wrong: _Wrong) -> str:
         bound, value = wrong["ctx"].get("le", wrong["ctx"].get("ge")), wrong["input"]
         got = f"{value:,.12g}" if abs(value) < _MOST_SHOWN else "one of hundreds of digits"
         return f" must be {_BOUNDS[kind]} {bound:,.12g}, got {got}; check its unit"
-    return " is missing" if kind == _MISSING else f": {wrong['msg']}"
+    return " is missing" if kind == _MISSING else f": {wrong['msg'].removeprefix('Value error, ')}"
 
 
 def _place(parts: Sequence[str | int]) -> str:

@@ -54,7 +54,7 @@ def _plan(plan, *, exact=False):
         "speedup": plan.get("weighted_speedup"),
         "vs_serial": plan["speedup_vs_serial"],
         "cap_w": plan.get("power_cap_w"),
-        "late": len(plan.get("late") or ()),
+        "late": len(plan.get("late") or plan.get("late_jobs") or ()),
         "mean_completion_s": plan.get("mean_completion_s"),
         "step_s": None if searched else [step["p50"] for step in steps],
     }
@@ -113,34 +113,33 @@ def _simulated(document):
         "jobs_per_hour",
         "mean_completion_s",
         "mean_wait_s",
-        "gract",
+        "mean_gract",
         "peak_memory_mib",
         "idle_power_w",
         "cost_eur",
     )
     row = _notation(document["sharing"]) | {
-        "makespan_s": _interval(document["makespan_interval_s"]),
+        "makespan_s": _interval(document["makespan_s"]),
         "energy_j": _interval(document["energy_j"]),
         **{name: _middle(document[name]) for name in numbers},
         "start_s": [job["start_s"] for job in document["jobs"]],
-        "end_s": [job["end_s"] for job in document["jobs"]],
+        "end_s": [job["end_s"]["p50"] for job in document["jobs"]],
         "on_gpu": [job["gpu"] for job in document["jobs"]],
-        "stages": len(document["over_time"]),
+        "stages": len(document["usage"]),
     }
     return [_known(row)]
 
 
 def _trials(document):
     """The whole search, then the trials on each model of GPU."""
-    study = document["study"] or {}
     whole = {
         "all_per_hour": _interval(document["trials_per_hour"]),
-        **{name: _interval(study.get(name)) for name in ("wall_s", "one_by_one_s")},
+        **{name: _interval(document[name]) for name in ("wall_s", "one_by_one_s")},
     }
     rows = [_known(whole)]
     for hosts in document["hosts"]:
         fit, *copies = _copies(hosts)
-        rows.append(_known({"gpu": hosts["gpu"], "trials": hosts["trials"]} | fit))
+        rows.append(_known({"gpu": hosts["gpu"], "trials": hosts["count"]} | fit))
         rows += copies if len(document["hosts"]) == 1 else copies[-1:]
     return rows
 

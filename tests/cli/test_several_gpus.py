@@ -132,7 +132,7 @@ def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(ad
         ("a100-40gb", 2, 2),
         ("h100-sxm-80gb", 1, 2),
     ]
-    assert sum(each["trials"] for each in hosts) == document["study"]["trials"] == 12
+    assert sum(each["count"] for each in hosts) == document["count"] == 12
     assert document["at_once"] == sum(
         each["at_once"] * each["hosts"] * each["host_gpus"] for each in hosts
     )

@@ -12,7 +12,7 @@ from advisor.launch.exports import WHOLE
 from advisor.launch.slurm import slurm_text_of_all
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
-from advisor.report.fleet import fleet_document
+from advisor.report.fleet import fleet_advice
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic
@@ -67,7 +67,7 @@ def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(fou
 
 
 def test_a_recommendation_says_how_many_epochs_of_each_job_it_is_for(found):
-    assert fleet_document(found)["epochs"] == [job.epochs for job in JOBS]
+    assert fleet_advice(found).request.epochs == tuple(job.epochs for job in JOBS)
 
 
 @given(jobs=drawn(most=5), wide=st.lists(st.booleans(), min_size=5, max_size=5))

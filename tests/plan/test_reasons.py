@@ -104,15 +104,17 @@ def test_plans_compared_the_other_way_round_are_the_mirror_image(first, second, 
     there, back = (
         compared(*pair, objective=objective) for pair in ((first, second), (second, first))
     )
-    for name in ("plans", "bindings", "forbidden"):
-        assert getattr(back, name) == getattr(there, name)[::-1]
+    for name in ("forecast", "binding", "forbidden", "cost"):
+        assert [getattr(each, name) for each in back.plans] == [
+            getattr(each, name) for each in there.plans[::-1]
+        ]
     assert (back.objective, back.note) == (there.objective, there.note)
-    gains = there.gain_over_first(there.plans[1]), back.gain_over_first(back.plans[1])
+    gains = there.plans[1].gain_over_first, back.plans[1].gain_over_first
     for level, opposite in zip(LEVELS, reversed(LEVELS), strict=True):
         assert gains[0].at(level) == pytest.approx(1 / gains[1].at(opposite))
     for at in range(len(JOBS)):
-        step = there.step_over_first(there.plans[1], at)
-        assert step.p50 == pytest.approx(1 / back.step_over_first(back.plans[1], at).p50)
+        step = there.plans[1].step_over_first[at]
+        assert step.p50 == pytest.approx(1 / back.plans[1].step_over_first[at].p50)
     assert comparison_text(back) == comparison_text(there)
 
 
@@ -121,13 +123,14 @@ def test_of_many_plans_the_best_is_allowed_and_is_the_one_that_comes_first(plans
     mixes = Mixes(JOBS, StandIn())
     compared_plans = [forecast(mixes, parse_sharing(each)) for each in plans]
     found = compare(JOBS, H200, compared_plans, objective)
-    allowed = [plan for plan, why in zip(found.plans, found.forbidden, strict=True) if why is None]
-    assert found.best in allowed
+    allowed = [each.forecast for each in found.plans if each.forbidden is None]
+    best_plan = found.best.forecast
+    assert best_plan in allowed
     fair = [plan for plan in allowed if not starved(plan, "p50")]
     costs = [weighed(known_cost(plan, found.objective).p50, plan.sharing) for plan in fair]
-    best = weighed(known_cost(found.best, found.objective).p50, found.best.sharing)
+    best = weighed(known_cost(best_plan, found.objective).p50, best_plan.sharing)
     assert best == min(costs)
-    assert found.gain_over_first(found.plans[0]).p50 == 1
+    assert found.plans[0].gain_over_first.p50 == 1
 
 
 @st.composite
@@ -139,9 +142,9 @@ def intervals(draw):
 @given(st.sampled_from(PLANS), st.floats(min_value=0.0, max_value=0.9))
 def test_a_plan_never_differs_from_itself(plan, wide):
     found = compared(plan, plan, wide=wide)
-    assert found.gain_over_first(found.plans[1]).contains(1)
+    assert found.plans[1].gain_over_first.contains(1)
     for at in range(len(JOBS)):
-        assert found.step_over_first(found.plans[1], at).contains(1)
+        assert found.plans[1].step_over_first[at].contains(1)
     assert " as good as it" in comparison_text(found)
 
 
@@ -159,7 +162,7 @@ def under_a_cap(cap_w, wide):
 def test_what_a_cap_does_is_as_sure_as_the_law_of_caps_however_unsure_the_pace(cap_w, wide):
     found = under_a_cap(cap_w, wide)  # of 300 W
     assert found.best is found.plans[0]
-    assert found.gain_over_first(found.plans[1]).p95 <= 1 + 1e-9
+    assert found.plans[1].gain_over_first.p95 <= 1 + 1e-9
     assert "within our error" not in comparison_text(found)
 
 

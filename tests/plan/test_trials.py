@@ -37,8 +37,8 @@ def trained_s(at_once):
 def test_an_hour_holds_as_many_trials_as_its_seconds_allow():
     answer = trials()
     assert answer.at_once == 5
-    assert answer.trial_s(answer.row).p50 == pytest.approx(8.0)
-    assert answer.per_hour(answer.row).p50 == pytest.approx(5 * 3600 / 8.0)
+    assert answer.row.trial_s.p50 == pytest.approx(8.0)
+    assert answer.row.trials_per_hour.p50 == pytest.approx(5 * 3600 / 8.0)
 
 
 @given(st.floats(0, 1000))
@@ -51,7 +51,7 @@ def test_no_number_at_once_does_more_trials_an_hour_with_their_start(start_s):
     most = max(map(an_hour, range(1, min(answer.copies.fit, MAX_JOBS) + 1)))
     assert an_hour(answer.at_once) >= 0.97 * most
     assert all(an_hour(fewer) * (1 + MIN_GAIN) < most for fewer in range(1, answer.at_once))
-    assert answer.per_hour(answer.row).p50 == pytest.approx(an_hour(answer.at_once))
+    assert answer.row.trials_per_hour.p50 == pytest.approx(an_hour(answer.at_once))
 
 
 def test_the_longer_a_start_takes_the_more_trials_start_at_once():
@@ -115,11 +115,11 @@ def search(*pools, count=None, start_s=0.0):
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 3), st.floats(0, 60))
 def test_trials_on_equal_gpus_take_as_long_as_their_part_on_one(count, gpus, hosts, start_s):
     whole = search(pool(gpus, hosts), count=count, start_s=start_s)
-    (part,) = search(pool(1), count=ceil(count / (gpus * hosts)), start_s=start_s).on
+    (part,) = search(pool(1), count=ceil(count / (gpus * hosts)), start_s=start_s).hosts
     assert whole.wall_s == part.trials.study.wall_s
     one_s, whole_s = part.trials.study.one_by_one_s, whole.one_by_one_s
     assert [one_s.p05, one_s.p95] == pytest.approx([whole_s.p05, whole_s.p95])
-    (on,) = whole.on
+    (on,) = whole.hosts
     assert (on.trials, on.count) == (part.trials, count)
     assert dict(whole.idle).get(H200.key, 0) == max(0, gpus * hosts - count)
 
@@ -161,30 +161,30 @@ def test_no_other_spread_over_two_models_ends_much_sooner(count, gpus, times, st
         for spread in spreads
     )
     answer = search(*pools, count=count, start_s=start_s)
-    assert sum(on.count for on in answer.on) == answer.count == count
+    assert sum(on.count for on in answer.hosts) == answer.count == count
     assert answer.wall_s.p50 <= (1 + MIN_GAIN) * soonest_s
-    ends = [on.trials.study.wall_s for on in answer.on]
+    ends = [on.trials.study.wall_s for on in answer.hosts]
     assert answer.wall_s.p95 == max(each.p95 for each in ends)
-    assert [on.trials.study.trials for on in answer.on] == [
-        ceil(on.count / on.gpus) for on in answer.on
+    assert [on.trials.study.trials for on in answer.hosts] == [
+        ceil(on.count / on.gpus) for on in answer.hosts
     ]
 
 
 def test_each_model_has_its_own_number_at_once_and_the_faster_one_more_trials():
     answer = search(pool(1), pool(1, times=3.0, model=A100), count=100)
-    fast, slow = answer.on
+    fast, slow = answer.hosts
     assert fast.trials.at_once > slow.trials.at_once
     assert fast.count > 1.5 * slow.count
-    fast_s, slow_s = (on.trials.study.wall_s.p50 for on in answer.on)
+    fast_s, slow_s = (on.trials.study.wall_s.p50 for on in answer.hosts)
     assert fast_s == pytest.approx(slow_s, rel=0.1)
 
 
 def test_an_hour_of_all_gpus_holds_the_trials_of_each():
     answer = search(pool(4, hosts=2), pool(3, times=2.0, model=A100))
     assert (answer.count, answer.wall_s) == (None, None)
-    rates = [on.trials.per_hour(on.trials.row) for on in answer.on]
+    rates = [on.trials.row.trials_per_hour for on in answer.hosts]
     for level in ("p05", "p50", "p95"):
-        assert answer.per_hour.at(level) == pytest.approx(
+        assert answer.trials_per_hour.at(level) == pytest.approx(
             8 * rates[0].at(level) + 3 * rates[1].at(level)
         )
 

@@ -18,7 +18,7 @@ from advisor.prediction.find_profile import find_profile
 from advisor.prediction.model import OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.prediction.wrappers import date_of
-from advisor.report.forecast import standing_document, with_estimates_named
+from advisor.report.forecast import with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import profile_files
@@ -198,10 +198,10 @@ def test_a_checked_host_is_that_of_all_gpus_of_the_question():
 @pytest.mark.parametrize("key", ["h100-sxm-80gb", "a100-40gb"])
 def test_an_answer_names_the_host_once_and_in_one_field(key):
     standing = Advisor(key).predict([RESNET], "serial").standing
-    assert standing_document(standing)["host_from"] == "h200-141gb"
+    assert standing.host_from == "h200-141gb"
     notes = with_estimates_named(standing, "")
     assert notes.count("CPU time") == notes.count("h200-141gb") == 1
-    assert standing_document(Advisor().predict([RESNET], "serial").standing)["host_from"] is None
+    assert Advisor().predict([RESNET], "serial").standing.host_from is None
 
 
 def test_paces_of_own_runs_are_relative_to_the_shipped_profile_on_that_host():

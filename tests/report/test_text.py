@@ -253,10 +253,10 @@ def test_an_answer_with_mig_has_what_it_takes_before_hopper_also_a_reset():
     found = advised(SMALL, LARGE)
     apart = [plan for plan in found.plans if plan.sharing.instances]
     for key, resets in {"a100-40gb": True, "a30-24gb": True, "h100-sxm-80gb": False}.items():
-        (line,) = layout_needs(replace(found, gpu=gpu(key)), apart)
+        (line,) = layout_needs([(gpu(key), each) for each in apart], found.serial)
         assert "root" in line
         assert ("reset" in line) == resets
-    assert not [*layout_needs(found, [found.serial])]
+    assert not [*layout_needs([(H200, found.serial)], found.serial)]
 
 
 def test_mig_slices_without_a_job_are_counted():

@@ -9,7 +9,6 @@ from advisor import errors
 from advisor.measure import calibrate
 from advisor.measure.calibrate import (
     load_kernel,
-    run_calibrate,
     switching_of,
 )
 from advisor.measure.device import Device
@@ -63,7 +62,7 @@ def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slice
 
 @pytest.mark.parametrize("words", [(), ("--gpu", "h200-141gb")])
 def test_a_cpu_cannot_be_calibrated(words, capsys):
-    code, said = refused(run_calibrate, ["--device", "cpu", *words], capsys)
+    code, said = refused("calibrate", ["--device", "cpu", *words], capsys)
     assert (code, "cpu" in said) == (2, True)
 
 
@@ -71,7 +70,7 @@ def test_a_calibration_names_its_extra_before_it_takes_the_gpu(monkeypatch, caps
     h200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580")
     monkeypatch.setattr(calibrate, "find_device", lambda _: h200)
     monkeypatch.setattr(errors, "find_spec", lambda _: None)
-    code, printed = refused(calibrate.run_calibrate, [], capsys)
+    code, printed = refused("calibrate", [], capsys)
     assert (code, "the extra 'profile'" in printed) == (1, True)
 
 

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.campaign import run_campaign
 from advisor.measure.planned_runs import Count, read_campaign
 from advisor.workload.store import read_profile, read_runs
 from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
@@ -106,7 +105,7 @@ def test_a_campaign_runs_and_does_nothing_twice(campaign, capsys):
     assert runs[0].provenance.command.startswith("advisor campaign plan.toml")
     shared.assert_nothing_is_left()
 
-    assert refused(run_campaign, shared.words, capsys)[0] == 0
+    assert refused("campaign", shared.words, capsys)[0] == 0
     assert len(shared.runs()) == len(runs)
 
 
@@ -159,7 +158,7 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
 )
 def test_words_that_make_no_sense_are_wrong_use(tmp_path, words, capsys):
     files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
-    code, said = refused(run_campaign, [written(tmp_path, PLAN), *files, *words], capsys)
+    code, said = refused("campaign", [written(tmp_path, PLAN), *files, *words], capsys)
     assert (code, words[-2] in said) == (2, True)
 
 

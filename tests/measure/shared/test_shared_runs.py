@@ -11,7 +11,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.measure.planned_runs import PlannedRun, read_plans, single_runs
-from advisor.measure.shared_run import planned_processes, run_list
+from advisor.measure.shared_run import planned_processes
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
@@ -84,9 +84,9 @@ def test_mixes_and_whole_jobs_run_and_are_recorded(command, capsys):
 
     shared.assert_nothing_is_left()
     words = (shared.plans, "--out", shared.out, "--device", "cpu", *SHORT)
-    code, said = refused(run_list, words, capsys)
+    code, said = refused("runs", words, capsys)
     assert (code, "--skip-existing" in said) == (2, True)
-    assert refused(run_list, (*words, "--skip-existing"), capsys) == (0, "")
+    assert refused("runs", (*words, "--skip-existing"), capsys) == (0, "")
     assert len(read_runs(shared.out)) == 2
 
 
@@ -292,5 +292,5 @@ def test_a_file_that_holds_no_plans_for_this_device_is_refused(read, tmp_path):
 def test_what_a_cpu_cannot_do_is_wrong_use(command, capsys):
     for one in (command(mix("a"), gpu="h200-141gb"), command(mix("a", "mps"))):
         words = [one.plans, "--out", one.out, "--device", "cpu"]
-        code, said = refused(run_list, words, capsys)
+        code, said = refused("runs", words, capsys)
         assert (code, "CPU" in said or "cpu" in said) == (2, True)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor import Advisor
+from advisor.cli import main
 from advisor.errors import AdvisorError
 from advisor.measure import prometheus
 from advisor.measure.history import Series
-from advisor.measure.history_command import run_from_history
 from advisor.measure.recorded_jobs import LEAST_SAMPLES, recorded_jobs
 from advisor.workload.arrivals import read_arrivals
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
@@ -30,12 +30,13 @@ def profiles(folder):
 
 
 def write(source, folder, *words):
-    return run_from_history(["--from-history", str(source), *words, "--out", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "--from-history", str(source), *words, "--out", str(folder)])
+    return end.value.code or 0
 
 
 def refusal(source, folder, capsys, *words):
-    words = ["--from-history", source, *words, "--out", folder]
-    code, said = refused(run_from_history, words, capsys)
+    code, said = refused("profile --from-history", [source, *words, "--out", folder], capsys)
     assert not list(folder.glob("*.json"))
     return code, said
 
@@ -103,9 +104,7 @@ def test_a_pod_whose_numbers_cannot_be_is_left_out_with_the_reason(
     series, reason, tmp_path, capsys
 ):
     with serving(series) as (address, _):
-        with pytest.raises(Exception, match="see above") as error:
-            write(address, tmp_path, *ALL)
-        assert error.value.exit_code == 1
+        assert write(address, tmp_path, *ALL) == 1
     said = capsys.readouterr().err
     assert "left out a: " in said
     assert reason in said
@@ -238,8 +237,8 @@ def test_only_the_job_whose_counter_is_stuck_is_named(tmp_path, capsys):
 
 def test_a_job_that_holds_memory_at_0_per_cent_is_left_out_with_what_it_may_be(tmp_path, capsys):
     for series in (of_gpu("a", busy=0), with_engine("a", [0.0] * 40, 0)):
-        with serving(series) as (address, _), pytest.raises(Exception, match="see above"):
-            write(address, tmp_path, *ALL)
+        with serving(series) as (address, _):
+            assert write(address, tmp_path, *ALL) == 1
         said = capsys.readouterr().err
         assert "not training" in said
         assert "stuck" in said
@@ -420,7 +419,7 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
         (["http://me:secret@prometheus:9090"], prometheus.TOKEN),
         (["http://"], "prometheus:9090"),
         (["http://x:99999999"], "prometheus:9090"),
-        ([], "file or an address"),
+        ([], "--from-history"),
         (["http://x", "--start", "1h", "--end", "2h"], "--start"),
         (["http://x", "--start", "9d", "--interval", "1"], "--interval"),
         (["http://x", "--start", "soon"], "2h"),
@@ -432,7 +431,7 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_asked(words, remedy, capsys):
-    code, said = refused(run_from_history, ["--from-history", *words], capsys)
+    code, said = refused("profile --from-history", words, capsys)
     assert (code, remedy in said, "secret" in said) == (2, True, False), said
 
 
@@ -567,8 +566,7 @@ def test_cells_without_a_value_are_left_out(tmp_path):
 def test_without_times_a_file_needs_the_interval_or_the_step(tmp_path, capsys):
     file = tmp_path / "history.csv"
     file.write_text(dcgmi())
-    with pytest.raises(Exception, match="see above"):
-        write(file, tmp_path, "--gpu", "a100-40gb")
+    assert write(file, tmp_path, "--gpu", "a100-40gb") == 1
     assert "--interval" in capsys.readouterr().err
     assert write(file, tmp_path, "--gpu", "a100-40gb", "--step-s", "gpu0=0.1") == 0
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from advisor import Advisor
-from advisor.measure.profile import run_from_numbers
+from advisor.cli import main
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
@@ -15,7 +15,6 @@ from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 
 WORDS = (
-    "--from-numbers",
     "--name",
     "my-job",
     "--gpu",
@@ -27,6 +26,14 @@ WORDS = (
     "--memory-mib",
     "5300",
 )
+
+
+def run_from_numbers(words):
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "--from-numbers", *words])
+    return end.value.code or 0
+
+
 REST = ("--power-w", "190", "--gpu-utilization", "0.83", "--memory-utilization", "0.41")
 KNOWN = MinimalProfile(
     schema=1,
@@ -53,6 +60,7 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
         "-m",
         "advisor",
         "profile",
+        "--from-numbers",
         *WORDS,
         *REST,
         "--out",
@@ -117,7 +125,7 @@ def test_memory_as_a_framework_takes_at_its_start_is_asked_about(
 ):
     out = tmp_path / "out"
     words = ["--name", "jaxed", "--gpu", gpu, "--duration-s", "2h", "--memory-mib", str(mib)]
-    assert run_from_numbers(["--from-numbers", *words, "--out", str(out)]) == 0
+    assert run_from_numbers([*words, "--out", str(out)]) == 0
     said = capsys.readouterr().err
     assert [word for word in ("JAX", "vLLM", "TensorFlow") if word in said] == (
         [framework] if framework else []
@@ -133,7 +141,7 @@ def test_a_utilisation_of_0_with_memory_held_is_refused_with_what_it_may_be(
     share, tmp_path, capsys
 ):
     words = [*WORDS, "--gpu-utilization", share, "--out", tmp_path / "out"]
-    code, said = refused(run_from_numbers, words, capsys)
+    code, said = refused("profile --from-numbers", words, capsys)
     assert (code, "not training" in said, "stuck" in said) == (2, True, True)
 
 
@@ -152,7 +160,7 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
     assert read_profile(path).step_s == 0.2
     whole = profile_text(synthetic.profile())
     path.write_text(whole)
-    code, said = refused(run_from_numbers, WORDS, capsys)
+    code, said = refused("profile --from-numbers", WORDS, capsys)
     assert (code, "--name" in said, path.read_text()) == (2, True, whole)
 
 
@@ -182,7 +190,7 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
     ],
 )
 def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(changes, remedy, home, capsys):
-    code, said = refused(run_from_numbers, [*WORDS, *changes], capsys)
+    code, said = refused("profile --from-numbers", [*WORDS, *changes], capsys)
     assert (code, remedy in said, home.exists()) == (2, True, False), said
 
 
@@ -204,12 +212,12 @@ def test_a_job_may_have_its_duration_in_place_of_its_step(home):
 def test_a_job_needs_its_step_or_its_duration(home, capsys):
     at = WORDS.index("--batch-size")
     for words in ([*WORDS[:at], *WORDS[-2:]], [*WORDS[:at], *WORDS[at + 2 :]]):
-        code, said = refused(run_from_numbers, words, capsys)
+        code, said = refused("profile --from-numbers", words, capsys)
         assert (code, "--duration-s" in said, home.exists()) == (2, True, False)
 
 
 def test_a_number_that_every_answer_needs_is_required(capsys):
-    code, said = refused(run_from_numbers, WORDS[:-2], capsys)
+    code, said = refused("profile --from-numbers", WORDS[:-2], capsys)
     assert (code, "--memory-mib" in said) == (2, True)
 
 

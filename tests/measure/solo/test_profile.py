@@ -18,7 +18,6 @@ from advisor.measure.alone import at_check, mps_probe
 from advisor.measure.bench import Bench, Crew, MpsSession
 from advisor.measure.device import Device, Origin
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
-from advisor.measure.profile import run_profile
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
@@ -55,7 +54,7 @@ def quick(monkeypatch):
 def test_a_batch_with_wrong_names_profiles_the_others(tmp_path, capsys):
     out = tmp_path / "profiles"
     words = ("mlp-toy-bs32", "resnet999-cifar10-bs32", "--out", out, *QUICK)
-    code, said = refused(run_profile, words, capsys)
+    code, said = refused("profile", words, capsys)
     assert code == 1
     assert "resnet50-cifar10-bs32" in said, "names the near ones"
     assert [each.name for each in out.iterdir()] == ["mlp-toy-bs32.json"]
@@ -72,7 +71,7 @@ def test_a_batch_with_wrong_names_profiles_the_others(tmp_path, capsys):
     assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
     assert profile.provenance.command.startswith("advisor profile mlp-toy-bs32")
     words = ("mlp-toy-bs32", "--skip-existing", "--out", out, *QUICK)
-    assert refused(run_profile, words, capsys) == (0, "")
+    assert refused("profile", words, capsys) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
 )
 def test_words_that_make_no_sense_are_wrong_use_with_a_remedy(words, remedy, tmp_path, capsys):
     options = ["--device", "cpu", "--out", tmp_path]
-    code, said = refused(run_profile, [*options, *words], capsys)
+    code, said = refused("profile", [*options, *words], capsys)
     assert (code, remedy in said) == (2, True), said
     assert list(tmp_path.iterdir()) == []
 
@@ -160,7 +159,7 @@ def test_a_profile_of_another_folder_or_command_is_not_replaced(folder, words, t
     before = path.read_text()
     where = ("--device", "cpu", "--out", tmp_path, "--folder", f"/{folder}")
     for more in ((), ("--skip-existing",)):  # not even left out, as if it were this one
-        code, text = refused(run_profile, (*where, *more, *words), capsys)
+        code, text = refused("profile", (*where, *more, *words), capsys)
         assert code == 2
         assert all(part in text for part in ("in /a", f"in /{folder}", "--name NAME"))
         assert "hidden" not in text
@@ -172,9 +171,7 @@ def test_a_bundled_workload_does_not_replace_a_script_nor_a_script_a_shipped_pro
 ):
     path = kept_profile(tmp_path, "/a", "python", "train.py")
     (tmp_path / "mlp-toy-bs32.json").write_bytes(path.read_bytes())
-    code, text = refused(
-        run_profile, ("--device", "cpu", "--out", tmp_path, "mlp-toy-bs32"), capsys
-    )
+    code, text = refused("profile", ("--device", "cpu", "--out", tmp_path, "mlp-toy-bs32"), capsys)
     assert (code, "--out DIR" in text) == (2, True)
     monkeypatch.setattr(profile_command, "beside_package", lambda _kind: tmp_path / "shipped")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "own"))
@@ -182,14 +179,14 @@ def test_a_bundled_workload_does_not_replace_a_script_nor_a_script_a_shipped_pro
     shipped = replace(synthetic.profile("mlp-toy-bs32"), gpu="cpu")
     (tmp_path / "shipped" / "cpu" / "mine.json").write_text(profile_text(shipped))
     words = ("--device", "cpu", "--name", "mine", "--", "python", "train.py")
-    code, text = refused(run_profile, words, capsys)
+    code, text = refused("profile", words, capsys)
     assert (code, "--name NAME" in text) == (2, True)
 
 
 def test_the_same_command_in_the_same_folder_is_measured_again(tmp_path, capsys):
     kept_profile(tmp_path, "/a", "python", "train.py")
     words = ("--device", "cpu", "--out", tmp_path, "--folder", "/a", "--skip-existing", "--")
-    assert refused(run_profile, (*words, "python", "train.py"), capsys)[0] == 0
+    assert refused("profile", (*words, "python", "train.py"), capsys)[0] == 0
 
 
 def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, monkeypatch, capsys):
@@ -215,7 +212,7 @@ def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, m
         "python",
         "train.py",
     )
-    assert refused(run_profile, words, capsys)[0] == 0
+    assert refused("profile", words, capsys)[0] == 0
     kept = read_profile(tmp_path / "train.json").workload
     assert seen == [{"SEED": "2", "WANDB_MODE": "disabled"}]
     assert (kept.script.environment, kept.batch) == ({"SEED": "1"}, 7)

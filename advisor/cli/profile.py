@@ -1,0 +1,318 @@
+"""``advisor profile``: measures jobs alone, or writes profiles of numbers that the user has."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, BadParameter, Context, Exit, Option
+
+from advisor.cli import options
+from advisor.cli.measure import supervised
+from advisor.cli.output import aside
+from advisor.cli.own_numbers import show_written
+from advisor.cli.question import mlflow_log
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
+from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
+
+if TYPE_CHECKING:
+    pass
+
+_WITHOUT_GPU = (
+    "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
+    "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
+)
+
+
+def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of ``advisor profile``, and those from ``--`` on, for typer's commands.
+
+    Numbers and histories have commands of their own. Typer drops one ``--``, and the words of a
+    script follow another.
+
+    Raises:
+        InvalidInput: A script's command does not follow ``--``.
+    """
+    for kind in ("--from-numbers", "--from-history"):
+        if any(word.partition("=")[0] == kind for word in words):
+            # Its value may be left out before -h.
+            named = [
+                word for word, after in pairwise((*words, "-")) if word != kind or after[:1] != "-"
+            ]
+            return [f"profile {kind}", *named[1:]], rest
+    for at, word in enumerate(words if not rest else ()):
+        if is_launcher(word) or word.endswith((".py", ".sh")):  # no workload is called so
+            started = ["python"] if word.endswith(".py") else []
+            line = shlex.join(["advisor", *words[:at], "--", *started, *words[at:]])
+            raise InvalidInput(f"put -- before a command of your own: `{line}`")
+    return words, rest[:1] + rest
+
+
+def _variable(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise BadParameter(f"{word}: write NAME=VALUE")
+    return name, value
+
+
+def profile(
+    context: Context,
+    workloads: Annotated[
+        list[str] | None,
+        Argument(metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."),
+    ] = None,
+    device: Annotated[
+        str,
+        Option(metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."),
+    ] = DEFAULT_DEVICE,
+    out: options.ProfilesOut = None,
+    gpu: Annotated[
+        str | None,
+        Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
+    ] = None,
+    probe: Annotated[
+        bool,
+        Option(
+            help="Measure it under MPS limits, too, which takes most of the time and predicts "
+            "limits better."
+        ),
+    ] = False,
+    cores: options.Cores = None,
+    deadline: options.Deadline = None,
+    patience: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            parser=options.above_0,
+            help="End a workload without a step for this long, e.g. while it loads or compiles.",
+        ),
+    ] = 300.0,
+    skip_existing: Annotated[
+        bool, Option("--skip-existing", help="Leave out the profiles that DIR has.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Read images from this folder, which has a folder for each class, or CIFAR-10's "
+            "binary files; default: made-up images.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, Option("--json", help="Print the new profiles as one JSON document.")
+    ] = False,
+    mlflow: options.Mlflow = None,
+    name: Annotated[
+        str | None,
+        Option(
+            "--name",
+            metavar="NAME",
+            help="Name the profile of a script; default: that of its file or module.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Run the script in this folder; what it writes there is not kept; default: this "
+            "folder.",
+        ),
+    ] = None,
+    env: Annotated[
+        list[Any] | None,
+        Option(
+            metavar="NAME=VALUE",
+            parser=_variable,
+            help="Set this variable for the script, and keep it in the profile; repeatable.",
+        ),
+    ] = None,
+    measure_env: Annotated[
+        list[Any] | None,
+        Option(
+            metavar="NAME=VALUE",
+            parser=_variable,
+            help="Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
+        ),
+    ] = None,
+    steps_per_epoch: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Count N optimizer steps as an epoch; default: those of the script's loader.",
+        ),
+    ] = None,
+    throughput: Annotated[
+        str | None,
+        Option(
+            metavar="REGEX",
+            help="Without PyTorch: read the examples a second from the output. The one group of "
+            "REGEX is the number.",
+        ),
+    ] = None,
+    seconds_per_step: Annotated[
+        str | None,
+        Option(
+            metavar="REGEX",
+            help="Without PyTorch: read the seconds of a step from the output; name the group ms "
+            "for milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
+        ),
+    ] = None,
+    timm: Annotated[
+        str | None,
+        Option(metavar="NAME", help="Measure the model of timm of this name, e.g. resnet18."),
+    ] = None,
+    resolution: Annotated[
+        int | None, Option(metavar="PIXELS", help="Set the side of an image of timm's model.")
+    ] = None,
+    classes: Annotated[
+        int | None, Option(metavar="N", help="Set the outputs of timm's model.")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Set the examples of a step of a script or of timm's model; default: those of "
+            "the script's loader.",
+        ),
+    ] = None,
+    precision: Annotated[
+        Precision | None, Option(help="Set the precision of timm's model; default: default.")
+    ] = None,
+    execution: Annotated[
+        Execution | None, Option(help="Set the execution of timm's model; default: eager.")
+    ] = None,
+    loader_workers: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Set the processes of the data loader; default: 0, or those of the script's.",
+        ),
+    ] = None,
+    examples_per_epoch: Annotated[
+        int | None,
+        Option(metavar="N", help="Set the images of an epoch of timm's model, for epoch times."),
+    ] = None,
+) -> None:
+    """Measure workloads, or your own script, alone.
+
+    A script is started as it is: advisor profile -- python train.py [ARGUMENTS]
+
+    Without a GPU, write the profile of a job from numbers that you have, or of the jobs that
+    Prometheus or a file has: see `advisor profile --from-numbers -h` and `advisor profile
+    --from-history -h`.
+    """
+    words = workloads or []
+    command = words[words.index("--") + 1 :] if "--" in words else []
+    names = words[: words.index("--")] if "--" in words else words
+    of_script = _passed(
+        name=name,
+        folder=folder,
+        env=env,
+        measure_env=measure_env,
+        steps_per_epoch=steps_per_epoch,
+        throughput=throughput,
+        seconds_per_step=seconds_per_step,
+    )
+    of_both = _passed(batch_size=batch_size, loader_workers=loader_workers)
+    of_timm = of_both | _passed(
+        resolution=resolution,
+        classes=classes,
+        precision=precision,
+        execution=execution,
+        examples_per_epoch=examples_per_epoch,
+    )
+    if command:
+        if names or timm is not None:
+            raise InvalidInput("a script is profiled by itself: name no workload before the --")
+        jobs = [_script_workload(command, of_script | of_both)]
+    elif of_script:
+        raise InvalidInput(
+            f"{_flag(of_script)} describes a script: give its command after --, "
+            f"e.g. -- python train.py"
+        )
+    else:
+        jobs = _timm_workloads(timm, of_timm)
+        if not (names or jobs):
+            raise InvalidInput(
+                "name a workload, or a model with --timm. `advisor workloads` lists them."
+            )
+    log, began_s = mlflow_log(mlflow), time()
+    code = supervised(
+        "advisor.measure.profile:run_profile",
+        context,
+        workloads=[*names, *jobs],
+        device=device,
+        out=out,
+        gpu=gpu,
+        probe=probe,
+        cores=cores,
+        deadline=deadline,
+        patience=patience,
+        skip_existing=skip_existing,
+        data=data,
+        measure_env=dict(measure_env or ()),
+    )
+    show_written(began_s, out, log, as_json=as_json)
+    if code == GpuUnavailable.exit_code:
+        aside(_WITHOUT_GPU)
+    raise Exit(code)
+
+
+def _passed(**passed: Any) -> dict[str, Any]:
+    """Return the options that were passed; an empty word or 0 counts, too."""
+    return {name: value for name, value in passed.items() if value not in (None, [], ())}
+
+
+def _flag(passed: Mapping[str, Any]) -> str:
+    return "--" + next(iter(passed)).replace("_", "-")
+
+
+def _timm_workloads(model: str | None, passed: Mapping[str, Any]) -> list[Workload]:
+    """Return the `model` of timm with the options `passed`, if there is one."""
+    from advisor.workload.catalogue import timm_workload
+
+    if model is None:
+        if passed:
+            raise InvalidInput(f"{_flag(passed)} describes a model of timm: give --timm NAME too.")
+        return []
+    needed = ("resolution", "classes", "batch_size")
+    if lacking := [_flag({name: None}) for name in needed if name not in passed]:
+        raise InvalidInput(f"--timm {model} also needs {' and '.join(lacking)}.")
+    others = {name: value for name, value in passed.items() if name != "batch_size"}
+    return [timm_workload(model, batch=passed["batch_size"], **others)]
+
+
+def _script_workload(command: Sequence[str], passed: Mapping[str, Any]) -> Workload:
+    """Return the job of a script, with the variables that a profile keeps."""
+    script = Script(
+        command=tuple(command),
+        folder=str(passed.get("folder", Path()).resolve()),
+        environment=dict(passed.get("env", ())),
+        throughput=passed.get("throughput"),
+        seconds_per_step=passed.get("seconds_per_step"),
+    )
+    # Refuses wrong variables before anything starts.
+    replace(script, environment=dict(passed.get("measure_env", ())))
+    name = passed.get("name")
+    if name is None:
+        program = script.file or ""
+        name = Path(program).stem if program.endswith((".py", ".sh")) else Path(program).name
+        if not is_name(name):
+            named = program or shlex.join(command)
+            raise InvalidInput(f"{named[:80]!r} does not name a profile. Add --name NAME.")
+    batch = passed.get("batch_size", 1)
+    steps = passed.get("steps_per_epoch")
+    return Workload(
+        name=name,
+        source="script",
+        model=name,
+        family=name,
+        batch=batch,
+        script=script,
+        loader_workers=passed.get("loader_workers", 0),
+        examples_per_epoch=None if steps is None else steps * batch,
+    )
