@@ -44,7 +44,7 @@ check-all: $(VENV)/dev
 # A part of the tests with the lowest versions that pyproject.toml allows, and with the newest. The
 # plugin of anyio, which comes with streamlit, uses what the newest pytest warns of.
 QUICK := tests/cli/test_help.py tests/cli/test_answers.py tests/prediction/test_engine.py \
-	tests/page/test_opens.py tests/learn tests/research/test_evaluate.py tests/test_run_metrics.py
+	tests/page/test_opens.py tests/learn tests/research/test_evaluate.py tests/run/test_metrics.py
 versions: $(VENV)/dev
 	for which in lowest-direct highest; do \
 		$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$$which && \

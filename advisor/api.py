@@ -95,30 +95,30 @@ class Advisor(Basis):
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
             return read_jobs(path, self.find_profile)
 
-    def running(self, names: Sequence[str], sharing: str) -> "Running":
-        """Return the running jobs called `names`, which share the GPU by `sharing`."""
+    def running(self, jobs: JobsLike, sharing: str) -> "Running":
+        """Return the running `jobs`, which share the GPU by `sharing`."""
         from advisor.plan.admission import Running
 
-        return Running(jobs=self.jobs(names) if names else (), sharing=self.read_sharing(sharing))
+        return Running(jobs=self.jobs(jobs) if jobs else (), sharing=self.read_sharing(sharing))
 
     def running_now(
-        self, names: Sequence[str], live: LiveGpu
+        self, jobs: JobsLike, live: LiveGpu
     ) -> "tuple[Running | None, tuple[str, ...]]":
-        """Return the running jobs called `names`, one for each process that runs on a GPU.
+        """Return the running `jobs`, one for each process that runs on a GPU.
 
         They share it as its driver reports; None if nothing runs. The second value has the reason
         for each file that holds no profile.
         """
         from advisor.plan.admission import held_alone_mib, running_now
 
-        key, jobs = self.card.key, self.jobs(names) if names else ()
+        key, members = self.card.key, self.jobs(jobs) if jobs else ()
         if live.catalogue_key != key:
             raise InvalidInput(
                 f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
                 f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
         profiles, refused = sound_profiles(key, self.profiles)
-        return running_now(live, jobs, held_alone_mib(profiles.values())), refused
+        return running_now(live, members, held_alone_mib(profiles.values())), refused
 
     def jobs(self, jobs: JobsLike, gpus: int = 1) -> tuple[Job, ...]:
         """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch."""
@@ -201,7 +201,7 @@ class Advisor(Basis):
         level: Level = "p50",
     ) -> Recommendation:
         """Rank the ways to share as `recommend` does, for any number of jobs."""
-        from advisor.launch.commands import with_commands
+        from advisor.launch.shell import with_commands
         from advisor.plan.ranking import ranked
         from advisor.plan.reasons import variants_of
 
@@ -314,20 +314,23 @@ class Advisor(Basis):
             raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
         return jobs[0]
 
-    def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
+    def batches(
+        self, jobs: str | Sequence[str | Profile], *, on: Sequence[str] = ()
+    ) -> "SlicesForJob":
         """Return the largest batch of one job on each MIG slice of the GPU.
 
-        `names` are the job's name, with or without a batch size, or names or files of its profiles;
-        `on` are MIG profiles, or ``"whole"``; none: all.
+        `jobs` are the job's name, with or without a batch size, or its profiles, their names or
+        their files; `on` are MIG profiles, or ``"whole"``; none: all.
         """
         from advisor.plan.slices import slices_for_job
 
-        names = [names] if isinstance(names, str) else as_list("jobs", names, "names")
-        if not names:
+        own = [jobs] if isinstance(jobs, str) else as_list("jobs", jobs, "names")
+        if not own:
             raise InvalidInput("no job is given. Name one, with or without a batch size")
-        if len(names) == 1 and isinstance(names[0], str) and not names[0].endswith(".json"):
-            names = list(names_of_batches(names[0], self.card, self.profiles)) or names
-        profiles = tuple(map(self.find_profile, names))
+        name = own[0].name if isinstance(own[0], Profile) else own[0]
+        if len(own) == 1 and isinstance(name, str) and not name.endswith(".json"):
+            own = list(names_of_batches(name, self.card, self.profiles)) or own
+        profiles = [each if isinstance(each, Profile) else self.find_profile(each) for each in own]
         largest = slices_for_job(profiles, self.card, self.predictor, as_list("on", on, "slices"))
         return self._based(largest, [Job(each) for each in profiles])
 

@@ -36,7 +36,6 @@ def _files() -> dict[str, type]:
 
 def _answers() -> dict[str, type]:
     """Types of answers by name."""
-    from advisor.doctor import Findings
     from advisor.learn.scores import Scores
     from advisor.plan.admission import Additions
     from advisor.plan.copies import Copies
@@ -55,8 +54,9 @@ def _answers() -> dict[str, type]:
         WorkloadList,
     )
     from advisor.report.recommendation import Advice
-    from advisor.run import ListedRuns
-    from advisor.validate import Validation
+    from advisor.run.doctor import Findings
+    from advisor.run.validate import Validation
+    from advisor.run.watch import ListedRuns
 
     return {
         "prediction": Forecast,

@@ -34,10 +34,9 @@ from uuid import uuid4
 
 import psutil
 
-from advisor.launch.commands import commands_text, commands_text_of_all, side_by_side
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.measure.process import processes_of
-from tests.handed import JOBS, handed
+from tests.handed import JOBS, handed, on_gpus, write
 from tests.launch.scripts_on_machine import left_on
 from tests.launch.smi_stand_in import SmiMachine
 
@@ -46,13 +45,8 @@ PLANS: dict[str, LaunchPlan | tuple[LaunchPlan, ...]] = {
     "power cap": handed("mps[1,2];serial[3]", JOBS, cap_w=350.0),
     "queue": handed("naive/2[3,1,2]", JOBS),
     "instances": handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS),
-    "two GPUs": side_by_side(
-        {0: handed("mps", cap_w=350.0), 1: handed("naive", JOBS[2:], cap_w=300.0)},
-        {0: [1, 2], 1: [3]},
-    ),
-    "two queues": side_by_side(
-        {0: handed("mps/2", JOBS), 1: handed("mps=40,60")}, {0: [1, 2, 3], 1: [4, 5]}
-    ),
+    "two GPUs": on_gpus(("mps", JOBS[:2], 350.0), ("naive", JOBS[2:], 300.0)),
+    "two queues": on_gpus(("mps/2", JOBS), ("mps=40,60", JOBS[:2])),
 }
 
 # A line is named by the depth of the shell, its GPU, and how many commands it did before.
@@ -98,9 +92,7 @@ class Drill:
         for name, text in _TOOLS.items():
             (self.folder / name).write_text(f"#!/bin/bash\n{text}\n")
             (self.folder / name).chmod(0o755)
-        plan = PLANS[self.plan]
-        text = commands_text(plan) if isinstance(plan, LaunchPlan) else commands_text_of_all(plan)
-        (self.folder / "plan.sh").write_text(text)
+        (self.folder / "plan.sh").write_text(write("commands", PLANS[self.plan]))
         (self.folder / "hook").write_text(_HOOK)
 
     @property
@@ -396,7 +388,7 @@ def drilling(plan: str, draw: Random) -> Iterator[Drill]:
             server.server_close()
 
 
-_DOCTOR = "from advisor.run import undo_left; print(*undo_left())"
+_DOCTOR = "from advisor.run.start import undo_left; print(*undo_left())"
 
 
 def _undo(drill: Drill, *, by_doctor: bool) -> None:

@@ -18,12 +18,12 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from advisor import run as runner
-from advisor import watch as watching
 from advisor.measure.device import Device
+from advisor.run import start as runner
+from advisor.run import watch as watching
 from benchmarks.faults import Drill, Outcome, drilled, drilling, meets, report
 from tests.handed import H200
-from tests.run_machine import prepared
+from tests.run.machine import prepared
 
 FAULTS = (
     *(f"{each} to the script" for each in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL")),
@@ -32,8 +32,9 @@ FAULTS = (
 _WATCHED = {each.__file__ for each in (runner, watching)}
 _RUN = ("-m", "benchmarks.run_faults", "--child")
 _STOP = """\
-from advisor.run import _run_folders, events_in, stop
-for folder in _run_folders():
+from advisor.run.start import stop
+from advisor.run.watch import run_folders
+for folder in run_folders():
     stop(folder, None, print)
 """
 
@@ -49,7 +50,7 @@ def main_of_run() -> None:
     sys.settrace(partial(_traced, set()))
     try:
         with runner.started(plans, ["0"], runner.StartTerms(grace_s=1), print) as folders:
-            watchers = [watching.Watcher(each, None, print) for each in folders]
+            watchers = [watching.Watcher(each, print) for each in folders]
             sys.exit(watching.watch(watchers, say=print, show=lambda _: None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

@@ -1,7 +1,10 @@
 """Plans to hand over, with memory that a test chooses instead of a model's."""
 
+from dataclasses import replace
+
 from advisor.hardware.gpus import gpu
-from advisor.launch.launch_plan import launch_plan
+from advisor.launch.exports import FORMATS
+from advisor.launch.launch_plan import LaunchPlan, launch_plan
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
@@ -48,3 +51,37 @@ def predicted(sharing, jobs, *, held_mib=4000.0, least_mib=3000.0, risk=0.0, cap
 def handed(sharing, jobs=JOBS[:2], **memory):
     """The plan of `jobs` under `sharing` on an H200."""
     return launch_plan(jobs, H200, predicted(sharing, jobs, **memory))
+
+
+def on_gpus(*plans, numbers=None, models=("h200-141gb",), host_gpus=8):
+    """The plan of each GPU, as (sharing, jobs, cap), on hosts of these models in turn.
+
+    Args:
+        plans: Of each GPU, or None: it has none.
+        numbers: Those of the jobs of each plan; None: all jobs in order.
+        models: Keys of the models of hosts.
+        host_gpus: Number of GPUs of a host.
+    """
+    launched, jobs_before, partitions = [], 0, 0
+    for number, planned in enumerate(plans):
+        if planned is None:
+            continue
+        sharing, jobs, *cap_w = planned
+        own = launch_plan(
+            jobs,
+            gpu(models[number // host_gpus % len(models)]),
+            predicted(sharing, jobs, cap_w=cap_w[0] if cap_w else None),
+            numbers=numbers[number]
+            if numbers
+            else range(jobs_before + 1, jobs_before + len(jobs) + 1),
+            partitions_before=partitions,
+        )
+        jobs_before, partitions = jobs_before + len(jobs), partitions + len(own.partitions)
+        host, device = divmod(number, host_gpus)
+        launched.append(replace(own, number=number, host=host, device=device))
+    return tuple(launched)
+
+
+def write(form, plan):
+    """The text of a plan in a format, or of the plans of several GPUs."""
+    return FORMATS[form].write([plan] if isinstance(plan, LaunchPlan) else plan)

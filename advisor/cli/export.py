@@ -24,11 +24,10 @@ from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
-    from advisor.hardware.gpus import Gpu
-    from advisor.plan.fleet import FleetForecast, FleetPlan
+    from advisor.launch.launch_plan import LaunchPlan
+    from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation
-    from advisor.prediction.prediction import MixPrediction
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
 
 
@@ -43,9 +42,7 @@ def export(
             help="As for `predict`; default: that of the best plan.",
         ),
     ] = None,
-    rank: Annotated[
-        int, Option("--rank", metavar="RANK", min=1, help="Write the plan of this rank.")
-    ] = 1,
+    rank: options.Rank = 1,
     form: Annotated[
         ExportFormat,
         Option(
@@ -53,10 +50,7 @@ def export(
         ),
     ] = "commands",
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", parser=options.to_write, help="Write to this file; default: stdout."
-        ),
+        Path | None, options.file_to_write("Write to this file; default: stdout.")
     ] = None,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
@@ -101,13 +95,10 @@ def export(
     ] = None,
     mlflow: options.Mlflow = None,
 ) -> None:
-    """Write a plan for the JOBs as a file that applies it.
-
-    On Kubernetes, kubernetes-script is one pod for each GPU, which runs almost any plan; kubernetes
-    is a pod for each training, for NVIDIA's GPU operator.
-    """
-    from advisor.plan.fleet import FleetPlan
-    from advisor.plan.rules import Conditions
+    """Write a plan for the JOBs as a file that applies it."""
+    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
+    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
+    from advisor.plan.values import Recommendation
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     if gres_name and form != "slurm":
@@ -122,36 +113,37 @@ def export(
     advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    if plot is not None and are_many(len(members), total):
+        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
     if sharing is not None:
         prediction = advisor.predict(members, sharing).prediction
-        _write_one(members, advisor.card, prediction, form, out, gres_name)
-        return
-    conditions = Conditions(root=root, power_caps=choose, mig=mig)
-    advised = advisor.recommend(
-        members,
-        objective,
-        gpus=gpus,
-        effort=effort,
-        host_memory_mib=host_memory,
-        conditions=confined(advisor.card, conditions, whole=root or total > 1),
-        level="p95" if pessimistic else "p50",
-    )
-    _draw_and_log(advised, plot, log)
-    if not isinstance(advised, FleetPlan):
-        prediction = ranked_plan(advised.plans, rank).prediction
-        _write_one(members, advisor.card, prediction, form, out, gres_name)
-    elif total == 1:
-        (on,) = ranked_plan(advised.plans, rank).on
-        _write_one(on.members, on.gpu, on.forecast.prediction, form, out, gres_name)
     else:
-        _write_all(ranked_plan(advised.plans, rank), form, out, gres_name, only)
+        conditions = Conditions(root=root, power_caps=choose, mig=mig)
+        advised = advisor.recommend(
+            members,
+            objective,
+            gpus=gpus,
+            effort=effort,
+            host_memory_mib=host_memory,
+            conditions=confined(advisor.card, conditions, whole=root or total > 1),
+            level="p95" if pessimistic else "p50",
+        )
+        _draw_and_log(advised, plot, log)
+        if not isinstance(advised, Recommendation):
+            plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
+            _write(_on_model(plans, only), form, out, gres_name)
+            return
+        prediction = ranked_plan(advised.plans, rank).prediction
+    plan = launch_plan(members, advisor.card, prediction)
+    check_memory(plan, prediction)
+    _write([plan], form, out, gres_name)
 
 
 # Parameters that choose a plan.
-_OF_SEARCH = (
+_OF_SEARCH = [
     "gpus",
     "objective",
     "rank",
@@ -162,100 +154,57 @@ _OF_SEARCH = (
     "host_memory",
     "plot",
     "mlflow",
-)
+]
 
 
 def _draw_and_log(
     advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
 ) -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
-    from advisor.plan.rules import EXACT_JOBS
     from advisor.plan.values import Recommendation
-    from advisor.report.fleet import fleet_advice
-    from advisor.report.recommendation import advice
-    from advisor.workload.writing import write_whole
 
-    if isinstance(advised, Recommendation):
-        document = answer_document(advice(advised))
-        if plot is not None:
-            from advisor.report.picture import ways_picture
+    if plot is not None and isinstance(advised, Recommendation):
+        from advisor.report.picture import ways_picture
+        from advisor.workload.writing import write_whole
 
-            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
-    else:
-        document = answer_document(fleet_advice(advised))
-        if plot is not None:
-            raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
+        write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
-        log.plans(document)
+        from advisor.report.fleet import fleet_advice
+        from advisor.report.recommendation import advice
+
+        shown = advice(advised) if isinstance(advised, Recommendation) else fleet_advice(advised)
+        log.plans(answer_document(shown))
 
 
-def _write_one(
-    jobs: "Sequence[Job]",
-    gpu: "Gpu",
-    prediction: "MixPrediction",
-    form: ExportFormat,
-    out: Path | None,
-    gres_name: str | None,
-) -> None:
-    """Write the plan of one GPU."""
-    from advisor.launch.exports import exported
-    from advisor.launch.plan_file import refused_by_run
-    from advisor.workload.spec import secrets_held
-
-    text, notes = exported(jobs, gpu, prediction, form, gres_name)
-    as_json = form == "json"
-    refused = refused_by_run(jobs) if as_json else ()
-    # The other formats leave variables to the user.
-    workloads = [job.profile.workload for job in jobs]
-    secrets = secrets_held(workloads, variables=as_json, text=text)
-    warn([*notes, *secrets, *refused])
-    _write(text, out, "" if refused or not as_json else f"advisor run {out}")
-
-
-def _write_all(
-    plan: "FleetForecast",
-    form: ExportFormat,
-    out: Path | None,
-    gres_name: str | None,
-    only: str | None,
-) -> None:
-    """Write the plan of all GPUs, or its part on the GPU model `only`."""
+def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":
+    """Return the part of `plans` on the GPUs of a `model`; None: all."""
     from advisor.hardware.gpus import gpu_meant
-    from advisor.launch.commands import fleet_launch_plans
-    from advisor.launch.exports import WHOLE, image_wanted
-    from advisor.launch.launch_plan import NOT_RUN
-    from advisor.launch.plan_file import left_out_by_run, refused_by_run
+
+    if model is None:
+        return plans
+    key = gpu_meant(model).key
+    if own := [plan for plan in plans if plan.gpu.key == key]:
+        return own
+    planned = ", ".join(dict.fromkeys(plan.gpu.key for plan in plans))
+    raise InvalidInput(f"--only {model}: the plan uses {planned}. Name one of these.")
+
+
+def _write(
+    plans: "Sequence[LaunchPlan]", form: ExportFormat, file: Path | None, gres_name: str | None
+) -> None:
+    """Write the plan of each GPU to `file`, or to stdout."""
+    from advisor.launch.exports import exported
+    from advisor.launch.plan_file import run_command
     from advisor.workload.spec import secrets_held
-
-    if form not in WHOLE:
-        raise InvalidInput(f"--format {form} is for one GPU: for several use {', '.join(WHOLE)}.")
-    as_json = form == "json"
-    plans = fleet_launch_plans(plan, gres_name)
-    if only is not None:
-        key, models = gpu_meant(only).key, ", ".join(dict.fromkeys(each.gpu.key for each in plans))
-        plans = tuple(plan for plan in plans if plan.gpu.key == key)
-        if not plans:
-            raise InvalidInput(f"--only {only}: the plan uses {models}. Name one of these.")
-    text = WHOLE[form](plans)
-    warn(image_wanted(text))
-    started = [start.job for plan in plans for start in plan.starts]
-    left_out = left_out_by_run(started) if as_json else ()
-    refused = refused_by_run(job for job in started if job.gpus == 1) if as_json else ()
-    workloads = [job.profile.workload for job in started]
-    secrets = secrets_held(workloads, variables=as_json, text=text)
-    warn([*[NOT_RUN] * any(plan.on_mig for plan in plans), *secrets, *left_out, *refused])
-    here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
-    run = f"advisor run {out}" + ("" if here else " --ray auto")
-    runs = as_json and not refused and any(job.gpus == 1 for job in started)
-    _write(text, out, run if runs else "")
-
-
-def _write(text: str, file: Path | None, run: str) -> None:
-    """Write `text` to `file`, or to stdout; `run`: the command that prints what it would start."""
     from advisor.workload.writing import write_whole
 
+    text, notes = exported(plans, form, gres_name)
+    workloads = [start.job.profile.workload for plan in plans for start in plan.starts]
+    # The other formats leave variables to the user.
+    warn([*notes, *secrets_held(workloads, variables=form == "json", text=text)])
     if file is None:
         show_text(text, end="")
         return
     write_whole(file, text)
+    run = run_command(plans, file) if form == "json" else None
     aside(f"{file}: written" + (f"; {run} prints what it would start" if run else ""))

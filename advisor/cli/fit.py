@@ -126,7 +126,7 @@ def evaluate(
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
     from advisor.report.lists import scores_report
-    from advisor.validate import compared
+    from advisor.run.validate import compared
     from advisor.workload.store import model_path
 
     card = find_gpu(gpu)

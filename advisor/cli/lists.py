@@ -2,32 +2,24 @@
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, to_write
+from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, file_to_write
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
 from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
 from advisor.hardware import DEFAULT_GPU
 
-
-class _Kind(StrEnum):
-    JOBS = "jobs"
-    CAMPAIGN = "campaign"
-    TRACE = "trace"
-    GPU = "gpu"
-
-
+_Kind = Literal["jobs", "campaign", "trace", "gpu"]
 # Usual name, use, and content of each.
-_FILES = {
-    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}", "jobs with lengths and limits"),
-    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run", "mixes to be measured"),
-    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}", "jobs that arrive over time"),
-    _Kind.GPU: ("gpu.toml", "advisor recommend --gpu {}", "a GPU that `advisor gpus` lacks"),
+_FILES: dict[_Kind, tuple[str, str, str]] = {
+    "jobs": ("jobs.toml", "advisor recommend --jobs {}", "jobs with lengths and limits"),
+    "campaign": ("campaign.toml", "advisor campaign {} --dry-run", "mixes to be measured"),
+    "trace": ("trace.csv", "advisor simulate --trace-in {}", "jobs that arrive over time"),
+    "gpu": ("gpu.toml", "advisor recommend --gpu {}", "a GPU that `advisor gpus` lacks"),
 }
 
 
@@ -147,12 +139,7 @@ def init(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write to this file; default: its usual name, here.",
-        ),
+        Path | None, file_to_write("Write to this file; default: its usual name, here.")
     ] = None,
     schema: Annotated[
         str | None,

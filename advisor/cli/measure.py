@@ -22,7 +22,7 @@ def supervised(entry: str, context: Context, **passed: Any) -> int:
     from advisor.measure.process import supervise
 
     document = {"words": context.obj or (), **passed}
-    return supervise(entry, [json.dumps(document, default=_plain)])
+    return supervise(entry, json.dumps(document, default=_plain))
 
 
 def _plain(value: Any) -> Any:
@@ -70,18 +70,8 @@ def campaign(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Write the list of runs and count them; measure nothing.")
     ] = False,
-    as_json: Annotated[
-        bool,
-        Option("--json", help="Print the numbers of runs and profiles as one JSON document."),
-    ] = False,
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Measure on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
-            "installed.",
-        ),
-    ] = None,
+    as_json: options.AsJson = False,
+    ray: options.Ray = None,
 ) -> None:
     """Measure a plan of many mixes on one or more GPUs.
 
@@ -122,26 +112,13 @@ def runs(
             help="Add the runs to this JSON Lines file.",
         ),
     ],
-    device: Annotated[
-        str,
-        Option(metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."),
-    ] = DEFAULT_DEVICE,
+    device: options.DeviceOrCpu = DEFAULT_DEVICE,
     cores: options.Cores = None,
     settle: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Train for this long before the first window.",
-        ),
+        float, options.in_seconds("Train for this long before the first window.")
     ] = 0.7,
     window: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Measure at least for this long in a window.",
-        ),
+        float, options.in_seconds("Measure at least for this long in a window.")
     ] = 1.0,
     windows: Annotated[int, Option(metavar="N", help="Measure N windows of a run.")] = 3,
     skip_existing: Annotated[
@@ -174,16 +151,9 @@ def calibrate(
     device: options.Device = DEFAULT_DEVICE,
     out: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            parser=options.folder_to_write,
-            help="Write to this file; default: your own, which every command reads.",
-        ),
+        options.file_to_write("Write to this file; default: your own, which every command reads."),
     ] = None,
-    gpu: Annotated[
-        str | None,
-        Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
-    ] = None,
+    gpu: options.OnlyGpu = None,
     cores: options.Cores = None,
 ) -> None:
     """Measure what advice needs about this machine.
@@ -215,8 +185,8 @@ def doctor(
     The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
     but the numbers are off. note: good to know. The exit code is 4 if something blocks.
     """
-    from advisor.doctor import Findings, examine, findings_text
-    from advisor.run import undo_left
+    from advisor.run.doctor import Findings, examine, findings_text
+    from advisor.run.start import undo_left
 
     for line in undo_left() if undo else ():
         aside(line)

@@ -55,6 +55,24 @@ seconds, share, euros, mebibytes, watts = map(
 """Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
 
 
+def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Return the two parts of `word`, which is written in this `form`."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise BadParameter(f"{word}: write {form}")
+    return name, value
+
+
+def in_seconds(help_text: str, *names: str) -> Any:
+    """Return an option of a duration."""
+    return Option(*names, metavar="SECONDS", parser=seconds, help=help_text)
+
+
+def file_to_write(help_text: str, *names: str) -> Any:
+    """Return an option of a file that the command writes."""
+    return Option(*names, metavar="FILE", parser=to_write, help=help_text)
+
+
 def above_0(word: Any) -> float:
     """Return the seconds in `word`, which must be above 0."""
     if not 0 < (value := seconds(word)) < inf:
@@ -96,23 +114,14 @@ GpuKey = Annotated[
         f"GPU in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
     ),
 ]
+_READ = "Read {} from this folder instead of the shipped ones."
 Profiles = Annotated[
     Path | None,
-    Option(
-        "--profiles",
-        metavar="DIR",
-        envvar="ADVISOR_PROFILES",
-        help="Read profiles from this folder instead of the shipped ones.",
-    ),
+    Option("--profiles", metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles")),
 ]
 Models = Annotated[
     Path | None,
-    Option(
-        "--models",
-        metavar="DIR",
-        envvar="ADVISOR_MODELS",
-        help="Read models from this folder instead of the shipped ones.",
-    ),
+    Option("--models", metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models")),
 ]
 Calibration = Annotated[
     Path | None,
@@ -253,10 +262,7 @@ Cores = Annotated[
 Deadline = Annotated[
     float | None,
     Option(
-        "--deadline",
-        metavar="SECONDS",
-        parser=above_0,
-        help="Start nothing that would end later.",
+        "--deadline", metavar="SECONDS", parser=above_0, help="Start nothing that would end later."
     ),
 ]
 ProfilesOut = Annotated[
@@ -267,6 +273,26 @@ ProfilesOut = Annotated[
         help="Write to this folder of profiles; default: your own, which every command reads.",
     ),
 ]
+DeviceOrCpu = Annotated[
+    str,
+    Option(
+        "--device", metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."
+    ),
+]
+OnlyGpu = Annotated[
+    str | None,
+    Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
+]
+Ray = Annotated[
+    str | None,
+    Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
+    ),
+]
+Rank = Annotated[int, Option("--rank", metavar="RANK", min=1, help="Use the plan of this rank.")]
+Csv = Annotated[Path | None, file_to_write("Write a row for each plan to this file, too.", "--csv")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[
     str | None,

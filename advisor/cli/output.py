@@ -21,7 +21,7 @@ from advisor.workload.writing import json_text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.watched_run import Shown
+    from advisor.run.watched import Shown
 
 
 _Answered = TypeVar("_Answered")
@@ -93,9 +93,7 @@ def show(report: "RenderableType") -> None:
 
 
 def show_answer(
-    answer: _Answered,
-    as_json: bool,
-    report: "Callable[[_Answered], RenderableType]",
+    answer: _Answered, as_json: bool, report: "Callable[[_Answered], RenderableType]"
 ) -> None:
     """Print `answer` as a report for people, or as one JSON document."""
     if as_json:

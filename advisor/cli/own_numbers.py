@@ -14,7 +14,7 @@ from advisor.errors import InvalidInput
 from advisor.workload import units
 
 if TYPE_CHECKING:
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
 
 
 def show_written(
@@ -42,9 +42,7 @@ def show_written(
 
 
 def _limited_step(word: str) -> tuple[str, float]:
-    percent, equals, seconds = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write PERCENT=SECONDS, e.g. 50=0.14")
+    percent, seconds = options.pair(word, "PERCENT=SECONDS, e.g. 50=0.14")
     return percent.strip().removesuffix("%").strip(), options.above_0(seconds)
 
 
@@ -119,9 +117,7 @@ def from_numbers(
         int | None, Option(metavar="N", help="Examples of an epoch, for epoch times.")
     ] = None,
     out: options.ProfilesOut = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the profile as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
     from_numbers: Annotated[bool, Option("--from-numbers", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
@@ -191,9 +187,7 @@ def _metric(word: str) -> str:
 
 
 def _label(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write LABEL=VALUE")
+    name, value = options.pair(word, "LABEL=VALUE")
     return _metric(name), value
 
 
@@ -276,9 +270,7 @@ def from_history(
     ] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name the only job.")] = None,
     out: options.ProfilesOut = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the new profiles as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write profiles of jobs that monitoring recorded.

@@ -7,7 +7,6 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan_or_job, complete_sharing
-from advisor.cli.options import to_write
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import advisor_for, chosen_jobs, on_checked_host, passed, plans_and_jobs
 from advisor.errors import InvalidInput, NothingFits
@@ -73,15 +72,7 @@ def compare(
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None,
-        Option(
-            "--csv",
-            metavar="FILE",
-            parser=to_write,
-            help="Write a row for each plan to this file, too.",
-        ),
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.
 
@@ -92,7 +83,7 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
+    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
@@ -101,7 +92,7 @@ def compare(
         raise InvalidInput(
             "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
-    plans = [plan_named(word, profiles) for word in named]
+    plans = [read_plan(Path(word), profiles) if word.endswith(".json") else word for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
     if saved:
         if jobs or job_file:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Context, Exit, Option
+from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.measure import supervised
@@ -18,9 +18,6 @@ from advisor.cli.question import mlflow_log
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
-
-if TYPE_CHECKING:
-    pass
 
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
@@ -52,28 +49,15 @@ def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]
     return words, rest[:1] + rest
 
 
-def _variable(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write NAME=VALUE")
-    return name, value
-
-
 def profile(
     context: Context,
     workloads: Annotated[
         list[str] | None,
         Argument(metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."),
     ] = None,
-    device: Annotated[
-        str,
-        Option(metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."),
-    ] = DEFAULT_DEVICE,
+    device: options.DeviceOrCpu = DEFAULT_DEVICE,
     out: options.ProfilesOut = None,
-    gpu: Annotated[
-        str | None,
-        Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
-    ] = None,
+    gpu: options.OnlyGpu = None,
     probe: Annotated[
         bool,
         Option(
@@ -102,9 +86,7 @@ def profile(
             "binary files; default: made-up images.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the new profiles as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
     name: Annotated[
         str | None,
@@ -126,7 +108,7 @@ def profile(
         list[Any] | None,
         Option(
             metavar="NAME=VALUE",
-            parser=_variable,
+            parser=options.pair,
             help="Set this variable for the script, and keep it in the profile; repeatable.",
         ),
     ] = None,
@@ -134,7 +116,7 @@ def profile(
         list[Any] | None,
         Option(
             metavar="NAME=VALUE",
-            parser=_variable,
+            parser=options.pair,
             help="Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
         ),
     ] = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.hardware.gpus import Gpu
     from advisor.plan.rules import Conditions
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
     from advisor.workload.profile import Profile
 
@@ -289,6 +289,6 @@ def mlflow_log(uri: str | None) -> "MlflowLog | None":
     """
     if uri is None:
         return None
-    from advisor.report.mlflow_log import MlflowLog
+    from advisor.run.mlflow import MlflowLog
 
     return MlflowLog(uri)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.launch.plan_file import SavedPlan
-    from advisor.ray_run import RemoteTerms
-    from advisor.report.mlflow_log import MlflowLog
-    from advisor.run_metrics import RunMetrics
-    from advisor.watch import Watcher
-    from advisor.watched_run import WatchedRun
+    from advisor.run.metrics import RunMetrics
+    from advisor.run.mlflow import MlflowLog
+    from advisor.run.on_ray import RemoteTerms
+    from advisor.run.watch import Watcher
+    from advisor.run.watched import WatchedRun
 
 
 def run(
@@ -41,9 +41,7 @@ def run(
         bool, Option("--apply", help="Start the jobs; default: print the script.")
     ] = False,
     list_runs: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
-    rank: Annotated[
-        int, Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
-    ] = 1,
+    rank: options.Rank = 1,
     device: Annotated[
         str | None,
         Option(
@@ -53,26 +51,11 @@ def run(
             "it out; default: as planned.",
         ),
     ] = None,
-    ray: Annotated[
-        str | None,
-        Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have "
-            "advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     steps: Annotated[
         int | None, Option(metavar="N", min=1, help="End each bundled workload after N steps.")
     ] = None,
-    cores: Annotated[
-        str | None,
-        Option(
-            "--cores",
-            metavar="CORES",
-            help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-        ),
-    ] = None,
+    cores: options.Cores = None,
     replace_instances: Annotated[
         bool,
         Option(
@@ -81,28 +64,13 @@ def run(
         ),
     ] = False,
     time_limit: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="End the run after this time; default: never.",
-        ),
+        float | None, options.in_seconds("End the run after this time; default: never.")
     ] = None,
     grace: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Kill a job this long after asking it to end.",
-        ),
+        float, options.in_seconds("Kill a job this long after asking it to end.")
     ] = 30.0,
     patience: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="End a job without a step for this long; default: never.",
-        ),
+        float | None, options.in_seconds("End a job without a step for this long; default: never.")
     ] = None,
     profiles: options.Profiles = None,
     models: options.Models = None,
@@ -119,7 +87,7 @@ def run(
             "with a PORT alone, to this host only.",
         ),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the list as one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a PLAN, or watch a RUN again.
 
@@ -128,9 +96,8 @@ def run(
     steps.
     """
     from advisor.launch.plan_file import prepare, saved_plans
-    from advisor.measured_pace import PacedPlan
-    from advisor.run import StartTerms, devices_for, find_run, rehearse, started, without_gangs
-    from advisor.watch import Watcher
+    from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
+    from advisor.run.watch import Watcher, find_run
     from advisor.workload.reading import is_file
 
     if list_runs:
@@ -143,7 +110,7 @@ def run(
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
     if not (plan.endswith(".json") or is_file(Path(plan))):
-        _watch([Watcher(find_run(plan), None, aside, time_limit, patience)], log, served)
+        _watch([Watcher(find_run(plan), aside, time_limit, patience)], log, served)
 
     @cache
     def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
@@ -162,7 +129,7 @@ def run(
         tied=ray is not None,
     )
     if ray is not None:
-        from advisor.ray_run import RemoteTerms
+        from advisor.run.on_ray import RemoteTerms
 
         remote = RemoteTerms(terms, device, time_limit, patience)
         _run_on_ray(ray, planned, prepared, remote, log, apply=apply)
@@ -177,17 +144,15 @@ def run(
             show_text(rehearse(launch, name, terms), end="")
         aside(_NOT_STARTED)
         return
-    paced = map(PacedPlan, planned, advisors)
     with started(launches, devices, terms, aside) as folders:
-        pairs = zip(folders, paced, strict=True)
-        _watch([Watcher(*pair, aside, time_limit, patience) for pair in pairs], log, served)
+        _watch([Watcher(each, aside, time_limit, patience) for each in folders], log, served)
 
 
 _NOT_STARTED = "no job was started. Add --apply to start."
 
 
 def _list(as_json: bool) -> None:
-    from advisor.run import ListedRuns, listed_runs
+    from advisor.run.watch import ListedRuns, listed_runs
 
     if as_json:
         show_json(answer_document(ListedRuns(tuple(listed_runs()))))
@@ -198,7 +163,7 @@ def _list(as_json: bool) -> None:
 def _watch(
     watchers: "Sequence[Watcher]", log: "MlflowLog | None", served: "RunMetrics | None"
 ) -> NoReturn:
-    from advisor.watch import watch
+    from advisor.run.watch import watch
 
     with live() as show:
 
@@ -213,7 +178,7 @@ def _watch(
 
 def _served(context: Context, address: str) -> "RunMetrics":
     """Serve metrics until the command ends, and return what to show runs to."""
-    from advisor.run_metrics import serving
+    from advisor.run.metrics import serving
 
     require_extra("`--metrics`", "metrics", "prometheus_client")
     url, metrics = context.with_resource(serving(address))
@@ -230,8 +195,8 @@ def _run_on_ray(
     *,
     apply: bool,
 ) -> None:
-    from advisor.measure.on_ray import connect
-    from advisor.ray_run import RayRun
+    from advisor.measure.ray_actors import connect
+    from advisor.run.on_ray import RayRun
 
     run = RayRun(connect(address), planned, prepared, terms, aside)
     if not apply:
@@ -267,7 +232,7 @@ def stop(
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
     """
-    from advisor.run import find_run
-    from advisor.run import stop as stop_run
+    from advisor.run.start import stop as stop_run
+    from advisor.run.watch import find_run
 
     stop_run(find_run(named), job, aside)

@@ -7,7 +7,6 @@ from typer import Context, Option
 
 from advisor.cli import options
 from advisor.cli.completion import complete_plan, complete_sharing
-from advisor.cli.options import to_write
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import (
     advisor_for,
@@ -73,21 +72,11 @@ def simulate(
     ] = "first-come",
     round_s: Annotated[
         float,
-        Option(
-            "--round",
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Decide again after this time which jobs run, under a policy in rounds.",
-        ),
+        options.in_seconds("Length of a round, after which the policy decides again.", "--round"),
     ] = ROUND_S,
     preemption: Annotated[
         float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Time that a job loses when it was stopped and starts again, from its last "
-            "checkpoint.",
-        ),
+        options.in_seconds("Time that a job loses when a round stops it and another starts it."),
     ] = PREEMPTION_S,
     at_once: Annotated[
         int | None,
@@ -102,12 +91,7 @@ def simulate(
         Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
     ] = None,
     timeline: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write a timeline for ui.perfetto.dev to this file.",
-        ),
+        Path | None, options.file_to_write("Write a timeline for ui.perfetto.dev to this file.")
     ] = None,
     kernels: Annotated[
         bool, Option(help="Add the first replayed kernels of the mix to the timeline.")

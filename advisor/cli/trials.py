@@ -96,19 +96,13 @@ def trials(
     ] = None,
     start_up: Annotated[
         float,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Start-up time of a trial's process; 0: one process runs all trials.",
-        ),
+        options.in_seconds("Start-up time of a trial's process; 0: one process runs all trials."),
     ] = START_S,
     start_cpu: Annotated[
         float,
-        Option(
+        options.in_seconds(
+            "CPU time of that start, for which the processes of a host share its cores.",
             "--start-cpu",
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="CPU time of that start, for which the processes of a host share its cores.",
         ),
     ] = START_CPU_S,
     memory_margin: options.MemoryMargin = 0.0,

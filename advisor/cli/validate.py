@@ -22,14 +22,7 @@ def validate(
     objective: options.Objective = "makespan",
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes "
-            "have advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     runs: Annotated[
         Path | None,
         Option("--runs", metavar="FILE", help="Compare the runs in this file; run none."),
@@ -57,21 +50,10 @@ def validate(
 
     The exit code is 5 if a measured step lies outside its predicted interval.
     """
-    from advisor import validate as validation
     from advisor.report.forecast import host_note, with_estimates_named
-    from advisor.validation_runs import planned_on, process_text
+    from advisor.run import validate as validation
 
-    of_running = (
-        "jobs",
-        "job_file",
-        "dry_run",
-        "objective",
-        "top",
-        "device",
-        "ray",
-        "calibration",
-        "check_host",
-    )
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "check_host")
     exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
     exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
     exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
@@ -88,8 +70,8 @@ def validate(
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))
             plans, _ = validation.choose(advised, top, "dry-run")
-            for process in planned_on(plans, device):
-                show_text(process_text(process))
+            for process in validation.planned_on(plans, device):
+                show_text(validation.process_text(process))
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))

@@ -2,7 +2,5 @@
 
 from typing import Literal
 
-ExportFormat = Literal[
-    "commands", "mps", "mig-parted", "kubernetes", "kubernetes-script", "slurm", "radt", "json"
-]
-"""Formats of a plan; `advisor.launch.exports` has a writer for each."""
+ExportFormat = Literal["commands", "mps", "mig-parted", "kubernetes", "slurm", "radt", "json"]
+"""Names of the formats of a plan, in the table of `advisor.launch.exports`."""

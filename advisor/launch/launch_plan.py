@@ -1,14 +1,19 @@
-"""A plan ready to be applied: what starts when, and where."""
+"""A plan ready to be applied: what starts when, and where.
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+The plan of each GPU is a `LaunchPlan`, whether it comes from a plan for one GPU or for several; all
+writers of `advisor.launch.exports` get a sequence of them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from heapq import nlargest
 from itertools import zip_longest
 from math import inf, isfinite
+from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import memory_caps, memory_requests
@@ -17,6 +22,9 @@ from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from advisor.plan.fleet import FleetForecast
 
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 """A note in every file that cuts up a GPU."""
@@ -80,10 +88,6 @@ class LaunchPartition:
             return "the whole GPU"
         return str(self.instance) if self.slices is None else f"{self.slices}c in {self.instance}"
 
-    def with_starts(self, change: Callable[[Start], Start]) -> "LaunchPartition":
-        """Return the partition with every start changed."""
-        return replace(self, starts=tuple(map(change, self.starts)))
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -122,7 +126,8 @@ class LaunchPlan:
         number: Number of the GPU, from 0, over all hosts of a plan for several GPUs.
         host: Number of its host, from 0.
         device: Index of the GPU on its host.
-        gres: Slurm's name of the GPU, e.g. ``gpu:a100``; None: any GPU.
+        models: Keys of all GPU models in the cluster, whether the plan uses them or not; empty: the
+            plan's own.
     """
 
     gpu: Gpu
@@ -133,7 +138,7 @@ class LaunchPlan:
     number: int = 0
     host: int = 0
     device: int = 0
-    gres: str | None = None
+    models: tuple[str, ...] = ()
 
     @property
     def wide(self) -> Job | None:
@@ -164,42 +169,64 @@ class LaunchPlan:
         """True if any partition is under MPS."""
         return any(part.under_mps for part in self.partitions)
 
-    def with_partitions(self, change: Callable[[LaunchPartition], LaunchPartition]) -> "LaunchPlan":
-        """Return the plan with every partition changed."""
-        stages = (Stage(tuple(map(change, stage.partitions))) for stage in self.stages)
+    def with_starts(self, change: Callable[[Start], Start]) -> "LaunchPlan":
+        """Return the plan with every start changed."""
+        stages = (
+            Stage(
+                tuple(
+                    replace(part, starts=tuple(map(change, part.starts)))
+                    for part in stage.partitions
+                )
+            )
+            for stage in self.stages
+        )
         return replace(self, stages=tuple(stages))
 
 
-def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
+def launch_plan(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    prediction: MixPrediction,
+    *,
+    numbers: Sequence[int] | None = None,
+    partitions_before: int = 0,
+) -> LaunchPlan:
     """Return the launch plan of `jobs` on `gpu`, for which `prediction` was made.
+
+    Args:
+        jobs: The jobs, in the order of the prediction.
+        gpu: The GPU.
+        prediction: Of all jobs under one sharing.
+        numbers: Number of each job among the jobs of all GPUs; None: from 1.
+        partitions_before: Number of partitions of other GPUs.
 
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
     """
     caps, requests = memory_caps(gpu, prediction), memory_requests(gpu, prediction)
+    partition = partitions_before
     stages: list[Stage] = []
-    partitions = 0
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         parts = []
         for part in group.partitions:
-            partitions += 1
+            partition += 1
             starts = tuple(
                 Start(
-                    number=number,
+                    number=position if numbers is None else numbers[position - 1],
                     job=job,
                     # For the step and each loader worker; bare numbers lack workers.
                     cores=job.profile.workload.cores if job.profile.cores else None,
                     limit=limit,
-                    memory_cap_mib=caps.get(number),
-                    memory_mib=requests[number],
-                    step_s=prediction.jobs[number - 1].step_s,
+                    memory_cap_mib=caps.get(position),
+                    memory_mib=requests[position],
+                    step_s=prediction.jobs[position - 1].step_s,
                 )
-                for number, limit in zip_longest(part.jobs, part.sharing.limits)
-                for job in [jobs[number - 1]]
+                for position, limit in zip_longest(part.jobs, part.sharing.limits)
+                for job in [jobs[position - 1]]
             )
             parts.append(
                 LaunchPartition(
-                    number=partitions,
+                    number=partition,
                     sharing=part.sharing,
                     instance=part.instance,
                     slices=part.slices,
@@ -214,25 +241,28 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     )
 
 
-HOST_MARGIN = 0.25
-"""Share of the measured host memory that a job may hold on top."""
+def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
+    """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
 
-
-def host_needs(groups: Iterable[tuple[Sequence[Start], int]]) -> tuple[int, float | None]:
-    """Return host cores and MiB, with a margin, of `groups` of jobs that run one after another.
-
-    Jobs without cores count none. Without the memory of a job, it is None.
-
-    Args:
-        groups: The jobs of each group, and how many of them run at the same time.
+    A job that takes several GPUs is in the plan of each of them, with the same number.
     """
-    cores, held_mib = 0, 0.0
-    for starts, at_once in groups:
-        cores = max(cores, sum(nlargest(at_once, (start.cores or 0 for start in starts))))
-        measured = [start.job.profile.host_memory_mib for start in starts]
-        most_mib = nlargest(at_once, (inf if each is None else each for each in measured))
-        held_mib = max(held_mib, sum(most_mib) * (1 + HOST_MARGIN))
-    return cores, held_mib if isfinite(held_mib) else None
+    sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
+    places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
+    models = tuple(pool.gpu.key for pool in fleet.pools)
+    plans = list[LaunchPlan]()
+    partitions = 0
+    for on in fleet.on:
+        plan = launch_plan(
+            on.members,
+            on.gpu,
+            on.forecast.prediction,
+            numbers=on.jobs,
+            partitions_before=partitions,
+        )
+        partitions += len(plan.partitions)
+        host, device = places[on.number]
+        plans.append(replace(plan, number=on.number, host=host, device=device, models=models))
+    return tuple(plans)
 
 
 def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
@@ -259,32 +289,119 @@ def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
     return next(row.name for row in offered if row.compute_slices == part.slices)
 
 
-_GRES = re.compile(r"[A-Za-z][\w.-]*(:[\w.-]+)?")
+HOST_MARGIN = 0.25
+"""Share of the measured host memory that a job may hold on top."""
 
 
-def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
-    """Return Slurm's name of each GPU by model; a model without one means any GPU.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What one job of Slurm, or one pod of Kubernetes, runs.
 
-    Without `words`, several models have the types ``a100``, ``h100``, ...: Slurm accepts any part
-    of the driver's name of a GPU as its type.
+    A GPU is one allocation from its first job to its last: so its jobs stay together, and no other
+    user gets it between two groups. A partition of a GPU in MIG mode is one, too. A job that takes
+    several GPUs is an allocation by itself. It waits for the allocations before it on each of its
+    GPUs, and those after it wait for it. Equal GPUs are interchangeable.
 
-    Args:
-        keys: Models of all GPUs that jobs may get.
-        words: ``gpu:tesla``, or by model, as ``a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100``.
+    Attributes:
+        name: A word, unique in the plan.
+        plan: Its stages, on one whole device.
+        devices: Indices of its GPUs on their host.
+        after: Names of the allocations that have to end before it starts.
+        profile: MIG's name of the GPU instance that it gets; None: whole GPUs.
+    """
+
+    name: str
+    plan: LaunchPlan
+    devices: tuple[int, ...] = (0,)
+    after: tuple[str, ...] = ()
+    profile: str | None = None
+
+    @property
+    def gpus(self) -> int:
+        """Number of its GPUs, all of one host."""
+        return len(self.devices)
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        return self.plan.starts
+
+    @property
+    def cores(self) -> int:
+        """Host cores of the jobs at once, without jobs whose cores are not known."""
+        return self.gpus * max(
+            sum(nlargest(stage.at_once, (start.cores or 0 for start in stage.starts)))
+            for stage in self.plan.stages
+        )
+
+    @property
+    def host_mib(self) -> float | None:
+        """Host memory of the jobs at once, with a margin; None: a profile lacks it."""
+        most_mib = 0.0
+        for stage in self.plan.stages:
+            measured = [start.job.profile.host_memory_mib for start in stage.starts]
+            at_once = nlargest(stage.at_once, (inf if each is None else each for each in measured))
+            most_mib = max(most_mib, sum(at_once))
+        return self.gpus * most_mib * (1 + HOST_MARGIN) if isfinite(most_mib) else None
+
+
+def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]:
+    """Return the allocations of `plans`, each after those that it waits for.
 
     Raises:
-        InvalidInput: `words` are malformed, or do not tell several models apart.
+        InvalidInput: A plan changes MIG instances between groups of jobs.
     """
-    first_words = [key.partition("-")[0] for key in keys]
-    types = first_words if len({*first_words}) == len(keys) else keys
-    defaults = dict(zip(keys, [f"gpu:{each}" for each in types], strict=True))
-    names = defaults if len(keys) > 1 else {}
-    for word in filter(None, (words or "").replace(" ", "").split(",")):
-        model, _, name = word.rpartition("=")
-        if not _GRES.fullmatch(name) or (not model and len(keys) > 1):
-            raise InvalidInput(
-                f"--gres-name {words!r:.60}: expected Slurm's name of each GPU, without a count, "
-                f"as {','.join(f'{key}={default}' for key, default in defaults.items())}."
-            )
-        names[gpu_meant(model).key if model else keys[0]] = name
-    return names
+    instances = list[Allocation]()
+    for plan in plans:
+        if plan.on_mig:
+            if len(plan.stages) > 1:
+                raise InvalidInput(
+                    f"{plan.sharing}: {scheduler} does not change MIG instances between jobs. "
+                    f"Export the plan as commands, or export each group as a plan of its own."
+                )
+            instances += (_on_instance(plan, part) for part in plan.partitions)
+    return [*instances, *_on_gpus(plan for plan in plans if not plan.on_mig)]
+
+
+def _on_instance(plan: LaunchPlan, part: LaunchPartition) -> Allocation:
+    assert part.instance is not None, "a plan of one group of instances has no other partitions"
+    inside = replace(part, instance=None, slices=None, profile=None)
+    return Allocation(
+        name=f"gpu_{plan.number}_{part.number}",
+        plan=replace(plan, sharing=part.sharing, stages=(Stage((inside,)),), power_cap_w=None),
+        profile=part.instance.profile,
+    )
+
+
+def _on_gpus(plans: Iterable[LaunchPlan]) -> Iterator[Allocation]:
+    made = dict[str, Allocation]()
+    after = dict[str, list[str]]()
+    for plan in plans:
+        before = list[str]()
+        for position, stages in enumerate(_pieces(plan), start=1):
+            first = stages[0].starts[0]
+            name = f"gpu_{plan.number}" + (f"_{position}" if position > 1 else "")
+            name = f"job_{first.number}" if first.job.gpus > 1 else name
+            devices = (*(made[name].devices if name in made else ()), plan.device)
+            own = replace(plan, stages=tuple(stages), power_cap_w=None)
+            made[name] = Allocation(name=name, plan=own, devices=devices)
+            after.setdefault(name, []).extend(before)
+            before = [name]
+    for name in TopologicalSorter(after).static_order():
+        yield replace(made[name], after=tuple(dict.fromkeys(after[name])))
+
+
+def _pieces(plan: LaunchPlan) -> list[list[Stage]]:
+    """The stages of `plan` by allocation; a job of several GPUs becomes a stage of its own."""
+    pieces = list[list[Stage]]()
+    for stage in plan.stages:
+        own = [stage]
+        if any(start.job.gpus > 1 for start in stage.starts):
+            (part,) = stage.partitions  # such jobs share nothing: they run one by one
+            own = [Stage((replace(part, starts=(start,)),)) for start in part.starts]
+        for piece in own:
+            gpus = piece.starts[0].job.gpus
+            if pieces and gpus == pieces[-1][0].starts[0].job.gpus == 1:
+                pieces[-1].append(piece)
+            else:
+                pieces.append([piece])
+    return pieces

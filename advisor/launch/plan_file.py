@@ -7,17 +7,16 @@ profile, which may have been moved, changed or removed.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InvalidInput, UnknownName, counted
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
+from advisor.launch.shell import commands_text
 from advisor.measure.planned_runs import is_advice
-from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
@@ -29,7 +28,6 @@ from advisor.workload.plan_document import (
     DocumentedPlan,
     PlanDocument,
     StepRange,
-    check_profile,
     embedded,
     planned_steps,
     profile_positions,
@@ -210,11 +208,6 @@ def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfile
         ) from None
 
 
-def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
-    """Return the plan in the file `word` if it ends in .json, else `word`, a sharing."""
-    return read_plan(Path(word), profiles) if word.endswith(".json") else word
-
-
 def check_gpu_of_plan(wanted: str | None, planned: str, file: str) -> None:
     """Check that a plan from a file is for the GPU asked for, if one was.
 
@@ -232,12 +225,11 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
         InvalidInput: They do not.
     """
     first, *others = plans
-    for other in others:
-        if (other.gpu, other.jobs) != (first.gpu, first.jobs):
-            raise InvalidInput(
-                "the two plan files are of different jobs or GPUs. Export both plans for the same "
-                "jobs, in the same order: `advisor export --format json`."
-            )
+    if any((other.gpu, other.jobs) != (first.gpu, first.jobs) for other in others):
+        raise InvalidInput(
+            "the two plan files are of different jobs or GPUs. Export both plans for the same "
+            "jobs, in the same order: `advisor export --format json`."
+        )
     return first
 
 
@@ -262,9 +254,7 @@ def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: Find
     return Job(replace(profile, workload=workload), **_shared_fields(planned))
 
 
-_SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
-# Fields of a job in an exported plan that advice lacks.
-_OF_EXPORT = ("mps_limit_percent", "memory_cap_mib")
+_ADVICE_REMEDY = "Ask again: `advisor recommend --json`."
 
 
 def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
@@ -289,54 +279,42 @@ def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[Sa
             )
         return exported
     try:
-        return (_advised(document, rank, profiles),)
-    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        with located(path):
+            planned = _of_rank(document, rank)
+        advised = check_record(PlanDocument, planned, str(path), _ADVICE_REMEDY)
+        with located(path):
+            return (_saved(advised.plans[0], advised, profiles),)
+    except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(
-            f"{path}: it is advice, but incomplete ({error!r}). {_SAVED_PLAN_REMEDY}"
+            f"{path}: it is advice, but incomplete ({error!r}). {_ADVICE_REMEDY}"
         ) from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
 
 
-def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> SavedPlan:
-    if (gpus := document.get("gpus", 1)) > 1:
+def _of_rank(advice: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Return the plan of that `rank` as an exported plan file has it."""
+    if (gpus := advice.get("gpus", 1)) > 1:
         raise InvalidInput(
             f"expected a plan for one GPU, got advice for {gpus}. Write its plan to a file that "
             f"`run` accepts: `advisor export --gpus {gpus} --format json --out FILE`."
         )
-    plans = [plan for plan in document["plans"] if plan["rank"] == rank]
-    if not plans:
-        raise InvalidInput(f"no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
-    (plan,) = plans
-    load = profile_finder(gpu(str(document["gpu"])), profiles)
-    embedded = [
-        check_record(Profile, each, f"profile {at}", _SAVED_PLAN_REMEDY)
-        for at, each in enumerate(document.get("profiles", ()))
+    plan = next((plan for plan in advice["plans"] if plan["rank"] == rank), None)
+    if plan is None:
+        raise InvalidInput(f"no plan of rank {rank}. {_ADVICE_REMEDY}")
+    keys = {field.name for field in fields(DocumentedJob)} - {"number", "step_s"}
+    only_exported = dict.fromkeys(("mps_limit_percent", "memory_cap_mib"))
+    jobs = [
+        only_exported | {key: value for key, value in job.items() if key in keys}
+        for job in plan["jobs"]
     ]
-    jobs = tuple(_advised_job(job, embedded, load) for job in plan["jobs"])
-    sharing = parse_sharing(str(plan["sharing"]))
-    check_count(sharing, len(jobs))
-    return SavedPlan(
-        gpu=str(document["gpu"]),
-        sharing=sharing,
-        jobs=jobs,
-        numbers=tuple(range(1, len(jobs) + 1)),
-        power_cap_w=plan.get("power_cap_w"),
-    )
-
-
-def plan_of_rank(advised: Recommendation, rank: int) -> MixPrediction:
-    """Return the prediction of the plan with that `rank`.
-
-    Raises:
-        InvalidInput: There is no such rank.
-    """
-    if rank > len(advised.plans):
-        raise InvalidInput(
-            f"no plan of rank {rank}: `advisor recommend` ranks "
-            f"{counted(len(advised.plans), 'plan')} for these jobs. Choose another --rank."
-        )
-    return advised.plans[rank - 1].prediction
+    own = {"rank": 1, "sharing": plan["sharing"], "power_cap_w": plan.get("power_cap_w")}
+    return {
+        "schema": 1,
+        "gpu": advice["gpu"],
+        "objective": None,
+        "workloads": advice["workloads"],
+        "plans": [own | {"note": None, "jobs": jobs}],
+        "profiles": advice.get("profiles", []),
+    }
 
 
 def gang_left_out(name: str, gpus: int, model: str) -> str:
@@ -347,34 +325,34 @@ def gang_left_out(name: str, gpus: int, model: str) -> str:
     )
 
 
-def left_out_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
-    """Return the reason for each of `jobs` that `advisor run` leaves out of a plan."""
-    reasons = (gang_left_out(job.name, job.gpus, job.profile.gpu) for job in jobs if job.gpus > 1)
-    return tuple(dict.fromkeys(f"`advisor run` will leave a job out: {why}" for why in reasons))
+def run_wants(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
+    """Return the reasons for which `advisor run` leaves out a job of `plans`, or refuses them."""
+    jobs = dict.fromkeys(start.job for plan in plans for start in plan.starts)
+    left_out = [
+        f"`advisor run` will leave a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
+        for job in jobs
+        if job.gpus > 1
+    ]
+    refused = [f"`advisor run` will refuse this plan: {why}" for why in _refusals(jobs)]
+    return tuple(dict.fromkeys([*left_out, *refused]))
 
 
-def refused_by_run(jobs: Iterable[Job]) -> tuple[str, ...]:
-    """Return the reasons for which `advisor run` would refuse a plan of `jobs`."""
-    reasons = []
+def _refusals(jobs: Iterable[Job]) -> Iterator[str]:
     for job in jobs:
         try:
-            job.profile.workload.check_startable()
+            if job.gpus == 1:
+                job.profile.workload.check_startable()
         except InvalidInput as error:
-            reasons.append(str(error))
-    return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
+            yield str(error)
 
 
-def _advised_job(
-    advised: Mapping[str, Any], profiles: Sequence[Profile], load: FindsProfiles
-) -> Job:
-    """Return the job that advice names."""
-    name = str(advised["job"])
-    keys = {field.name for field in fields(DocumentedJob)} & advised.keys()
-    entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in keys}
-    planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
-    with located(name, _SAVED_PLAN_REMEDY):
-        check_profile(planned, profiles)
-        return _planned_job(planned, profiles, load)
+def run_command(plans: Sequence[LaunchPlan], file: Path) -> str | None:
+    """Return the command that prints what `advisor run` would start; None: it would refuse it."""
+    jobs = [start.job for plan in plans for start in plan.starts]
+    if any(_refusals(jobs)) or all(job.gpus > 1 for job in jobs):
+        return None
+    here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
+    return f"advisor run {file}" + ("" if here else " --ray auto")
 
 
 def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
@@ -386,19 +364,15 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
     """
     for job in saved.jobs:
         job.profile.workload.check_startable()
-    plan = launch_plan(saved.jobs, gpu, prediction)
+    plan = launch_plan(saved.jobs, gpu, prediction, numbers=saved.numbers)
     if plan.switches_mode:
         raise InvalidInput(
             f"{plan.sharing}: some groups are on MIG and others are not. `advisor run` never "
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-
-    def numbered(start: Start) -> Start:
-        return replace(start, number=saved.numbers[start.number - 1])
-
     return replace(
-        plan.with_partitions(lambda part: part.with_starts(numbered)),
+        plan,
         sharing=placed(prediction.sharing, gpu),
         host=saved.host,
         device=saved.device,
@@ -438,16 +412,11 @@ def script_text(
         profile = replace(start.job.profile, workload=replace(workload, script=script))
         return replace(start, job=replace(start.job, profile=profile))
 
-    return commands_text(plan.with_partitions(lambda part: part.with_starts(startable)))
+    return commands_text([plan.with_starts(startable)])
 
 
 def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:
-    """Check that `plan` is for a device.
-
-    Args:
-        plan: The plan.
-        kind: ``"cuda"`` or ``"cpu"``.
-        key: Catalogue key of the device.
+    """Check that `plan` is for the device of this `kind`, ``"cuda"`` or ``"cpu"``, and this key.
 
     Raises:
         InvalidInput: It is not.

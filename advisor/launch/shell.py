@@ -1,4 +1,4 @@
-"""The bash of exported scripts: what starts jobs on a GPU, and puts back what it changed.
+"""Plans as shell scripts: what starts jobs on a GPU, and puts back what it changed.
 
 `plan_lines` is what a reader looks at: the jobs of a plan, as the body of a function. The files in
 ``bash/`` define the functions that it calls:
@@ -13,28 +13,119 @@
 
 Before each change, `undo_by` adds the command that undoes it to a state file, which starts with all
 functions; it counts once it has its line ``# boot``. So the script's own end, the next script on
-that GPU after a kill, and `undo_left` in `advisor.run` undo it the same way. A process belongs to a
-job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is mps-FOLDER.
-Each job is the child of a shell with its mark, in whose process group it is also found if it
-overwrites its environment.
+that GPU after a kill, and `undo_left` in `advisor.run.start` undo it the same way. A process
+belongs to a job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is
+mps-FOLDER. Each job is the child of a shell with its mark, in whose process group it is also found
+if it overwrites its environment.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
 Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
 answers, CUDA silently runs without MPS: so the script asks each daemon before a job starts.
 """
 
+import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
-from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
+from advisor.launch.launch_plan import (
+    NOT_RUN,
+    LaunchPartition,
+    LaunchPlan,
+    Stage,
+    Start,
+    launch_plan,
+)
+from advisor.plan.values import Plan, Recommendation
 from advisor.sharing import Instance
 from advisor.workload.spec import is_secret
+
+
+def commands(plans: Sequence[LaunchPlan], device: str | None = None) -> tuple[str, ...]:
+    """Return shell lines that apply `plans` on GPUs of one host, and wait for all of them.
+
+    One shell runs them all and ends with the status of a job that failed. However it ends, it
+    leaves no job, daemon or power cap behind.
+
+    Args:
+        plans: The plan of each GPU.
+        device: Index in ``nvidia-smi`` of the GPU of a single plan, or its UUID; None: the caller's
+            variable ``GPU``, else as planned.
+
+    Raises:
+        InvalidInput: `device` is neither an index nor a UUID, or no script runs the plans.
+    """
+    if device is not None and not re.fullmatch(r"\d{1,4}|(GPU|MIG)-[0-9a-fA-F-]{1,64}", device):
+        raise InvalidInput(
+            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
+            f"`nvidia-smi -L` lists them."
+        )
+    return ("(", *(f"  {line}" for line in _script(plans, device)), ")")
+
+
+def commands_text(plans: Sequence[LaunchPlan], gpu: str | None = None) -> str:
+    """Return the script of `plans`, as `commands` does; `gpu`: shell words for `device`."""
+    return "\n".join(["#!/usr/bin/env bash", *_script(plans, gpu), ""])
+
+
+def _script(plans: Sequence[LaunchPlan], gpu: str | None) -> Iterator[str]:
+    if why := why_not_started(plans):
+        raise InvalidInput(why)
+    yield f"# {', '.join(str(plan.sharing) for plan in plans)} on {plans[0].gpu.key}."
+    if any(plan.on_mig for plan in plans):
+        yield f"# {NOT_RUN} Nothing else may run on the GPU."
+    yield from dict.fromkeys(line for plan in plans for line in own_commands_wanted(plan))
+    if len(plans) == 1:
+        (plan,) = plans
+        if gpu is not None or plan.device:
+            yield f"GPU={gpu or f'${{GPU:-{plan.device}}}'}"
+        yield from (*_function("plan", plan), *functions(plans))
+        yield f'begin {_mode(plan)}; plan; exit "$failed"'
+        return
+    for plan in plans:
+        yield from _function(f"plan_{plan.device}", plan)
+    yield from (*functions(plans), *bash("gpus"))
+    yield from (f"on_gpu {plan.device} {_mode(plan)}" for plan in plans)
+    yield from ("wait_for_gpus 0", 'exit "$failed"')
+
+
+def _function(name: str, plan: LaunchPlan) -> Iterator[str]:
+    yield from (f"{name}() {{", *(f"  {line}" for line in plan_lines(plan)), "}")
+
+
+def _mode(plan: LaunchPlan) -> str:
+    """The word for `begin` by which the GPU may be in MIG mode, or not."""
+    return "mig" if plan.on_mig else "whole"
+
+
+def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:
+    """Return `advised` with the `commands` of each plan for the GPU `device`."""
+    plans: list[Plan] = []
+    for plan in advised.plans:
+        launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
+        plans.append(replace(plan, commands=commands([launched], device)))
+    return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
+
+
+def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
+    """Return why no shell script applies the plans of several GPUs; None: one does."""
+    if len({plan.gpu for plan in plans}) > 1:
+        places = "several models of GPU"
+    elif (hosts := len({plan.host for plan in plans})) > 1:
+        places = f"{hosts} hosts"
+    elif wide := next(filter(None, (plan.wide for plan in plans)), None):
+        places = f"several GPUs at once, as {wide.name} takes"
+    else:
+        return None
+    form = "json" if any(plan.on_mig for plan in plans) else "slurm"  # which makes no instances
+    return f"No shell script runs jobs on {places}. Export it: `advisor export --format {form}`."
 
 
 @cache
@@ -43,16 +134,15 @@ def bash(name: str) -> tuple[str, ...]:
     return tuple((Path(__file__).parent / "bash" / f"{name}.sh").read_text().splitlines())
 
 
-def functions(plans: Iterable[LaunchPlan]) -> Iterator[str]:
+def functions(plans: Sequence[LaunchPlan]) -> Iterator[str]:
     """Yield lines that define what the functions of `plans` call."""
-    every = list(plans)
     yield from (*bash("core"), *bash("jobs"))
-    if not all(part.under_mps for plan in every for part in plan.partitions):
+    if not all(part.under_mps for plan in plans for part in plan.partitions):
         yield "use() { device=${1:-$index} pipes=/dev/null; }  # for the next jobs, without MPS"
-    queues = any(part.at_once for plan in every for part in plan.partitions)
+    queues = any(part.at_once for plan in plans for part in plan.partitions)
     yield from bash("queue") if queues else ()
-    yield from bash("mps") if any(plan.under_mps for plan in every) else ()
-    capped, on_mig = any(plan.power_cap_w for plan in every), any(plan.on_mig for plan in every)
+    yield from bash("mps") if any(plan.under_mps for plan in plans) else ()
+    capped, on_mig = any(plan.power_cap_w for plan in plans), any(plan.on_mig for plan in plans)
     yield from bash("root") if capped or on_mig else ()
     yield from bash("power") if capped else ()
     yield from bash("mig") if on_mig else ()
@@ -121,26 +211,22 @@ def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
     named = ", ".join(f"MIG_{part.number} ({part.profile})" for part in on_mig)
     yield f"# Instances that are there already: set {named} to their UUIDs."
     yield f'if [ -z "${{MIG_{on_mig[0].number}-}}" ]; then'
-    yield from (f"  {line}" for line in _made(stage, gpu))
-    yield "fi"
-
-
-def _made(stage: Stage, gpu: Gpu) -> Iterator[str]:
     whole, divided = cut_instances(stage, gpu)
     instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
     taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)
-    yield f"mig_clear {' '.join(taken)}"
+    yield f"  mig_clear {' '.join(taken)}"
     if whole:
-        yield f"mig_make -C {' '.join(whole)}"
+        yield f"  mig_make -C {' '.join(whole)}"
     for place, names in divided.items():
-        yield f"mig_make '' {place}"
-        yield f"mig_split {place} {','.join(names)}"
+        yield f"  mig_make '' {place}"
+        yield f"  mig_split {place} {','.join(names)}"
     counts = Counter[tuple[str, str]]()
     for part, instance in [(part, part.instance) for part in stage.partitions if part.instance]:
         place, name = _place(instance, gpu), "" if part.slices is None else str(part.profile)
         counts[place, name] += 1
         words = [place, *([name, str(counts[place, name])] if name else [])]
-        yield f"MIG_{part.number}=$(mig_uuid {' '.join(words)})"
+        yield f"  MIG_{part.number}=$(mig_uuid {' '.join(words)})"
+    yield "fi"
 
 
 def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
@@ -220,3 +306,65 @@ def power_caps_wanted(plans: Iterable[LaunchPlan]) -> Iterator[str]:
 
 def _required(name: str) -> str:
     return f'"${{{name}:?set {name}}}"'
+
+
+_MPS_HEAD = """\
+#!/usr/bin/env bash
+# MPS for {sharing} on one {gpu}.
+#   bash FILE start            starts the daemons
+#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limit
+#   bash FILE stop             ends the daemons; the jobs must have ended"""
+
+
+def mps_text(plans: Sequence[LaunchPlan]) -> str:
+    """Return a script that starts and stops a plan's MPS daemons, and runs commands as its jobs.
+
+    Raises:
+        InvalidInput: No job of the plan shares by MPS, or such jobs are a queue.
+    """
+    (plan,) = plans
+    partitions = [part for part in plan.partitions if part.under_mps]
+    if not partitions:
+        raise InvalidInput(
+            f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
+        )
+    if any(part.at_once for part in partitions):
+        raise InvalidInput(
+            f"{plan.sharing}: this script does not start jobs in order. Export it as commands "
+            f"instead."
+        )
+    head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
+    return "\n".join([head, *power_caps_wanted([plan]), *_mps_lines(partitions), ""])
+
+
+def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    on_mig = [part for part in partitions if part.instance]
+    if on_mig:
+        yield f"# {NOT_RUN}"
+    for part in on_mig:
+        yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
+    yield from (*bash("core"), *bash("mps"))
+    yield "undo_by() { :; }  # these daemons go on when the script ends"
+    yield "folder() { find_gpu mig; pipes=/tmp/advisor-mps-$UID-$uuid-by-hand-$1; }"
+    stops = (f'  folder {part.number}; mps_stop "$pipes"' for part in partitions)
+    yield from ("stop() {", *stops, "}")
+    yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
+    yield from ("case ${1:-} in", "start)", f"  find_gpu {'mig' if on_mig else 'whole'}")
+    for part in partitions:  # start all daemons or none, and leave running ones alone
+        message = 'fail "MPS runs already, in $pipes: bash $0 stop"'
+        yield f'  folder {part.number}; ! mps get_server_list "$pipes" || {message}'
+    yield "  trap stop EXIT"
+    yield from (f"  use_mps {device(part)} by-hand-{part.number}" for part in partitions)
+    yield from ("  trap - EXIT", "  ;;", "stop) stop ;;")
+    yield from ("run)", "  [ $# -gt 2 ] || usage", "  job=$2", "  shift 2", "  case $job in")
+    for part in partitions:
+        for start in part.starts:
+            whole = "$client" if part.instance is None else f"$MIG_{part.number}"
+            words = [f"ADVISOR_JOB={start.number}", f'CUDA_VISIBLE_DEVICES="{whole}"']
+            words += ['CUDA_MPS_PIPE_DIRECTORY="$pipes"', *client_settings(part, start)]
+            yield f"  {start.number})  # {start.job.name}"
+            yield f"    folder {part.number}"
+            yield '    mps get_server_list "$pipes" || fail "MPS is off: bash $0 start"'
+            yield f'    exec env {" ".join(words)} "$@" ;;'
+    yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
+    yield from ("  esac", "  ;;", "*) usage ;;", "esac")

@@ -98,10 +98,6 @@ class Ledger:
         )
 
 
-def _task_name(task: Task) -> str:
-    return f"profile of {task.name}" if isinstance(task, Workload) else task.id
-
-
 # How often a run is repeated, each time by a new runner, before it is given up.
 _AGAIN = 2
 
@@ -221,7 +217,8 @@ class Dispatcher:
 
     def _keep(self, future: Future[Record], seat: Seat, task: Task) -> bool:
         """Record or repeat the task that a runner has ended; return whether it may go on."""
-        name, record, why = _task_name(task), None, None
+        name = f"profile of {task.name}" if isinstance(task, Workload) else task.id
+        record = why = None
         try:
             record = future.result()
         except _RunnerGone as error:
@@ -285,9 +282,9 @@ class _Words:
     ray: str | None
 
 
-def run_campaign(argv: Sequence[str]) -> int:
-    """Measure the campaign that the JSON document in `argv` names; return the exit code."""
-    words = parse_record(_Words, argv[0], "the command")
+def run_campaign(document: str) -> int:
+    """Measure the campaign that the JSON `document` of options names; return the exit code."""
+    words = parse_record(_Words, document, "the command")
     campaign = read_campaign(words.plan)
     home = user_folder("profiles") / campaign.gpu
     out, profiles = words.out or home / "runs", words.profiles or home

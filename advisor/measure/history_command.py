@@ -85,7 +85,7 @@ def write_recorded_profiles(source: str, terms: HistoryTerms) -> None:
             written.append((job, _write(job, terms)))
         except InvalidInput as error:
             left_out.append((job.name, str(error)))
-    for line in (*_table(written), *_arrivals(written, terms.out)):
+    for line in (*_report(written), *_arrivals(written, terms.out)):
         say(line)
     for name, why in left_out:
         say(f"left out {name}: {why.removesuffix('.')}.")
@@ -167,31 +167,21 @@ def _write(job: RecordedJob, terms: HistoryTerms) -> MinimalProfile:
     return minimal
 
 
-def _table(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
-    """Yield lines with the numbers of each job."""
-    if not written:
-        return
-    rows = [("job", "GPU", "samples", "busy", "memory busy", "memory", "power", "step", "active")]
+def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
+    """Yield lines with the numbers of each job, and with what is to be known of them."""
     for job, numbers in written:
-        many = f"{job.gpus} x " if job.gpus > 1 else ""
-        rows.append(
-            (
-                job.name,
-                f"{many}{numbers.gpu}",
-                f"{job.samples}",
-                _in_per_cent(numbers.gpu_utilization),
-                _in_per_cent(numbers.memory_utilization),
-                f"{numbers.memory_mib:,.0f} MiB",
-                "-" if numbers.power_w is None else f"{numbers.power_w:.0f} W",
-                "nominal" if numbers.step_s is None else f"{1e3 * numbers.step_s:g} ms",
-                "-"
-                if job.active_s is None or job.run_s is None
-                else f"{job.active_s / 60:.0f} of {job.run_s / 60:.0f} min",
-            )
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+        many = f"{job.gpus} x " * (job.gpus > 1)
+        shown = {
+            "busy {:.0%}": numbers.gpu_utilization,
+            "memory busy {:.0%}": numbers.memory_utilization,
+            "{:,.0f} MiB": numbers.memory_mib,
+            "{:.0f} W": numbers.power_w,
+            "{:g} s a step": numbers.step_s,
+            "active for {:,.0f} s": job.active_s,
+        }
+        known = [form.format(number) for form, number in shown.items() if number is not None]
+        beginning = f"{job.name}: {many}{numbers.gpu}, {counted(job.samples, 'sample')}"
+        yield ", ".join([beginning, *known])
     if several := [job.name for job, _ in written if job.gpus > 1]:
         yield (
             f"The numbers of {', '.join(several)} are those of one of its GPUs: set gpus in a job "
@@ -228,7 +218,3 @@ def _arrivals(
         return
     write_whole(path, text)
     yield f"{path} has the times of arrival: `advisor simulate --trace-in {path}`."
-
-
-def _in_per_cent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"

@@ -49,8 +49,8 @@ class RecordedJob:
         samples: Samples in which it was active and alone on its GPU.
         numbers: Medians in those samples, by the names of `MinimalProfile`; of power the mean, of
             memory the most. A number that the history lacks is absent.
-        run_s: Time for which it had a GPU; None without times.
-        active_s: The part of that in which the GPU worked, as far as it can be seen.
+        active_s: Time for which it had a GPU that worked, as far as it can be seen; None without
+            times.
         first_s: Time of its first sample; None without times.
         doubted: Samples in which the driver's utilisation contradicted the profiling counter.
         problem: Why it has no profile.
@@ -61,7 +61,6 @@ class RecordedJob:
     gpus: int = 1
     samples: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)
-    run_s: float | None = None
     active_s: float | None = None
     first_s: float | None = None
     doubted: int = 0
@@ -213,7 +212,6 @@ def _recorded(
         gpus=max(times.values()),
         samples=len(active),
         numbers={name: number for name, number in numbers.items() if number is not None},
-        run_s=run_s,
         # Of moments that it shared, only the length is known.
         active_s=None if run_s is None or not watched else run_s * len(active) / len(watched),
         first_s=min(times),

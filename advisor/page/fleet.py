@@ -3,7 +3,8 @@
 import streamlit as st
 
 from advisor.documents import answer_document
-from advisor.launch.commands import fleet_launch_plans, why_not_started
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import why_not_started
 from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan.fleet import FleetPlan

@@ -15,18 +15,16 @@ from advisor.page.plan import draw, show_table
 from advisor.page.progress import searching
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
-from advisor.plan.admission import Running, held_alone_mib, recognised, running_now, tenants
-from advisor.plan.cluster import FleetTerms
+from advisor.plan.admission import recognised, tenants
+from advisor.plan.fleet import FleetPlan
 from advisor.plan.rules import MAX_SLOWDOWN
-from advisor.plan.slices import WHOLE, slice_speeds, slices_for_job
+from advisor.plan.slices import WHOLE, slice_speeds
 from advisor.plan.trials import TrialTerms
-from advisor.prediction.find_profile import names_of_batches
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import row_name
-from advisor.sharing import parse_sharing
-from advisor.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
+from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0
@@ -139,11 +137,11 @@ def _additions(question: Question) -> None:
     taken = [rows.index(name) for name in names]
     named = [question.jobs[at] for at in taken]
     others = [job for at, job in enumerate(question.jobs) if at not in taken]
+    running = None
     if how in live:
-        held_mib = held_alone_mib(job.profile for job in question.jobs)
-        running = running_now(live[how], named, held_mib)
-    else:
-        running = Running(jobs=tuple(named), sharing=parse_sharing(how)) if named else None
+        running, _ = question.advisor.running_now(named, live[how])
+    elif named:
+        running = question.advisor.running(named, how)
     if running is None:
         st.info("The whole GPU is free. Choose a job that runs already.")
         return
@@ -185,26 +183,17 @@ def _additions(question: Question) -> None:
 def _several_gpus(question: Question) -> None:
     """Show the best plan for several GPUs of one kind."""
     gpus = st.number_input(
-        f"Number of {question.gpu}", 1, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
+        f"Number of {question.gpu}", 2, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
     )
-    plan = question.advisor.recommend_fleet(
-        question.jobs,
-        FleetTerms(
-            objective=question.objective,
-            gpus=gpus,
-            conditions=question.conditions,
-            level=question.level,
-        ),
-    )
-    show_fleet(question, plan)
+    plan = question.answer(gpus)
+    if isinstance(plan, FleetPlan):
+        show_fleet(question, plan)
 
 
 def _slices(question: Question) -> None:
     """Show the largest batch of a job on each MIG slice, and the speed of all jobs there."""
-    job, advisor = _job(question), question.advisor
-    names = names_of_batches(job.name, advisor.card)
-    profiles = [advisor.find_profile(name) for name in names] or [job.profile]
-    batches = slices_for_job(profiles, advisor.card, advisor.predictor)
+    advisor = question.advisor
+    batches = advisor.batches([_job(question).profile])
     ends = [
         f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
         + (

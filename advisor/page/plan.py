@@ -10,8 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.documents import answer_document
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import Gpu
-from advisor.launch.exports import EXPORTS, SUFFIXES, exported
-from advisor.launch.launch_plan import launch_plan
+from advisor.launch.exports import FORMATS, exported
+from advisor.launch.launch_plan import check_memory, launch_plan
 from advisor.launch.shell import plan_lines
 from advisor.page.question import advisor_of, plain
 from advisor.plan.reasons import compare
@@ -126,14 +126,15 @@ def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
 
 
 def _commands(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
-    lines = plan_lines(launch_plan(advised.jobs, advised.gpu, plan.prediction))
-    st.code("\n".join(lines), language="bash", wrap_lines=True)
+    launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
+    st.code("\n".join(plan_lines(launched)), language="bash", wrap_lines=True)
     st.caption(_HOW_TO_RUN)
-    form = st.selectbox("Format", list(EXPORTS), key="format", width=220)
-    text, notes = exported(advised.jobs, advised.gpu, plan.prediction, form)
+    form = st.selectbox("Format", list(FORMATS), key="format", width=220)
+    check_memory(launched, plan.prediction)
+    text, notes = exported([launched], form)
     for note in notes:
         st.warning(plain(note))
-    st.download_button("Download", text, f"plan.{SUFFIXES[form]}", "text/plain")
+    st.download_button("Download", text, f"plan.{FORMATS[form].file_end}", "text/plain")
 
 
 @st.dialog("The commands", width="medium")

@@ -85,11 +85,11 @@ class Question:
         """The names of the jobs, in the order that fixes their colours."""
         return [job.name for job in self.jobs]
 
-    def answer(self) -> Recommendation | FleetPlan:
-        """Rank the plans for one GPU; the advisor remembers its last answers."""
-        jobs = [replace(job, gpus=1) for job in self.jobs]
+    def answer(self, gpus: int = 1) -> Recommendation | FleetPlan:
+        """Rank the plans for so many GPUs; the advisor remembers its last answers."""
+        jobs = [replace(job, gpus=min(job.gpus, gpus)) for job in self.jobs]
         return self.advisor.recommend(
-            jobs, self.objective, conditions=self.conditions, level=self.level
+            jobs, self.objective, gpus=gpus, conditions=self.conditions, level=self.level
         )
 
 

@@ -1,10 +1,11 @@
-"""Plans for some jobs on one GPU, in the order of cost if partitions are independent."""
+"""Plans for some jobs on one GPU, or several: the best of the tables of all sets of the jobs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
-from itertools import count, islice
+from dataclasses import replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import combinations, islice
 from math import isfinite, prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,68 +18,74 @@ from advisor.plan.job_sets import (
     Outcomes,
     PartitionKind,
     Sets,
+    deadlines_s,
     estimated_answers,
     options,
     outcomes,
     predicted_answers,
 )
-from advisor.plan.objectives import OBJECTIVES, PhaseGroup, costs_of_ways
-from advisor.plan.partitions import (
-    Assignment,
-    AssignmentSearch,
-    Choice,
-    Cut,
-    SetScores,
-    cut_into,
-    cuts,
-)
-from advisor.plan.progress import step
+from advisor.plan.objectives import OBJECTIVES, Terms, costs_of_ways
+from advisor.plan.partitions import Cut, cut_into, cuts
 from advisor.plan.rules import broken_rule
+from advisor.plan.tables import (
+    Batch,
+    Batches,
+    Beside,
+    Either,
+    Goal,
+    InTurn,
+    Nothing,
+    OnGpu,
+    Stage,
+    Table,
+)
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
-from advisor.sharing import (
-    Group,
-    Hybrid,
-    Instance,
-    Mig,
-    Mps,
-    Part,
-    Place,
-    Queue,
-    Serial,
-    Sharing,
-)
-from advisor.sharing.groups import in_turn, instance_sets, simplest
+from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
+from advisor.sharing.groups import in_turn, simplest
+from advisor.simulation.arrays import Bools
 from advisor.simulation.events import PlacedJobs
-from advisor.simulation.turns import MIG_MODE_S, from_the_start, repartition_s, task_of
+from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.job import Job
+
+_Places = tuple[PartitionKind | tuple[PartitionKind, ...], ...]
+"""Partitions, and instances that are divided into parts."""
+
+# A place may be free for some jobs only after these shares of the time of all, one after another.
+_WAITS = (0.25, 0.5)
 
 
 class Space:
-    """The outcome of every set of `jobs` in every partition of a GPU, each computed once.
+    """The tables of every set of jobs on a GPU and in its partitions.
 
     Without a surrogate model, costs are `exact` as far as partitions do not slow each other.
-    `awake_w` is the power of a GPU that is awake, before what its jobs add.
+    `others_idle_w` is the power of the other GPUs of the question without jobs.
     """
 
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self.sets, self.question = Sets(jobs), question
+    def __init__(self, sets: Sets, question: Question, others_idle_w: float = 0.0) -> None:
+        self.sets, self.question = sets, question
         self.objective = OBJECTIVES[question.objective]
-        profiles = [job.profile for job in self.sets.jobs]
+        profiles = [job.profile for job in sets.jobs]
         self._estimates = surrogate = question.predictor.surrogate(profiles)
         self.exact = surrogate is None
         self.by_replays = surrogate is not None and surrogate.replays
         self.idle_w = idle_power_w(profiles) or 0.0
-        self.awake_w = (
+        self._awake_w = (
             self.idle_w if surrogate is None else surrogate.model.of(surrogate.gpu).power.awake_w
         )
+        due_s, watts = deadlines_s(sets.jobs), (self.idle_w, self.idle_w + others_idle_w)
+        alone_s = sum(
+            copies * (job.alone_s or 0.0)
+            for job, copies in zip(sets.jobs, sets.copies, strict=True)
+        )
+        waits_s = (0.0, *(share * alone_s for share in _WAITS))
+        self.goal = Goal(sets, self.objective, Terms(due_s, tuple(dict.fromkeys(watts)), waits_s))
+        # The parts of a GPU are awake together: each has a part of what that takes.
+        self._in_parts = Goal(sets, self.objective, Terms(due_s, (self._awake_w / 2,)))
         self._outcomes: dict[Option, Outcomes] = {}
-        self._scores: dict[Option, SetScores] = {}
-
-    def jobs_in(self, chosen: int) -> int:
-        """Return the number of jobs in the set `chosen`."""
-        return int(self.sets.sizes[chosen])
+        self._batches: dict[tuple[PartitionKind, bool], Batches] = {}
+        self._tables: dict[tuple[_Places, bool], Table] = {}
 
     def outcome(self, option: Option) -> Outcomes:
         """Return the outcome of every set of jobs under `option`."""
@@ -87,7 +94,7 @@ class Space:
             together = [each for partition in partitions for each in options(partition)]
             if self._estimates is None:
                 answers = [
-                    predicted_answers(each, self.sets, self.question, self.awake_w)
+                    predicted_answers(each, self.sets, self.question, self._awake_w)
                     for each in together
                 ]
             else:
@@ -97,55 +104,80 @@ class Space:
                 self._outcomes[each] = outcomes(each, own, self.sets, self.question)
         return self._outcomes[option]
 
-    def scores(self, option: Option) -> SetScores:
-        """Return the scores of every set under `option`."""
-        if option not in self._scores:
-            outcome = self.outcome(option)
-            forbidden = ~outcome.allowed
-            if option.partition == WHOLE_GPU and self.question.conditions.instances is not None:
-                forbidden = np.ones_like(forbidden)
-            self._scores[option] = SetScores(*self.objective.scores(outcome)).without(forbidden)
-        return self._scores[option]
-
-    def price(self, most: Floats, total: Floats) -> tuple[Floats, Floats]:
-        """Turn scores into the cost of jobs that run at once, and a tie-breaker."""
-        return self.objective.price(most, total, self.awake_w)
+    @cached_property
+    def in_turn(self) -> InTurn:
+        """Batches one after another, on the whole GPU or on MIG instances."""
+        confined = self.question.conditions.instances is not None
+        on_cuts = self.on_instances(one_each=self.question.conditions.mig == "plain")
+        if not on_cuts:
+            return self.in_turn_on_whole
+        return InTurn(Either([*([] if confined else [self._whole]), *on_cuts]))
 
     @cached_property
-    def instances(self) -> AssignmentSearch:
-        """The search for the plans on MIG instances that the conditions allow."""
-        plain = self.question.conditions.mig == "plain"
-        return self._one_each if plain else self._search_of(self._cuts)
+    def in_turn_on_whole(self) -> InTurn:
+        """Batches one after another, on the whole GPU."""
+        return InTurn(self._whole)
 
     @cached_property
-    def _one_each(self) -> AssignmentSearch:
-        """The search for plans on MIG instances with a job on each."""
-        return self._search_of([cut for cut in self._cuts if not any(cut.parts)], one_each=True)
+    def _whole(self) -> OnGpu:
+        return self._on_gpu(self._at_once(WHOLE_GPU, one_each=False))
 
-    def _search_of(self, cuts: Sequence[Cut], *, one_each: bool = False) -> AssignmentSearch:
-        scores: dict[PartitionKind, list[tuple[Option, SetScores]]] = {}
-        for partition in dict.fromkeys(kind for cut in cuts for kind in cut.partitions):
-            scores[partition] = []
+    def on_instances(self, *, one_each: bool) -> list[OnGpu]:
+        """Return the table of each cut that the conditions allow; `one_each`: a job on each."""
+        return [
+            self._on_gpu(self._beside(cut.places, one_each=one_each), cut)
+            for cut in self._cuts
+            if not (one_each and any(cut.parts))
+        ]
+
+    def _on_gpu(self, table: Table, cut: Cut | None = None) -> OnGpu:
+        awake_w = self._awake_w - self.idle_w if self.objective.saves_energy else 0.0
+        return OnGpu(self.goal, table, cut, awake_w=awake_w)
+
+    def _at_once(self, partition: PartitionKind, *, one_each: bool) -> Batches:
+        """The table of batches in a partition."""
+        if (partition, one_each) not in self._batches:
+            sizes, own = self.sets.sizes, list[tuple[Option, Outcomes]]()
             for option in options(partition)[: 1 if one_each else None]:
-                own = self.scores(option)  # a job alone in a partition is no MPS client
-                own = own.without(self.sets.sizes == 1) if option.sharing.under_mps else own
-                own = own.without(self.sets.sizes > 1) if one_each else own
-                scores[partition].append((option, own))
-        allowed = {}
-        for profile in {each.profile for cut in cuts for each in cut.instances}:
-            ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]
-            allowed[profile] = np.logical_or.reduce(ways)
-        return AssignmentSearch(self.sets, cuts, scores, self.price, allowed)
+                allowed = self.outcome(option).allowed & (sizes <= (1 if one_each else sizes))
+                if option.sharing.under_mps:  # a job alone in a partition is no MPS client
+                    allowed &= sizes != 1
+                own.append((option, replace(self.outcome(option), allowed=allowed)))
+            goal = self.goal if partition == WHOLE_GPU else self._in_parts
+            self._batches[partition, one_each] = Batches(goal, own)
+        return self._batches[partition, one_each]
 
-    def on_instances(self, *, one_each: bool = False) -> Iterator[Sharing]:
-        """Propose all plans on MIG instances, cheapest first; `one_each`: each job on its own."""
-        search = self._one_each if one_each else self.instances
-        return (self.sharing_of([each]) for each in search.in_order(self.sets.everything))
+    def _beside(self, places: _Places, *, one_each: bool) -> Table:
+        """The table of all `places` at once; the parts of an instance share its memory."""
+        if not places:
+            return Nothing(self._in_parts)
+        if (places, one_each) not in self._tables:
+            first, *others = places
+            if isinstance(first, PartitionKind):
+                one: Table = self._at_once(first, one_each=one_each)
+            else:
+                parts = self._beside(first, one_each=one_each)
+                one = Beside(parts, Nothing(self._in_parts), self._held_by(str(first[0].profile)))
+            rest = self._beside(tuple(others), one_each=one_each)
+            self._tables[places, one_each] = Beside(one, rest) if others else one
+        return self._tables[places, one_each]
 
-    def sharing_of(
-        self, placements: Sequence[Choice | Assignment], members: Members | None = None
-    ) -> Sharing:
-        """Return the sharing of groups in turn; of equal jobs, the first is in the first group.
+    def _held_by(self, profile: str) -> Bools:
+        """Check which sets the memory of an instance holds, shape (sets,)."""
+        ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]
+        return np.asarray(np.logical_or.reduce(ways))
+
+    def gains_by_cuts(self, stages: Sequence[Stage]) -> bool:
+        """Check whether any cut of `stages` has jobs apart, or must be; true of none that is cut.
+
+        All jobs in one partition would just have a smaller GPU.
+        """
+        cut = [stage.batches for stage in stages if stage.cut is not None]
+        apart = (sum(batch.chosen > 0 for batch in batches) > 1 for batches in cut)
+        return not cut or self.question.conditions.instances is not None or any(apart)
+
+    def sharing_of(self, stages: Sequence[Stage], members: Members | None = None) -> Sharing:
+        """Return the sharing of stages in turn; of equal jobs, the first is in the first stage.
 
         Jobs are numbered among all, or among `members`, the kinds of the jobs that there are.
         """
@@ -159,13 +191,13 @@ class Space:
             return tuple(sorted(free[kind].pop(0) + 1 for kind in self.sets.tenants[chosen]))
 
         groups: list[Group | Hybrid] = []
-        for placement in placements:
-            if isinstance(placement, Assignment):
-                groups.append(hybrid(placement, numbers))
+        for stage in stages:
+            if stage.cut is not None:
+                groups.append(hybrid(stage.cut, stage.batches, numbers))
             else:
-                own = numbers(placement.chosen)
-                sharing = placement.option.of(len(own)) if len(own) > 1 else Serial()
-                groups.append(Group(own, sharing))
+                (batch,) = stage.batches
+                own = numbers(batch.chosen)
+                groups.append(Group(own, batch.option.of(len(own)) if len(own) > 1 else Serial()))
         first, *others = groups
         return simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
 
@@ -183,163 +215,49 @@ class Space:
         return list(dict.fromkeys(partition for cut in self._cuts for partition in cut.partitions))
 
 
-def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
-    """Return the sharing of `assignment`; `jobs` maps each of its sets in turn to job numbers."""
-    cut = assignment.cut
+def hybrid(cut: Cut, batches: Sequence[Batch], jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
+    """Return the sharing of a batch in each partition; `jobs` maps each set to job numbers."""
     parts: dict[int, list[Part]] = {}
-    for at, choice in zip(cut.instance_at, assignment.placed, strict=True):
-        if choice.chosen:
-            own = jobs(choice.chosen)
-            part = Part(own, choice.option.of(len(own)), choice.option.partition.slices)
+    for at, (option, chosen) in zip(cut.instance_at, batches, strict=True):
+        if chosen:
+            own = jobs(chosen)
+            part = Part(own, option.of(len(own)), option.partition.slices)
             parts.setdefault(at, []).append(part)
     return Hybrid(tuple(Place(cut.instances[at], tuple(own)) for at, own in parts.items()))
 
 
-# Most labels kept for each set of jobs, of those that no other beats in every respect.
-_MOST_KEPT = 12
-
-
-def in_phases(space: Space) -> Iterator[Sharing]:
-    """Propose plans that run all jobs in two groups or more one after another, the best first.
-
-    This is a dynamic program. Its state is the set of jobs that are done; its labels are sequences
-    of groups that end there, kept apart by how they leave the GPU set up. A label that another
-    beats in every respect is dropped. A group on MIG instances uses the way that is best for the
-    group alone, so the search may lose the seconds that a cheaper change of instances would save.
-    """
-    jobs, everything = space.jobs_in(space.sets.everything), space.sets.everything
-    labels = labels_of_sets(space, jobs - 1).get(everything, [])
-    labels.sort(key=lambda each: space.objective.of_phases(each.cost, each.worst, jobs))
-    groups_before = set[object]()
-    for _, _, groups in labels:
-        mark = frozenset((each.chosen, each.placement) for each in groups)
-        if space.objective.order_matters or mark not in groups_before:
-            groups_before.add(mark)
-            sharing = space.sharing_of([group.placement for group in groups])
-            if sharing != Serial():
-                yield sharing
-
-
-class Label(NamedTuple):
-    """A sequence of groups in the order in which they run, with the two sums of the objective."""
-
-    cost: float
-    worst: float
-    groups: tuple[PhaseGroup, ...]
-
-
-_Labels = dict[tuple[object, bool], list[Label]]
-"""Labels of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
-
-
-def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
-    """Return the best sequences of groups of each set of jobs, of at most `most` jobs each."""
-    everything, after = space.sets.everything, space.objective.after
-    needs: dict[object, Group | Hybrid] = {}
-    groups = {
-        chosen: _groups(space, chosen, needs)
-        for chosen in range(1, everything + 1)
-        if space.jobs_in(chosen) <= most
-    }
-
-    @cache
-    def pause_s(before: object, new: object) -> float:
-        return repartition_s(needs[before], needs[new]) if before in needs else 0.0
-
-    reached: dict[int, _Labels] = {0: {(None, False): [Label(0.0, 0.0, ())]}}
-    for done in sorted(range(everything), key=space.jobs_in):
-        left = space.jobs_in(everything) - space.jobs_in(done)
-        step()
-        inside = space.sets.inside(everything - done).tolist() if done in reached else ()
-        coming = [group for chosen in inside for group in groups.get(chosen, ())]
-        for (setup, was_cut), labels in reached.get(done, {}).items():
-            for group in coming:
-                key = group.setup, was_cut or isinstance(group.placement, Assignment)
-                kept = reached.setdefault(done + group.chosen, {}).setdefault(key, [])
-                pause = pause_s(setup, group.setup)
-                for label in labels:
-                    sums = after((label.cost, label.worst), group, pause, left, space.idle_w)
-                    _keep(kept, *sums, label, group)
-    return {
-        chosen: [each for labels in of_set.values() for each in labels]
-        for chosen, of_set in reached.items()
-        if chosen
-    }
-
-
-def _keep(kept: list[Label], cost: float, worst: float, before: Label, group: PhaseGroup) -> None:
-    """Keep `before` followed by `group` unless another label beats it; drop those that it beats."""
-    for label in kept:  # no generator: most are looked at once, and dropped
-        if label.cost <= cost and label.worst <= worst:
-            return
-    kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
-    kept.append(Label(cost, worst, (*before.groups, group)))
-    if len(kept) > _MOST_KEPT:
-        kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
-        kept.pop()
-
-
-def _groups(space: Space, chosen: int, needs: dict[object, Group | Hybrid]) -> list[PhaseGroup]:
-    """Ways for the set `chosen` to share the GPU that none beats; notes each set-up in `needs`."""
-    jobs, objective = space.jobs_in(chosen), space.objective
-    kept: list[PhaseGroup] = []
-    for option in options(WHOLE_GPU)[: None if jobs > 1 else 1]:
-        under_mps = option.sharing.under_mps
-        needs[under_mps] = Group((1,), option.sharing)
-        group = _group(space, [Choice(option, chosen)], Choice(option, chosen), under_mps)
-        if isfinite(group.cost) and not any(
-            each.setup == under_mps and each.beats(group) for each in kept
-        ):
-            kept = [each for each in kept if each.setup != under_mps or not group.beats(each)]
-            kept.append(group)
-    # The best way on MIG instances, if its bound is below every way on the whole GPU, where MIG
-    # mode is entered and left for this group alone.
-    sums = [
-        objective.after((0.0, 0.0), group, 2 * MIG_MODE_S, jobs, space.idle_w) for group in kept
+def on_instances(space: Space, *, one_each: bool) -> Iterator[Sharing]:
+    """Propose plans on MIG instances, the best first."""
+    everything, tables = space.sets.everything, space.on_instances(one_each=one_each)
+    before = set[Sharing]()
+    # A table is opened when no other has a way that costs less than its best.
+    heap: list[tuple[float, int, tuple[int, ...]]] = [
+        (table.least(everything), at, ()) for at, table in enumerate(tables)
     ]
-    least = min((objective.of_phases(*each, 1) for each in sums), default=np.inf)
-    on_instances = space.instances
-    if objective.of_group(on_instances.least(chosen), jobs) < least and (
-        assignment := next(on_instances.in_order(chosen), None)
-    ):
-        numbers, sizes = count(1), space.sets.sizes
-        own = hybrid(assignment, lambda each: tuple(islice(numbers, sizes[each])))
-        setup = frozenset(
-            (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
-            for memory in own.memories
-        )
-        needs.setdefault(setup, own)
-        parts = [each for each in assignment.placed if each.chosen]
-        kept.append(_group(space, parts, assignment, setup))
-    return kept
+    heapify(heap)
+    while heap and isfinite(heap[0][0]):
+        _, at, key = heappop(heap)
+        if not key:
+            for cost, own in tables[at].ranked(everything):
+                heappush(heap, (cost, at, own))
+            continue
+        ((_, stage),) = tables[at].way(everything, key)
+        sharing = space.sharing_of([stage])
+        if sharing not in before and space.gains_by_cuts([stage]):
+            before.add(sharing)
+            yield sharing
 
 
-def _group(
-    space: Space, parts: Sequence[Choice], placement: Choice | Assignment, setup: object
-) -> PhaseGroup:
-    """The group of the jobs of all `parts`, which is how they use the GPU at once."""
-    scores = [(space.scores(each.option), each.chosen) for each in parts]
-    most = max(own.most[at] for own, at in scores)
-    chosen = sum(each.chosen for each in parts)
-    price, _ = space.price(most, sum(own.total[at] for own, at in scores))
-    jobs, due = space.jobs_in(chosen), dict[int, tuple[float, float]]()
-    if space.objective.uses_deadlines:
-        ends = [(each.chosen, space.outcome(each.option).ends_s[each.chosen]) for each in parts]
-        most = max(own.max() for _, own in ends)
-        for at, own in ends:
-            for kind in space.sets.tenants[at]:
-                if (deadline_s := space.sets.jobs[kind].deadline_s) is not None:
-                    before_s, _ = due.get(kind, (0.0, 0.0))
-                    due[kind] = max(before_s, float(own[kind])), deadline_s
-    return PhaseGroup(
-        chosen=chosen,
-        placement=placement,
-        setup=setup,
-        jobs=jobs,
-        time_s=float(most),
-        cost=space.objective.of_group(float(price), jobs),
-        due=tuple(due[kind] for kind in sorted(due)),
-    )
+def in_phases(space: Space, table: InTurn) -> Iterator[Sharing]:
+    """Propose plans that run all jobs in batches one after another, the best first."""
+    before = set[object]()
+    for way in table.in_order(space.sets.everything):
+        stages = [stage for _, stage in way]
+        mark = tuple(stages) if space.objective.order_matters else frozenset(stages)
+        if len(stages) > 1 and mark not in before and space.gains_by_cuts(stages):
+            before.add(mark)
+            if (sharing := space.sharing_of(stages)) != Serial():
+                yield sharing
 
 
 # The most sets of jobs that are searched: those of 8 jobs.
@@ -361,50 +279,67 @@ def proposed(
     if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
-    space = Space(jobs, question)
-    apart = list(islice(space.on_instances(one_each=True), 2))
-    fixed = question.conditions.instances is not None
-    plans, phased = [*([] if fixed else _queues(jobs, space)[:1]), *apart], list(in_phases(space))
-    for way in (space.on_instances(), phased):
-        # All jobs in one partition would just have a smaller GPU.
-        cut = (
-            each
-            for each in way
-            if fixed
-            or not instance_sets(each)
-            or any(len(own.partitions) > 1 for own in instance_sets(each))
-        )
-        plans += islice(cut, _FORECAST * (1 if space.by_replays else 2))
-    # Groups on instances seem cheaper than they are, because they slow each other.
-    plans += islice((each for each in phased if not each.instances), 1)
-    return plans, [] if apart else [LeftOut("mig", _no_layout(jobs, question))], space.exact
+    space = Space(Sets(jobs), question)
+    few = _FORECAST * (1 if space.by_replays else 2)
+    fixed, apart = (
+        question.conditions.instances is not None,
+        on_instances(space, one_each=True),
+    )
+    ways = [apart, in_phases(space, space.in_turn)]
+    if question.conditions.mig == "any":
+        shared = on_instances(space, one_each=False)
+        ways.append(each for each in shared if each.mode == "hybrid")
+    if not fixed:  # groups on instances seem cheaper than they are, because they slow each other
+        ways.append(in_phases(space, space.in_turn_on_whole))
+    plans = [] if fixed else _queues(jobs, space)[:1]
+    for way in ways:
+        plans += islice(way, few)
+    alone = any(each.mode == "mig" for each in plans)
+    return plans, [] if alone else [LeftOut("mig", _no_layout(jobs, question))], space.exact
 
 
+# A swap of two jobs of a queue counts if it gains more than this share.
+_GAIN = 1e-4
 # Jobs that a queue runs at once.
 _AT_ONCE = (2, 3, 4)
 
 
 def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
-    """Return queues under MPS, best first by estimates; the longest jobs start first by default."""
+    """Return queues under MPS, best first by estimates, each in an order that no swap improves."""
     if len(jobs) <= _AT_ONCE[0] or any(job.work_steps is None for job in jobs):
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
-    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
-    numbers = tuple(at + 1 for at in line)
-    queues = [
-        in_turn([Group(numbers, Queue(Mps(), most))]) for most in _AT_ONCE if most < len(jobs)
-    ]
     kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
     slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
+    tasks = [*map(task_of, jobs)]
 
     def pace(seats: PlacedJobs) -> list[float]:
         slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
         return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
 
-    tasks = [*map(task_of, jobs)]
-    ends_s = [from_the_start(queue, tasks, pace).ends_s for queue in queues]
-    order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
-    return [queues[at] for at in order]
+    def costs(queues: Sequence[Sharing]) -> Floats:
+        ends_s = np.array([from_the_start(each, tasks, pace).ends_s for each in queues])
+        return costs_of_ways(by, jobs, ends_s, ends_s)
+
+    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    best = []
+    for at_once in (each for each in _AT_ONCE if each < len(jobs)):
+        order, least = tuple(at + 1 for at in line), np.inf
+        orders = [order]
+        while orders:
+            own = costs([in_turn([Group(each, Queue(Mps(), at_once))]) for each in orders])
+            if own.min() >= least * (1 - _GAIN):
+                break
+            least, order = float(own.min()), orders[int(own.argmin())]
+            orders = [_swapped(order, *pair) for pair in combinations(range(len(jobs)), 2)]
+        best.append((least, at_once, order))
+    return [in_turn([Group(order, Queue(Mps(), most))]) for _, most, order in sorted(best)]
+
+
+def _swapped(order: tuple[int, ...], one: int, other: int) -> tuple[int, ...]:
+    swapped = list(order)
+    swapped[one], swapped[other] = order[other], order[one]
+    return tuple(swapped)
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:

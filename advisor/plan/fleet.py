@@ -251,7 +251,7 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
             predictor=pool.predictor,
             level=terms.level,
             conditions=terms.conditions,
-            objective=objective.within_group or objective.name,
+            objective=objective.name,
         )
         for pool in pools
     ]

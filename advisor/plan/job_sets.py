@@ -5,6 +5,7 @@ The predictor gives the outcome, or its surrogate model. Copies of a job are one
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product, zip_longest
@@ -78,6 +79,12 @@ class Sets(Kinds):
         self.sizes: Indices = self.counts.sum(axis=1)
         self.tenants = [np.repeat(np.arange(len(own)), own).tolist() for own in self.counts]
 
+    def with_jobs(self, jobs: Sequence[Job]) -> "Sets":
+        """Return the same sets of other jobs, one of each kind, e.g. as profiled on another GPU."""
+        others = copy(self)
+        others.jobs = tuple(jobs)
+        return others
+
     @property
     def everything(self) -> int:
         """Number of the set of all jobs."""
@@ -97,6 +104,22 @@ class Sets(Kinds):
         """Every set in every set, and the rest, (pairs,); where each outer set starts, (sets,)."""
         outer, inner = np.nonzero((self.counts[None] <= self.counts[:, None]).all(axis=2))
         return inner, outer - inner, np.searchsorted(outer, np.arange(len(self.counts)))
+
+    @cached_property
+    def layers(self) -> list[tuple[Indices, Indices, Indices, Indices]]:
+        """Return, for each number of jobs from 1: the sets of so many jobs, shape (sets,).
+
+        And every set in each of these but the empty one, and the rest, both (pairs,); and where
+        the pairs of each set start, (sets,).
+        """
+        inner, left, _ = self.pairs
+        some, outer = inner > 0, inner + left
+        layers = []
+        for size in range(1, int(self.sizes[-1]) + 1):
+            own = np.flatnonzero(some & (self.sizes[outer] == size))
+            sets, starts = np.unique(outer[own], return_index=True)
+            layers.append((sets, inner[own], left[own], starts))
+        return layers
 
     def parts(self, whole: Indices, kept: Bools) -> Indices:
         """Return the sets that remain of each set if only the kinds `kept`, (sets, kinds), do."""
@@ -254,7 +277,7 @@ def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -
     added_j = np.where(unknown, np.nan, 0.0)
     power_w = (added_w * sets.counts).sum(axis=1)
     takes_s = paced_steps([job.profile for job in sets.jobs], steps_s)
-    for at, running, seconds in array_stretches(
+    for at, running, _, seconds in array_stretches(
         np.where(present & ~unknown[:, None], work, 0.0),
         lambda at, running: takes_s[sets.parts(at, running)],
     ):

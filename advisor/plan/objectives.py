@@ -4,59 +4,62 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from advisor.plan import ObjectiveName
 from advisor.plan.job_sets import Outcomes, deadlines_s
-from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
 from advisor.sharing.groups import one_by_one, sets_in_turn, without_phases
+from advisor.simulation.arrays import Indices
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 
-Arrays = tuple[Floats, Floats]
-Sums = tuple[float, float]
 LENGTHS_MISSING = "needs every job's length; set examples_per_epoch in the profiles"
+# Weight of what decides between ways of equal cost.
+_TIE = 1e-6
 POWER_MISSING = "needs the power of every job, which was not measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseGroup:
-    """A group of a plan in phases, whose jobs share the GPU until the last of them ends.
+class Ways(NamedTuple):
+    """Outcomes of thousands of ways to run some jobs from second 0, infinite where impossible.
 
     Attributes:
-        setup: A key of the instances and MPS daemons that the group needs.
-        due: For each kind of job with a deadline: when its last job ends, and the deadline.
+        span_s: Seconds until the last job ends, shape (...).
+        ends_s: Sum over the jobs of the seconds until a job ends, same shape.
+        extra: What the objective adds up besides, same shape: joules, or the time for equal work.
+        last_s: Seconds until the last job of each kind ends, shape (..., kinds), 0 without one; no
+            kinds where the objective has no deadlines.
     """
 
-    chosen: int
-    placement: Choice | Assignment
-    setup: object
-    jobs: int
-    time_s: float
-    cost: float
-    due: tuple[tuple[float, float], ...]
+    span_s: Floats
+    ends_s: Floats
+    extra: Floats
+    last_s: Floats
 
-    def beats(self, other: "PhaseGroup") -> bool:
-        """Check that it is nowhere worse than `other`, a group of the same jobs."""
-        return (
-            self.time_s <= other.time_s
-            and self.cost <= other.cost
-            and all(mine[0] <= yours[0] for mine, yours in zip(self.due, other.due, strict=True))
-        )
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The numbers by which an objective weighs `Ways`, and compares those of a place in several.
+
+    Attributes:
+        deadlines_s: Deadline of each kind of job, infinite for none, shape (kinds,).
+        watts: For joules, what a second until the last job ends costs besides, by each criterion.
+        waits_s: For deadlines, seconds until the jobs start, by each criterion.
+    """
+
+    deadlines_s: Floats
+    watts: tuple[float, ...] = (0.0,)
+    waits_s: tuple[float, ...] = (0.0,)
 
 
 class Objective(ABC):
     """A goal of plans, always as a cost: the lower, the better.
 
-    Plans are ranked by `cost`, which is exact. The other methods estimate it for thousands of
-    candidates at once: `scores` and `price` for jobs at once, in partitions that do not slow each
-    other, `of_group`, `after` and `of_phases` for groups one after another. The defaults are those
-    of a plan that costs its makespan.
+    Plans are ranked by `cost`, which is exact. `criteria` orders thousands of ways at once.
 
     Attributes:
         explained: How to read a `cost` that has no unit; empty where it has one.
@@ -65,8 +68,6 @@ class Objective(ABC):
         then: The objective that decides between plans whose costs are tied; None: none does.
         in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
             and pauses between groups do not count.
-        within_group: The objective by which one group is searched, where it differs. Deadlines
-            count from the start of the whole plan, and the start of a group is not known.
     """
 
     name: ClassVar[ObjectiveName]
@@ -77,10 +78,8 @@ class Objective(ABC):
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     uses_deadlines: ClassVar[bool] = False
     then: ClassVar[Literal["makespan"] | None] = None
-    per_job: ClassVar[bool] = False
     order_matters: ClassVar[bool] = False
     in_seconds: ClassVar[bool] = True
-    within_group: ClassVar[ObjectiveName | None] = None
 
     @property
     def saves_energy(self) -> bool:
@@ -95,31 +94,19 @@ class Objective(ABC):
         """Return a key: one after another, jobs of increasing keys cost least."""
         return 0.0
 
-    def scores(self, outcomes: Outcomes) -> Arrays:
-        """Compute the two scores of each set of jobs, of which a plan counts maximum and sum."""
-        return outcomes.largest(outcomes.ends_s), outcomes.summed(outcomes.ends_s)
+    def extra(self, outcomes: Outcomes) -> Floats:
+        """Compute what this objective adds up over jobs that start at once, shape (sets,)."""
+        return np.zeros(len(outcomes.counts))
 
-    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
-        """Compute the cost of jobs that run at once, a sum for a mean, and a tie-breaker.
+    def extra_beside(
+        self, one: Floats, other: Floats, one_jobs: Indices, other_jobs: Indices
+    ) -> Floats:
+        """Compute the `extra` of two places at once, of those of each and its numbers of jobs."""
+        return one + other
 
-        Both grow with `most` and `total`, of their `scores`, so lower bounds of these bound the
-        cost. A GPU on which jobs run takes `awake_w` watts before what they add.
-        """
-        return most, total
-
-    def of_group(self, price: float, jobs: int) -> float:
-        """Compute the part of a group of so many jobs in the cost of phases, from its `price`."""
-        return price
-
-    def after(
-        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
-    ) -> Sums:
-        """Add `group`, after a pause with so many jobs left, to a sum and a maximum over groups."""
-        return sums[0] + group.cost, 0.0
-
-    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
-        """Compute the cost of groups that run one after another from the numbers of `after`."""
-        return cost / jobs if self.per_job else cost
+    @abstractmethod
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        """Compute costs of `ways` to order them by, shape (criteria, ...), the plan's own first."""
 
 
 class Makespan(Objective):
@@ -133,10 +120,8 @@ class Makespan(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.makespan_interval_s
 
-    def after(
-        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
-    ) -> Sums:
-        return sums[0] + pause_s + group.time_s, 0.0
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        return (ways.span_s + _TIE * ways.ends_s)[None]
 
 
 class MeanCompletion(Objective):
@@ -146,7 +131,6 @@ class MeanCompletion(Objective):
     unit = "s"
     choice = "each done soon"
     measure = "until a job ends, on average"
-    per_job = True
     order_matters = True
 
     def cost(self, forecast: Forecast) -> Interval | None:
@@ -157,14 +141,8 @@ class MeanCompletion(Objective):
     def turn(self, job: Job) -> float:
         return job.alone_s or 0.0
 
-    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
-        return total, most
-
-    def after(
-        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
-    ) -> Sums:
-        waits_s = pause_s * left + group.time_s * (left - group.jobs)
-        return sums[0] + group.cost + waits_s, 0.0
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        return (ways.ends_s + _TIE * ways.span_s)[None]
 
 
 class Deadlines(Objective):
@@ -182,7 +160,6 @@ class Deadlines(Objective):
     uses_deadlines = True
     then = "makespan"
     order_matters = True
-    within_group = "mean-completion"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         pairs = zip(forecast.ends_s or (), forecast.deadlines_s, strict=forecast.ends_s is not None)
@@ -194,19 +171,12 @@ class Deadlines(Objective):
     def turn(self, job: Job) -> float:
         return job.deadline_s or np.inf
 
-    def scores(self, outcomes: Outcomes) -> Arrays:
-        tightness = outcomes.largest(outcomes.ends_s / outcomes.deadlines_s)
-        return tightness, outcomes.summed(outcomes.ends_s)
-
-    def after(
-        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
-    ) -> Sums:
-        start_s = sums[0] + pause_s
-        late = max(((start_s + end) / due for end, due in group.due), default=0.0)
-        return start_s + group.time_s, max(sums[1], late)
-
-    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
-        return worst
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        late = [
+            np.where(ways.last_s > 0, (ways.last_s + wait_s) / terms.deadlines_s, 0.0).max(axis=-1)
+            for wait_s in terms.waits_s
+        ]
+        return np.array(late) + _TIE * ways.span_s
 
 
 class Throughput(Objective):
@@ -222,19 +192,27 @@ class Throughput(Objective):
         "is the inverse."
     )
     in_seconds = False
-    per_job = True
 
     def cost(self, forecast: Forecast) -> Interval | None:
         return _throughput_cost(forecast.prediction)
 
-    def scores(self, outcomes: Outcomes) -> Arrays:
-        return outcomes.largest(outcomes.slowdowns), -outcomes.summed(1 / outcomes.slowdowns)
+    def extra(self, outcomes: Outcomes) -> Floats:
+        # Equal work of all jobs takes so many times that of one alone.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = outcomes.counts.sum(axis=1) / outcomes.summed(1 / outcomes.slowdowns)
+        return np.where(outcomes.counts.any(axis=1), times, 0.0)
 
-    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
-        return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
+    def extra_beside(
+        self, one: Floats, other: Floats, one_jobs: Indices, other_jobs: Indices
+    ) -> Floats:
+        jobs, rate = one_jobs + other_jobs, np.zeros(len(one))
+        for times, own in ((one, one_jobs), (other, other_jobs)):
+            rate += np.divide(own, times, out=np.zeros(len(rate)), where=own > 0)
+        together = np.divide(jobs, rate, out=np.zeros(len(rate)), where=rate > 0)
+        return np.where(np.isfinite(one + other), together, np.inf)
 
-    def of_group(self, price: float, jobs: int) -> float:
-        return price * jobs
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        return ways.extra[None]
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
@@ -265,20 +243,27 @@ class Energy(Objective):
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.energy_j
 
-    def scores(self, outcomes: Outcomes) -> Arrays:
-        return outcomes.largest(outcomes.ends_s), outcomes.added_j
+    def extra(self, outcomes: Outcomes) -> Floats:
+        return outcomes.added_j
 
-    def price(self, most: Floats, total: Floats, awake_w: float) -> Arrays:
-        return awake_w * most + total, most
-
-    def after(
-        self, sums: Sums, group: PhaseGroup, pause_s: float, left: int, idle_w: float
-    ) -> Sums:
-        return sums[0] + group.cost + idle_w * pause_s, 0.0
+    def criteria(self, ways: Ways, terms: Terms) -> Floats:
+        return np.array([ways.extra + watts * ways.span_s for watts in terms.watts])
 
 
 _ALL = (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
 OBJECTIVES: dict[ObjectiveName, Objective] = {each.name: each for each in _ALL}
+
+
+def ways_of(objective: Objective, outcomes: Outcomes) -> Ways:
+    """Return `outcomes` as ways, shape (sets,), those that are not allowed infinite."""
+    never = np.where(outcomes.allowed, 0.0, np.inf)
+    kinds = outcomes.counts.shape[1] if objective.uses_deadlines else 0
+    return Ways(
+        outcomes.largest(outcomes.ends_s) + never,
+        outcomes.summed(outcomes.ends_s) + never,
+        objective.extra(outcomes) + never,
+        np.where(outcomes.counts > 0, outcomes.ends_s, 0.0)[:, :kinds],
+    )
 
 
 def costs_of_ways(
@@ -293,7 +278,8 @@ def costs_of_ways(
         ends_s=ends_s,
         added_j=np.zeros(len(ends_s)),
     )
-    return objective.price(*objective.scores(outcomes), awake_w=1.0)[0]
+    terms = Terms(outcomes.deadlines_s, watts=(1.0,))
+    return np.asarray(objective.criteria(ways_of(objective, outcomes), terms)[0])
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:

@@ -391,7 +391,7 @@ def _with_names_px(jobs: Iterable[str], plot_px: int) -> int:
 def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
     """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
 
-    `advisor.validate` makes the rows; `jobs` are all of the request, in order.
+    `advisor.run.validate` makes the rows; `jobs` are all of the request, in order.
     """
     modes = sorted({row["mode"] for row in rows})
     named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]

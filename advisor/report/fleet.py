@@ -14,8 +14,8 @@ from rich.text import Text
 from advisor.documents import Inline, Mark
 from advisor.errors import counted, with_article
 from advisor.hardware.gpus import GpuCount
-from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
-from advisor.launch.launch_plan import LaunchPlan
+from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.shell import commands, why_not_started
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
@@ -496,7 +496,7 @@ def _advised(
         rank=rank,
         ties_best=holds_one(ratio),
         sharing=_sharing(each),
-        commands=() if why_not_started(launches) else tuple(_commands(launches, device)),
+        commands=() if why_not_started(launches) else commands(launches, device),
         why=_search_line(plan),
         jobs=_fleet_jobs(each),
         makespan_s=None if makespan_s is None else makespan_s.p50,
@@ -508,7 +508,7 @@ def _advised(
             FleetGpu(
                 on=on,
                 job_numbers=on.jobs,
-                commands=() if launch.wide else tuple(_commands([launch], device)),
+                commands=() if launch.wide else commands([launch], device),
             )
             for on, launch in zip(each.on, launches, strict=True)
         ),
@@ -545,11 +545,7 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
         InvalidInput: There is no such plan or device, or no script can start the plan.
     """
     chosen = forecast.ranked_plan(plan.plans, rank)
-    return "\n".join(_commands(fleet_launch_plans(chosen), device))
-
-
-def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
-    return list(commands(launches[0], device) if len(launches) == 1 else commands_at_once(launches))
+    return "\n".join(commands(fleet_launch_plans(chosen), device))
 
 
 JobOnGpu = tuple[int, SimulatedJob]

@@ -100,8 +100,9 @@ def _compared(document):
                 "power_w": _interval(plan["power_w"]),
                 **{
                     name: [_middle(job[name]) for job in plan["jobs"] if job[name]]
-                    for name in ("step_s", "ends_s", "memory_mib")
+                    for name in ("step_s", "memory_mib")
                 },
+                "ends_s": [_middle(end_s) for end_s in plan["ends_s"] or ()],
             }
         )
         for plan in document["plans"]

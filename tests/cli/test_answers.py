@@ -11,7 +11,6 @@ import pytest
 
 import advisor as library
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import catalogue
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
@@ -73,12 +72,14 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
     document = json.loads(said.out)
     assert document["schema"] == 1
     assert set(keys.split()) <= document.keys()
+    if words[0] not in ("export", "gpus", "workloads"):
+        assert document["gpu"] == GPU
     text = advisor(*words, *(("--format", "commands") if words[0] == "export" else ()))
     assert (text.code, "\x1b" in text.out) == (0, False)
     assert len(text.out) > 100
+    assert GPU in text.out or words[0] in ("workloads", "profiles")
 
 
-@pytest.mark.parametrize("bare", [BARE, UNKNOWN], ids=["utilisation", "no utilisation"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -87,13 +88,13 @@ def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
         ("recommend", "JOB", "--gpus", 2),
         ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
         ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
-        ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
         ("simulate", "JOB", RESNET, "--sharing", "mps"),
         ("compare", "naive", "mps", "JOB", RESNET),
         ("export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"),
     ],
 )
-def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, bare, words):
+def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, words):
+    bare = BARE if words[0] == "predict" else UNKNOWN
     (path := tmp_path / "my-job.json").write_text(minimal_text(bare))
     said = advisor(*(path if word == "JOB" else word for word in words))
     assert (said.code, said.err) == (0, "")
@@ -108,11 +109,8 @@ def document_of(advisor, *words):
 @pytest.mark.parametrize(
     "sharing",
     [
-        "serial",
         "naive",
-        "mps",
         "mps=43,57",
-        "mig=3g.71gb@4,4g.71gb@0",
         "mig=4g.71gb@0[1,2]/mps=60,40",
         "mig=7g.141gb@0/ci=3c[1]+4c[2]",
         "serial[1];naive[2]",
@@ -173,12 +171,9 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
     [
         ("copies", RESNET),
         ("admit", SMALL, "--running", RESNET, "--max-slowdown", 3),
-        ("trials", RESNET),
-        ("batch", "dlrm-29gb"),
         ("simulate", f"{RESNET}:2"),
     ],
 )
-@pytest.mark.usefixtures("own")
 def test_an_answer_under_a_power_cap_says_so(advisor, words):
     assert document_of(advisor, *words, "--power-cap", 400)["power_cap_w"] == 400
     assert "power cap of 400 W" in " ".join(advisor(*words, "--power-cap", 400).out.split())
@@ -205,11 +200,8 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     ("words", "at_once"),
     [
         ((), 4),
-        (("--at-once", 2), 2),
         (("--sharing", "mps/3"), 3),
-        (("--sharing", "naive/9"), None),
         (("--at-once", 6), None),
-        (("--sharing", "mps=50,50"), None),
         (("--sharing", "serial"), None),
     ],
 )
@@ -232,14 +224,6 @@ def test_a_trace_may_have_the_seconds_of_each_job_alone(advisor, tmp_path):
     jobs = document_of(advisor, "simulate", "--trace-in", trace)["jobs"]
     ran_s = [job["end_s"]["p50"] - job["start_s"] for job in jobs]
     assert ran_s == pytest.approx([600, 70], rel=0.01)
-
-
-def test_a_trace_has_durations_or_epochs(advisor, tmp_path):
-    (trace := tmp_path / "both.csv").write_text(
-        f"arrival_s,job,epochs,duration_s\n0,{RESNET},1,600\n"
-    )
-    answer = advisor("simulate", "--trace-in", trace)
-    assert (answer.code, "duration_s" in answer.err) == (2, True)
 
 
 def test_a_simulation_saves_over_one_job_a_gpu(advisor, tmp_path):
@@ -288,10 +272,11 @@ def test_on_several_gpus_a_data_parallel_job_is_one_process(advisor, tmp_path, c
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
+def test_a_plan_from_another_gpu_says_so_and_without_root_it_has_no_mig(advisor, gpus):
     words = ("export", RESNET, BERT, "--gpus", gpus, "--format", "slurm", "--no-root")
-    answer = advisor(*words)
+    answer = advisor(*words, "--gpu", "h100-sxm-80gb")
     assert (answer.code, "-mig 1" in answer.out) == (0, False)
+    assert GPU in answer.err
 
 
 @pytest.mark.parametrize(
@@ -301,28 +286,15 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
         ("recommend", "JOB:2", "--gpus", 2),
         ("copies", "JOB"),
         ("predict", "JOB", BERT, "--sharing", "naive"),
-        ("compare", "naive", "mps", "JOB:2"),
         ("simulate", "JOB:2"),
-        ("trials", "JOB"),
     ],
 )
 def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
     (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
-    for job in (RESNET, path):
-        asked = [str(word).replace("JOB", str(job)) for word in words]
-        found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
-        assert found["estimated_profiles"][RESNET] == GPU
-        assert found["estimated_from"] == GPU
-
-
-@pytest.mark.parametrize("by_file", [False, True])
-def test_an_export_and_a_validation_from_another_gpu_say_so(advisor, tmp_path, by_file):
-    (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
-    job, there = path if by_file else RESNET, ("--gpu", "l40s-48gb")
-    exported = advisor("export", job, *there, "--format", "json")
-    assert json.loads(exported.out)["plans"][0]["estimated_from"] == GPU
-    assert GPU in exported.err
-    assert GPU in advisor("validate", job, *there, "--dry-run").err
+    job = path if words[0] in ("predict", "simulate") else RESNET
+    asked = [str(word).replace("JOB", str(job)) for word in words]
+    found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
+    assert (found["estimated_profiles"][RESNET], found["estimated_from"]) == (GPU, GPU)
 
 
 def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_path):
@@ -333,16 +305,16 @@ def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_
     assert found["estimated"] == {RESNET: GPU}
 
 
-@pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
-def test_the_layouts_of_every_gpu_with_mig_fit_in_80_columns(advisor, key):
+@pytest.mark.parametrize("key", ["a30-24gb", "h200-141gb", "rtx-pro-6000-96gb"])
+def test_the_layouts_of_gpus_with_few_and_many_slices_fit_in_80_columns(advisor, key):
     lines = advisor("layouts", "--gpu", key, "--all").out.splitlines()
     assert max(map(len, lines)) <= 80
     full = len(document_of(advisor, "layouts", "--gpu", key)["maximal"])
     assert sum("@" in line and line[0].isdigit() for line in lines) == full
 
 
-@pytest.mark.parametrize("word", ["H200", "NVIDIA H200", "h200"])
-def test_a_gpu_is_named_as_people_do_also_by_the_environment(advisor, word, monkeypatch):
+def test_a_gpu_is_named_as_people_do_also_by_the_environment(advisor, monkeypatch):
+    word = "NVIDIA H200"
     words = ("predict", f"{BERT}:2", "--sharing", "time-slicing")
     found = document_of(advisor, *words, "--gpu", word)
     assert (found["gpu"], found["sharing"]) == (GPU, "naive")
@@ -350,14 +322,8 @@ def test_a_gpu_is_named_as_people_do_also_by_the_environment(advisor, word, monk
     assert document_of(advisor, *words) == found
 
 
-def test_without_a_gpu_it_is_the_jobs_or_the_one_in_this_machine(advisor, own, monkeypatch):
+def test_without_a_gpu_it_is_the_default_or_the_one_in_this_machine(advisor, monkeypatch):
     assert document_of(advisor, "predict", BERT, "--sharing", "serial")["gpu"] == DEFAULT_GPU
-    there = own.parent / "a100-40gb"
-    there.mkdir()
-    (there / "mine.json").write_text(minimal_text(replace(BARE, workload="mine", gpu=there.name)))
-    said = advisor("predict", "mine", "--sharing", "serial", "--json")
-    assert json.loads(said.out)["gpu"] == "a100-40gb"
-    assert "a100-40gb" in said.err
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: "a30-24gb")
     assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
 
@@ -371,8 +337,7 @@ def on_a100(own):
     return file
 
 
-@pytest.mark.parametrize("suffix", ["", ":2", "@3", ":2@3"])
-@pytest.mark.parametrize("by_file", [False, True])
+@pytest.mark.parametrize(("suffix", "by_file"), [("", True), (":2@3", False), (":2@3", True)])
 def test_copies_and_epochs_never_change_which_gpu_is_meant(advisor, on_a100, suffix, by_file):
     answer = advisor("predict", f"{on_a100 if by_file else 'mine'}{suffix}", "--json")
     assert json.loads(answer.out)["gpu"] == "a100-40gb"
@@ -385,41 +350,6 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
     (trace := tmp_path / "trace.csv").write_text("arrival_s,job\n0,mine\n5,mine\n")
     for words in (("recommend", "--jobs", jobs), ("simulate", "--trace-in", trace)):
         assert document_of(advisor, *words)["gpu"] == "a100-40gb"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("recommend", "JOB:2", "--gpus", "2"),
-        ("admit", SMALL, "--running", "JOB", "--max-slowdown", "3"),
-        ("recommend", "JOB"),
-        ("copies", "JOB"),
-        ("predict", "JOB"),
-        ("trials", "JOB"),
-        ("compare", "naive", "mps", "JOB:2"),
-        ("simulate", "JOB"),
-        ("batch", "dlrm-29gb"),
-    ],
-)
-def test_every_answer_names_its_gpu_also_without_the_option(advisor, words):
-    words = [word.replace("JOB", RESNET) for word in words]
-    assert GPU in advisor(*words).out
-    assert document_of(advisor, *words)["gpu"] == GPU
-
-
-def test_help_and_the_version_are_there(advisor):
-    assert advisor("--version").out == f"advisor {library.__version__}\n"
-    assert advisor("-h").out == advisor("--help").out
-    assert "advisor recommend" in advisor().out
-    for name in ("recommend", "predict", "simulate", "export", "run", "validate", "fit", "gpus"):
-        said = advisor(name, "-h")
-        assert (said.code, said.out.startswith(f"Usage: advisor {name} ")) == (0, True)
-
-
-def test_the_library_exports_what_it_names():
-    assert all(getattr(library, name) for name in library.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = library.nonsense
 
 
 def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
@@ -449,7 +379,7 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
     assert (said.code, said.out, "gpu-advisor[mlflow]" in said.err) == (1, "", True)
 
 
-@pytest.mark.parametrize("form", ["svg", "png"])
+@pytest.mark.parametrize("form", ["svg", pytest.param("png", marks=pytest.mark.exhaustive)])
 def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
     pytest.importorskip("vl_convert")
     file = tmp_path / f"ways.{form}"
@@ -482,29 +412,17 @@ def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
 
 def test_what_measures_or_runs_prints_one_json_document_too(advisor, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
+    for words, schema in (
+        (("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers), "measured"),
+        (("run", "--list"), "runs"),
+    ):
+        assert problems(schema, document_of(advisor, *words)) == []
     plan = tmp_path / "campaign.toml"
     assert advisor("init", "campaign", "--out", plan).code == 0
-    numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
-    for words, keys, schema in (
-        (
-            ("campaign", plan, "--dry-run", "--out", tmp_path / "runs"),
-            {"runs_to_do", "estimated_s"},
-            None,
-        ),
-        (
-            ("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers),
-            {"profiles"},
-            "measured",
-        ),
-        (("run", "--list"), {"runs"}, "runs"),
-    ):
-        line = [sys.executable, "-m", "advisor", *map(str, words), "--json"]
-        printed = subprocess.run(line, check=True, capture_output=True, text=True).stdout
-        document = json.loads(printed)
-        assert document["schema"] == 1
-        assert document.keys() >= keys
-        assert schema is None or problems(schema, document) == []
-    assert advisor("run", "plan.json", "--json").code == 2
+    line = [sys.executable, "-m", "advisor", "campaign", plan, "--dry-run", "--json"]
+    done = subprocess.run([*line, "--out", tmp_path], check=True, capture_output=True)
+    assert json.loads(done.stdout).keys() >= {"schema", "runs_to_do", "estimated_s"}
 
 
 def job_file(folder, *entries):
@@ -513,8 +431,9 @@ def job_file(folder, *entries):
     return file
 
 
-@pytest.mark.parametrize("gpus", [(), ("--gpus", 2)])
-@pytest.mark.parametrize("objective", ["deadlines", "makespan", "energy"])
+@pytest.mark.parametrize(
+    ("gpus", "objective"), [((), "deadlines"), (("--gpus", 2), "deadlines"), ((), "energy")]
+)
 def test_a_deadline_that_no_plan_keeps_is_in_the_first_line(advisor, tmp_path, gpus, objective):
     jobs = job_file(
         tmp_path,
@@ -539,24 +458,25 @@ def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp
     jobs = job_file(
         tmp_path, f'profile = "{RESNET}"\nuser = "ada"', f'profile = "{BERT}"\nuser = "grace"'
     )
-    for gpus in ((), ("--gpus", 2)):
-        for key in (GPU, "v100-32gb"):
-            answer = advisor("recommend", "--jobs", jobs, *gpus, "--gpu", key).out
-            assert "MPS serves one user at a time" in " ".join(answer.split())
+    for gpus, key in (((), GPU), (("--gpus", 2), "v100-32gb")):
+        answer = advisor("recommend", "--jobs", jobs, *gpus, "--gpu", key).out
+        assert "MPS serves one user at a time" in " ".join(answer.split())
     assert "one user" not in advisor("recommend", RESNET, BERT).out
 
 
-@pytest.mark.parametrize("objective", ["throughput", "mean-completion", "energy", "makespan"])
-def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks(
-    advisor, objective
-):
-    question = ("recommend", RESNET, BERT, "--objective", objective)
-    for words in (question, (*question, "--gpus", 2)):
-        plain, careful = (
-            " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
-        )
-        assert objective == "makespan" or "all done in" in plain
-        assert "by the upper ends" in careful
-        assert "by the upper ends" not in plain
-    for words in (("copies", RESNET), ("trials", RESNET)):
-        assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", RESNET, BERT, "--objective", "energy"),
+        ("recommend", RESNET, BERT, "--objective", "energy", "--gpus", 2),
+        ("copies", RESNET),
+        ("trials", RESNET),
+    ],
+)
+def test_an_answer_has_the_total_time_and_by_which_end_it_ranks(advisor, words):
+    plain, careful = (
+        " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
+    )
+    assert words[0] != "recommend" or "all done in" in plain
+    assert "by the upper ends" in careful
+    assert "by the upper ends" not in plain

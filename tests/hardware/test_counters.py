@@ -42,36 +42,22 @@ def test_a_busy_window_has_shares_power_and_energy(install):
     assert (counters.pcie_rx_mib_s, counters.pcie_tx_mib_s) == pytest.approx((900, 30))
 
 
-def test_a_second_window_does_not_remember_the_first(install):
+def test_a_second_window_does_not_remember_the_first_and_the_driver_has_no_buffer_left(install):
     library = install(FakeLibrary(FakeGpu()))
     sampler = ActivitySampler(0)
+    sampler.begin()  # forgotten: it never ends
     for power_w, share in ((400.0, 80.0), (100.0, 10.0)):
         sampler.begin()
         library.work(1.0, power_w, {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: share})
         activity = sampler.end()
     assert activity.counters.gract == pytest.approx(0.10)
     assert activity.power_w == pytest.approx(100, abs=0.01)
+    assert (library.allocated, library.samples) == (5, {})
 
 
-def test_no_buffer_of_the_driver_is_left_behind(install):
-    library = install(FakeLibrary(FakeGpu()))
-    window(library, 1.0)
-    sampler = ActivitySampler(0)
-    sampler.begin()
-    sampler.begin()  # forgets the window that never ended
-    library.work(1.0, 100.0, BUSY)
-    sampler.end()
-    assert library.allocated == 5
-    assert library.samples == {}
-
-
-def test_a_window_too_short_for_gpm_has_power_but_no_counters(install):
+def test_a_window_too_short_for_gpm_or_a_metric_that_the_gpu_lacks_is_none_and_never_zero(install):
     activity = window(install(FakeLibrary(FakeGpu())), 0.05)
-    assert activity.counters is None
-    assert activity.power_w == pytest.approx(400, abs=0.1)
-
-
-def test_a_metric_that_the_gpu_lacks_is_none_and_never_zero(install):
+    assert (activity.counters, activity.power_w) == (None, pytest.approx(400, abs=0.1))
     metrics = {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 50.0}
     counters = window(install(FakeLibrary(FakeGpu())), 1.0, metrics=metrics).counters
     assert counters.gract == pytest.approx(0.5)

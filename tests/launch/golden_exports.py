@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import side_by_side
-from advisor.launch.exports import EXPORTS, SUFFIXES, WHOLE
-from tests.handed import JOBS, handed
+from advisor.launch.exports import FORMATS
+from tests.handed import JOBS, handed, on_gpus, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
 SHOWN = (
@@ -19,11 +18,17 @@ SHOWN = (
     "phases.commands.sh",
     "mig.slurm.sh",
     "mig.mig-parted.yaml",
-    "naive.kubernetes.yaml",
-    "mig.kubernetes.yaml",
-    "limits.kubernetes-script.yaml",
+    "limits.kubernetes.yaml",
     "several-gpus.slurm.sh",
 )
+
+BIG = replace(JOBS[2], gpus=2)
+SEVERAL = on_gpus(
+    ("mps[1,2];serial[3]", (*JOBS[:2], BIG)),
+    ("serial", (JOBS[1], BIG, JOBS[0])),
+    numbers=[[1, 2, 4], [3, 4, 5]],
+)
+"""A plan for two GPUs, of which job 4 takes both."""
 
 PLANS = {
     "serial": handed("serial"),
@@ -46,40 +51,29 @@ PLANS = {
     "phases-of-mig": handed(
         "mig=4g.71gb[1]+3g.71gb[2];mig=7g.141gb[3];serial[4]", (*JOBS, JOBS[0])
     ),
+    "two-gpus": on_gpus(("naive", JOBS[:2], 350.0), ("mps=43,57.5", JOBS[:2])),
+    "several-gpus": SEVERAL,
 }
 
-BIG = replace(JOBS[2], gpus=2)
-SEVERAL = side_by_side(
-    {
-        0: handed("mps[1,2];serial[3]", (*JOBS[:2], BIG)),
-        1: handed("serial", (JOBS[1], BIG, JOBS[0])),
-    },
-    {0: [1, 2, 4], 1: [3, 4, 5]},
-)
-"""A plan for two GPUs, of which job 4 takes both."""
 
-
-def written_for_several() -> dict[str, str]:
-    """The text of `SEVERAL` for Slurm, by the name of a file."""
-    return {"several-gpus.slurm.sh": WHOLE["slurm"](SEVERAL)}
-
-
-def written() -> dict[str, str]:
+def written(forms=FORMATS):
     """The text of each plan in each format, by the name of a file; left out if a format cannot."""
-    found = {}
+    texts = {}
     for name, plan in PLANS.items():
-        for form, suffix in SUFFIXES.items():
+        for form in forms:
+            if isinstance(plan, tuple) and not FORMATS[form].several_gpus:
+                continue
             try:
-                found[f"{name}.{suffix}"] = EXPORTS[form](plan)
+                texts[f"{name}.{FORMATS[form].file_end}"] = write(form, plan)
             except InvalidInput:
                 continue
-    return found
+    return texts
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for stale in GOLDEN.iterdir():
         stale.unlink()
-    texts = written() | written_for_several()
+    texts = written()
     for name in SHOWN:
         (GOLDEN / name).write_text(texts[name])

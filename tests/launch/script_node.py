@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from advisor.launch.exports import EXPORTS
+from tests.handed import write
 from tests.waiting import PATIENCE_S
 
 # Writes down whether MPS answers where its settings say, then does what the test asks of it.
@@ -55,7 +55,7 @@ def tools_without_mps(folder):
 
 
 def script(form, plan):
-    put(Path("plan.sh"), EXPORTS[form](plan))
+    put(Path("plan.sh"), write(form, plan))
     return ["bash", "./plan.sh"]
 
 

@@ -4,8 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from advisor.launch.exports import EXPORTS, WHOLE
-from advisor.launch.launch_plan import LaunchPlan
+from tests.handed import write
 from tests.waiting import PATIENCE_S
 
 DEVICE_JOB = """\
@@ -17,8 +16,7 @@ echo "${0##*/} $CUDA_VISIBLE_DEVICES" >> seen
 
 def begun(machine, plan, **variables):
     """A running script of a plan, or of the plans of several GPUs."""
-    write = EXPORTS if isinstance(plan, LaunchPlan) else WHOLE
-    Path("plan.sh").write_text(write["commands"](plan))
+    Path("plan.sh").write_text(write("commands", plan))
     return running_script(machine, **variables)
 
 

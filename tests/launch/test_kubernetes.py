@@ -1,65 +1,143 @@
-"""Plans as Kubernetes objects in every format: valid, whole, or refused."""
+"""Plans for Kubernetes: a pod for each GPU or MIG instance, which runs the script of its plan."""
 
+import re
+import subprocess
 from dataclasses import replace
 from heapq import nlargest
 
+import psutil
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import side_by_side
-from advisor.launch.exports import EXPORTS, WHOLE
-from tests.handed import BERT, H200, JOBS, RESNET, handed
-from tests.launch.golden_exports import GOLDEN, PLANS
+from advisor.hardware.gpus import catalogue, gpu
+from advisor.launch.kubernetes import job_name, product_labels
+from advisor.launch.shell import commands_text
+from advisor.workload.job import Job
+from advisor.workload.spec import Script
+from tests.handed import BERT, H200, JOBS, RESNET, handed, on_gpus, write
+from tests.launch.golden_exports import PLANS, SEVERAL, written
 from tests.launch.kubernetes_objects import (
-    FORMS,
-    WIDE,
+    check_mig_parted,
     check_objects,
     container,
     numbers,
     objects,
-    on_gpus,
-    text_of,
+    scripts,
 )
+from tests.launch.script_node import put
+from tests.waiting import PATIENCE_S
 
-EXPRESSIBLE = [(form, name) for form in FORMS for name in PLANS if text_of(form, name)]
-
-
-@pytest.mark.parametrize(("form", "name"), EXPRESSIBLE)
-def test_kubernetes_knows_every_field_of_a_file(form, name):
-    check_objects(text_of(form, name))
+WRITTEN = written(["kubernetes"])
 
 
-@pytest.mark.parametrize(("form", "name"), EXPRESSIBLE)
-def test_a_file_starts_each_job_once(form, name):
-    assert sorted(numbers(text_of(form, name))) == [each.number for each in PLANS[name].starts]
+def text_of(name):
+    return WRITTEN[f"{name}.kubernetes.yaml"]
 
 
-@pytest.mark.parametrize(("form", "name"), EXPRESSIBLE)
-def test_a_file_says_that_no_cluster_ran_it_and_needs_an_image(form, name):
-    text = text_of(form, name)
+def resources(text):
+    return [container(job)["resources"] for job in objects(text, "Job")]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_plan_is_valid_objects_that_start_each_job_once_or_is_refused(name):
+    plans = PLANS[name] if isinstance(PLANS[name], tuple) else [PLANS[name]]
+    if name in ("compute-instances", "compute-beside-whole", "phases-of-mig"):
+        with pytest.raises(InvalidInput, match=r"[Ee]xport the plan as commands"):
+            write("kubernetes", plans)
+        return
+    text = text_of(name)
+    check_objects(text)
+    started = {start.number for plan in plans for start in plan.starts}
+    assert sorted(numbers(text)) == sorted(started)
     assert "# No cluster has run this file yet." in text
     assert {container(job)["image"] for job in objects(text, "Job")} == {"IMAGE"}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_file_says_which_other_gpu_its_memory_is_estimated_from(form):
-    plan = replace(handed("naive"), estimated_from="h100-sxm-80gb")
-    assert "# Its memory is estimated from h100-sxm-80gb, not measured" in EXPORTS[form](plan)
-    assert "estimated" not in EXPORTS[form](handed("naive"))
+SHARED_BY = ["serial", "naive", "mps", "mps=50,50", "naive/2", "mps/2", "mig=3g.71gb,4g.71gb"]
+
+
+@given(st.lists(st.sampled_from(SHARED_BY), min_size=1, max_size=9), st.integers(1, 8))
+def test_whatever_the_gpus_run_each_job_is_in_one_pod(sharings, host_gpus):
+    plans = on_gpus(*((each, JOBS[:2]) for each in sharings), host_gpus=host_gpus)
+    text = write("kubernetes", plans)
+    check_objects(text)
+    assert sorted(numbers(text)) == list(range(1, 2 * len(sharings) + 1))
+
+
+@pytest.mark.parametrize("name", ["serial", "limits", "phases", "queue-in-phases"])
+def test_a_pod_with_a_whole_gpu_runs_the_script_of_the_plan(name):
+    text = text_of(name)
+    (config,), (job,) = objects(text, "ConfigMap"), objects(text, "Job")
+    assert config["data"]["plan.sh"] == commands_text([PLANS[name]], "0")
+    assert container(job)["command"] == ["bash", "/advisor/plan.sh"]
+    assert container(job)["resources"]["limits"] == {"nvidia.com/gpu": 1}
+    (volume,) = [each for each in container(job)["volumeMounts"] if "advisor" in each["name"]]
+    assert volume["mountPath"] == "/advisor"
+
+
+def test_each_mig_instance_has_a_pod_that_runs_its_jobs_under_their_own_daemon():
+    text = text_of("several-on-an-instance")
+    limits = [each["limits"] for each in resources(text)]
+    assert limits == [{"nvidia.com/mig-4g.71gb": 1}, {"nvidia.com/mig-3g.71gb": 1}]
+    first, second = scripts(text)
+    assert "use_mps" not in first
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60" in second
+    assert all("GPU=$(nvidia-smi -L" in script for script in (first, second))
+
+
+def test_the_operator_makes_the_instances_that_the_pods_ask_for():
+    text = text_of("equal-instances")
+    config = objects(text, "ConfigMap")[0]
+    check_mig_parted(config["data"]["config.yaml"])
+    made = yaml.safe_load(config["data"]["config.yaml"])["mig-configs"]
+    assert made["advisor"][0]["mig-devices"] == {"1g.18gb": 2, "1g.35gb": 1}
+    assert made["all-disabled"] == [{"devices": "all", "mig-enabled": False}]
+    assert "nvidia.com/mig.config=advisor" in text
+    names = sorted(name for each in resources(text) for name in each["limits"])
+    assert names == [*["nvidia.com/mig-1g.18gb"] * 2, "nvidia.com/mig-1g.35gb"]
+
+
+def test_gpus_and_hosts_with_other_instances_have_other_configurations():
+    cut, other = ("mig=3g.71gb,4g.71gb", JOBS[:2]), ("mig=7g.141gb", JOBS[:1])
+    plans = on_gpus(cut, ("serial", JOBS), cut)
+    text = write("mig-parted", plans)
+    check_mig_parted(text)
+    first, second = yaml.safe_load(text)["mig-configs"]["advisor"]
+    assert (first["devices"], second["devices"]) == ([0, 2], [1])
+    assert first["mig-devices"] == {"3g.71gb": 1, "4g.71gb": 1}
+    assert not second["mig-enabled"]
+    equal = yaml.safe_load(write("mig-parted", on_gpus(cut, cut, host_gpus=1)))
+    assert list(equal["mig-configs"]) == ["advisor"]
+    text = write("kubernetes", on_gpus(cut, other, host_gpus=1))
+    assert re.findall(r"mig.config=(\S+)", text) == ["advisor-host-1", "advisor-host-2"]
+
+
+def test_a_pod_requests_the_cores_and_the_memory_of_the_jobs_at_once():
+    measured = [Job(replace(job.profile, host_memory_mib=1000.0)) for job in (*JOBS, RESNET)]
+    for sharing in ("mps/2[3,1,2,4]", "mps[1,3];mps[2,4]"):
+        (own,) = resources(write("kubernetes", handed(sharing, measured)))
+        assert own["requests"] == {"cpu": "4", "memory": "2500Mi"}  # 25 % more than measured
+        assert own["limits"]["memory"] == "2500Mi"
+    unmeasured = write("kubernetes", handed("naive", [measured[0], BERT]))
+    assert resources(unmeasured)[0]["requests"] == {"cpu": "4"}
+    assert "# The host memory of job 2 was not measured" in unmeasured
+    (job,) = objects(unmeasured, "Job")
+    assert job["spec"]["template"]["metadata"]["annotations"]["gpu-advisor/memory-mib"] == "8000"
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_memory_to_reserve_fits_the_gpu_whatever_jobs_meet(name):
-    plan = PLANS[name]
-    for stage in plan.stages:
-        for instance in {part.instance for part in stage.partitions}:
-            parts = [part for part in stage.partitions if part.instance == instance]
-            starts = [start.memory_mib for part in parts for start in part.starts]
-            at_once = 1 if stage.one_by_one else parts[0].at_once or len(starts)
-            assert sum(nlargest(at_once, starts)) <= H200.usable_mib
-            assert min(starts) > 0
+    for plan in PLANS[name] if isinstance(PLANS[name], tuple) else [PLANS[name]]:
+        for stage in plan.stages:
+            for instance in {part.instance for part in stage.partitions}:
+                parts = [part for part in stage.partitions if part.instance == instance]
+                starts = [start.memory_mib for part in parts for start in part.starts]
+                at_once = 1 if stage.one_by_one else parts[0].at_once or len(starts)
+                assert sum(nlargest(at_once, starts)) <= H200.usable_mib
+                assert min(starts) > 0
 
 
 def test_jobs_reserve_the_upper_end_of_their_memory_where_there_is_room():
@@ -69,135 +147,73 @@ def test_jobs_reserve_the_upper_end_of_their_memory_where_there_is_room():
     assert all(start.memory_mib > 60_000 for start in tight)
 
 
-def holding(plan, *memory_mib):
-    """`plan` with jobs that reserve so much memory."""
+def test_a_secret_comes_from_kubernetes_and_is_not_in_the_file():
+    variables = {"LR": "a$b", "HF_TOKEN": "hidden"}
+    script = Script(command=("train", "$(date) $HOME"), folder="/code", environment=variables)
+    own = Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
+    text = write("kubernetes", handed("naive", [own, BERT]))
+    assert "hidden" not in text
+    (job,) = objects(text, "Job")
+    (secret,) = [each for each in container(job)["env"] if each["name"] == "HF_TOKEN"]
+    assert secret["valueFrom"]["secretKeyRef"] == {"name": "advisor-secrets", "key": "HF_TOKEN"}
+    assert "kubectl create secret generic advisor-secrets --from-literal=HF_TOKEN=..." in text
+    assert "env -C /code LR='a$b'" in scripts(text)[0]
 
-    def start(own):
-        return replace(own, memory_mib=memory_mib[own.number - 1])
 
-    return plan.with_partitions(lambda part: part.with_starts(start))
+def test_a_job_of_several_gpus_is_a_pod_with_all_of_them():
+    text = write("kubernetes", SEVERAL)
+    wide = next(each for each in resources(text) if each["limits"]["nvidia.com/gpu"] == 2)
+    assert wide["requests"]["cpu"] == "2"  # one for each process
+    assert [each["limits"]["nvidia.com/gpu"] for each in resources(text)].count(1) == 3
+    (job,) = [job for job in objects(text, "Job") if "job-4" in job["metadata"]["name"]]
+    assert "/dev/shm" in [each["mountPath"] for each in container(job)["volumeMounts"]]
+    assert "# A job of several GPUs starts when so many are free" in text
 
 
-UNEVEN = holding(handed("mps=50,50"), 100_000, 1000)
+def test_loader_workers_have_shared_memory():
+    for job, paths in ((RESNET, ["/advisor"]), (BERT, ["/advisor", "/dev/shm"])):
+        (own,) = objects(write("kubernetes", handed("serial", [job])), "Job")
+        assert [each["mountPath"] for each in container(own)["volumeMounts"]] == paths
 
 
-@pytest.mark.parametrize(
-    ("form", "plan", "lacking", "other"),
-    [
-        ("kubernetes", handed("mps"), "other limits than 50% each", "kubernetes-script"),
-        ("kubernetes", handed("mps=40,60"), "other limits than 50% each", "kubernetes-script"),
-        ("kubernetes", UNEVEN, "1/2 of the memory", "kubernetes-script"),
-        ("kubernetes", PLANS["phases"], "groups of jobs in turn", "kubernetes-script"),
-        ("kubernetes", PLANS["compute-instances"], "compute instances", "commands"),
-        ("kubernetes-script", PLANS["compute-instances"], "compute instances", "commands"),
-        ("kubernetes-script", PLANS["phases-of-mig"], "change MIG instances", "commands"),
-        (
-            "kubernetes",
-            PLANS["several-on-an-instance"],
-            "by MPS on nodes with MIG instances",
-            "kubernetes-script",
-        ),
-    ],
+def test_a_file_says_which_other_gpu_its_memory_is_estimated_from():
+    plan = replace(handed("naive"), estimated_from="h100-sxm-80gb")
+    line = "# Its memory is estimated from h100-sxm-80gb, not measured"
+    assert line in write("kubernetes", plan)
+    assert "estimated" not in text_of("naive")
+
+
+def test_labels_and_names_are_as_kubernetes_allows():
+    assert product_labels(gpu("a100-80gb")) == ["NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe"]
+    for model in catalogue().values():
+        for label in product_labels(model):
+            assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", label)
+    assert job_name("12-" + "X._+" * 40) == ("advisor-12-" + "x-" * 26).strip("-")
+    assert len(job_name("1-" + "a" * 100)) == 63
+
+
+IN_OWN_PROCESSES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+
+
+@pytest.mark.skipif(
+    subprocess.run([*IN_OWN_PROCESSES, "true"], capture_output=True, check=False).returncode != 0,
+    reason="this machine lets no user have process numbers of their own",
 )
-def test_what_a_format_cannot_express_is_refused_with_the_format_that_can(
-    form, plan, lacking, other
-):
-    with pytest.raises(InvalidInput, match=f"{lacking}.* Export it by --format {other}\\."):
-        EXPORTS[form](plan)
-
-
-SHARED_BY = ["serial", "naive", "mps", "mps=50,50", "naive/2", "mps/2"]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(SHARED_BY), st.integers(1, 4)), min_size=1, max_size=5),
-    st.sampled_from(FORMS),
-    st.integers(1, 3),
-)
-def test_every_plan_that_a_format_accepts_is_whole_and_valid(gpus, form, host_gpus):
-    chosen = []
-    for sharing, count in gpus:
-        places = 2 if "=" in sharing else count
-        chosen.append((sharing if places > 1 else "serial", [JOBS[0]] * places))
-    plans = on_gpus(*chosen, kinds=("h200-141gb", "a100-80gb"), host_gpus=host_gpus)
-    if form == "kubernetes-script":
-        text = WHOLE[form](plans)  # which expresses all of them
-    else:
-        try:
-            text = WHOLE[form](plans)
-        except InvalidInput:
-            return
-    check_objects(text)
-    total = sum(len(jobs) for _, jobs in chosen)
-    assert sorted(numbers(text)) == list(range(1, total + 1))
-
-
-def test_jobs_that_a_scheduler_may_put_together_fit_together():
-    memory_mib = (100_000, 20_000, 90_000, 20_000)
-    plans = [holding(plan, *memory_mib) for plan in on_gpus(*[("naive", JOBS[:2])] * 2)]
-    with pytest.raises(InvalidInput, match="which 2 jobs meet on a GPU, and some do not fit"):
-        WHOLE["kubernetes"](plans)
-    fits = [holding(plan, 70_000, 20_000, 70_000, 20_000) for plan in plans]
-    assert numbers(WHOLE["kubernetes"](fits)) == [1, 2, 3, 4]
-
-
-def with_wide_job():
-    """Two GPUs that both run job 2 first, and then a job or two of their own."""
-    plans = [handed("serial[1];mps[2,3]", [WIDE, *JOBS[:2]]), handed("serial", [WIDE, RESNET])]
-    return side_by_side(dict(enumerate(plans)), {0: [2, 1, 3], 1: [2, 4]})
-
-
-def test_a_job_of_several_gpus_is_a_pod_with_all_of_them_before_what_they_run_next():
-    text = WHOLE["kubernetes-script"](with_wide_job())
-    check_objects(text)
-    assert sorted(numbers(text)) == [1, 2, 3, 4]
-    jobs = objects(text, "Job")
-    gpus = [container(job)["resources"]["limits"]["nvidia.com/gpu"] for job in jobs]
-    assert gpus == [2, 1, 1]
-    assert container(jobs[0])["resources"]["requests"]["cpu"] == "6"  # 3 for each process
-    assert "/dev/shm" in [each["mountPath"] for each in container(jobs[0])["volumeMounts"]]
-
-
-def test_a_job_of_several_gpus_that_nothing_shares_requests_all_of_them():
-    plans = [handed("serial", [WIDE, RESNET]), handed("serial", [WIDE, BERT])]
-    write = WHOLE["kubernetes"]
-    text = write(side_by_side(dict(enumerate(plans)), {0: [1, 2], 1: [1, 3]}))
-    check_objects(text)
-    assert sorted(numbers(text)) == [1, 2, 3]
-    wide = objects(text, "Job")[0]
-    assert container(wide)["resources"]["limits"]["nvidia.com/gpu"] == 2
-    shared = [handed("naive", [WIDE, RESNET])]
-    with pytest.raises(InvalidInput, match="several GPUs that others share"):
-        write(shared)
-
-
-ROWS = {
-    "one job after another": handed("serial", JOBS),
-    "time-slicing": handed("naive"),
-    "MPS without limits": handed("mps"),
-    "MPS, each of N jobs 100/N %": handed("mps=50,50"),
-    "MPS, other limits": handed("mps=40,60"),
-    "a queue, at most N at once": handed("naive/2", JOBS),
-    "groups of jobs in turn": handed("mps[1,2];naive[3]", JOBS),
-    "MIG, one job an instance": handed("mig=1g.18gb,2g.35gb"),
-    "MPS on a MIG instance": handed("mig=3g.71gb[1,2]/mps"),
-    "different sharing on the GPUs of a model": (("naive", JOBS[:2]), ("naive", JOBS)),
-    "a job that takes several GPUs": handed("serial", [RESNET, WIDE]),
-}
-
-
-def test_the_table_of_formats_in_the_documents_is_what_they_accept():
-    page = (GOLDEN.parents[2] / "docs" / "kubernetes.md").read_text()
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in page.splitlines()]
-    (head,) = [row for row in rows if row[0] == "a plan with"]
-    table = {row[0]: row[1:] for row in rows if row[0] in ROWS and len(row) == len(head)}
-    assert table.keys() == ROWS.keys()
-    for name, plan in ROWS.items():
-        plans = on_gpus(*plan) if isinstance(plan, tuple) else [plan]
-        for form, cell in zip(head[1:], table[name], strict=True):
-            try:
-                WHOLE[form](plans)
-            except InvalidInput:
-                assert cell == "no", (form, name)
-            else:
-                assert cell.startswith("yes"), (form, name)
+def test_the_script_is_the_first_process_of_a_pod_and_ends_its_jobs_when_asked(tmp_path):
+    (config,) = objects(text_of("naive"), "ConfigMap")
+    (tmp_path / "plan.sh").write_text(config["data"]["plan.sh"])
+    for job in JOBS[:2]:
+        put(tmp_path / f"{job.name}.sh", "#!/bin/sh\necho started $ADVISOR_JOB\nsleep 600\n")
+    pod = subprocess.Popen(
+        [*IN_OWN_PROCESSES, "bash", "plan.sh"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path), "ADVISOR_GRACE_S": "5"},
+    )
+    assert sorted(pod.stdout.readline() for _ in JOBS[:2]) == ["started 1\n", "started 2\n"]
+    (first,) = psutil.Process(pod.pid).children()
+    first.terminate()
+    assert pod.wait(PATIENCE_S) == 143
+    assert pod.stdout.read() == ""
+    pod.stdout.close()

@@ -1,7 +1,6 @@
 """Exported scripts of plans on MIG, and of several GPUs, run by bash among stand-ins."""
 
 import os
-import re
 import signal
 import subprocess
 from collections import Counter
@@ -9,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.commands import commands_at_once, side_by_side
-from advisor.launch.exports import EXPORTS
-from tests.handed import JOBS, handed
+from tests.handed import JOBS, handed, on_gpus, write
 from tests.launch.scripts_on_machine import begun, ended, seen
 from tests.waiting import PATIENCE_S
 
@@ -34,14 +31,6 @@ def test_each_job_sees_its_own_device_and_nothing_is_left(machine):
     assert machine.daemons == {}
 
 
-def test_jobs_on_instances_are_no_clients_of_the_callers_mps(machine):
-    for job in JOBS[:2]:
-        Path(f"{job.name}.sh").write_text("#!/bin/bash\nset | grep ^CUDA_MPS_ >> seen\n")
-    theirs = {"CUDA_MPS_PIPE_DIRECTORY": "/theirs", "CUDA_MPS_CLIENT_PRIORITY": "1"}
-    begun(machine, handed("mig=4g.71gb[1]+3g.71gb[2]"), **theirs).communicate(timeout=PATIENCE_S)
-    assert seen() == ["CUDA_MPS_PIPE_DIRECTORY=/dev/null"] * 2
-
-
 def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machine):
     machine.put(5, 0)
     machine.put(9, 4)
@@ -53,13 +42,6 @@ def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machi
     assert running.returncode == 0
     assert machine.changes == []
     assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
-
-
-def test_it_can_be_run_twice(machine):
-    for _ in range(2):
-        assert ended(machine, DIVIDED) == (0, "")
-    assert len(seen()) == 6
-    assert machine.layout() == []
 
 
 def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
@@ -123,18 +105,19 @@ def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
     assert machine.daemons == {}
 
 
-SEVERAL = {
-    0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
-    1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
-    3: (handed("naive", JOBS[:1]), (3,)),
-}
+SEVERAL = on_gpus(
+    ("mps=43,57", JOBS[:2], 350.0),
+    ("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS),
+    None,
+    ("naive", JOBS[:1]),
+    numbers=[(2, 5), (1, 4, 6), None, (3,)],
+)
 
 
 def on_several(machine):
     """What bash says of plans for three GPUs of a host, of which the second is in MIG mode."""
     machine.index = 1
-    plans, jobs = ({at: pair[which] for at, pair in SEVERAL.items()} for which in (0, 1))
-    text = "\n".join(commands_at_once(side_by_side(plans, jobs)))
+    text = write("commands", SEVERAL)
     return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
 
 
@@ -158,8 +141,3 @@ def test_a_gpu_that_is_not_in_mig_mode_stops_alone(machine):
     assert done.returncode == 1
     assert len(seen()) == 3
     assert machine.daemons == {}
-
-
-def test_every_script_stops_at_its_first_failure():
-    for form in ("commands", "mps", "slurm"):
-        assert re.search("^set -euo pipefail$", EXPORTS[form](WHOLE), re.MULTILINE)

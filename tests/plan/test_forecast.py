@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor import recommend
 from advisor.api import Advisor
 from advisor.errors import InvalidInput
-from advisor.launch.commands import with_commands
+from advisor.launch.shell import with_commands
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.launch.commands import with_commands
+from advisor.launch.shell import with_commands
 from advisor.plan.choice import HANDICAPS, SPARING, first_plan, handicap, starved, weighed
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, known_cost

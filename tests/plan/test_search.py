@@ -1,6 +1,4 @@
-"""The search over MIG instances: its bounds hold, its work ends, and a caller can end it."""
-
-from itertools import islice
+"""The search over sets of jobs: no other plan is better, and a caller can watch and end it."""
 
 import numpy as np
 import pytest
@@ -8,100 +6,120 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
-from advisor.hardware.gpus import gpu
-from advisor.hardware.mig import profile_of
-from advisor.plan import partitions
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.fleet import FleetPlan
-from advisor.plan.job_sets import Option, PartitionKind, Sets, options
-from advisor.plan.partitions import AssignmentSearch, SetScores, cuts
+from advisor.plan.job_sets import WHOLE_GPU, Option, Sets
+from advisor.plan.objectives import OBJECTIVES, Terms, Ways
 from advisor.plan.progress import watched
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
+from advisor.plan.tables import Batch, Beside, Goal, InTurn, Nothing, Stage, Table
+from advisor.sharing import Naive
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import MinimalProfile
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
-CARDS = [gpu("a30-24gb"), gpu("a100-40gb"), gpu("rtx-pro-6000-96gb")]
 JOBS = [Job(synthetic.profile(f"resnet26-cifar10-bs{2**n}")) for n in range(6)]
 
 
-def search_of(card, memory, seed, price):
-    """A search in which sets fit on instances by the sum of `memory`, shares of the GPU."""
-    draw, sets = np.random.default_rng(seed), Sets(JOBS[: len(memory)])
-    held = sets.counts @ np.array(memory) * card.memory_mib
-    allowed = {each.name: held <= each.memory_mib for each in card.mig}
-    scores: dict[PartitionKind, list[tuple[Option, SetScores]]] = {}
-    for kind in {kind for cut in cuts(card) for kind in cut.partitions}:
-        costs = draw.random((len(options(kind)), *sets.counts.shape))
-        costs *= 8 / (kind.slices or profile_of(card, kind.profile).compute_slices)
-        own = [
-            SetScores((sets.counts * each).max(axis=1), (sets.counts * each).sum(axis=1))
-            for each in costs
-        ]
-        scores[kind] = [
-            (option, each.without(~allowed[kind.profile]))
-            for option, each in zip(options(kind), own, strict=True)
-        ]
-    return AssignmentSearch(sets, cuts(card), scores, price, allowed), held
+class Drawn(Table):
+    """A place on which each set has drawn outcomes, or none."""
+
+    def __init__(self, goal, draw):
+        self.goal = goal
+        sets, empty = len(goal.sets.counts), np.arange(len(goal.sets.counts)) == 0
+        never = np.where(draw.random(sets) < 0.2, np.inf, 0.0)
+        own = [np.where(empty, 0.0, draw.random(sets) + never)[None] for _ in range(3)]
+        last_s = np.where(goal.sets.counts > 0, own[0][0][:, None], 0.0)
+        self.ways = Ways(
+            *own, last_s[None] if goal.objective.uses_deadlines else last_s[None, :, :0]
+        )
+
+    def candidates(self, chosen):
+        return Ways(*(each[:, chosen] for each in self.ways)), [(0,)]
+
+    def way(self, chosen, _key):
+        return ((0, Stage((Batch(Option(WHOLE_GPU, Naive()), chosen),))),)
 
 
-PRICES = {
-    "largest": lambda most, total: (most, total),
-    "sum": lambda most, total: (total, most),
-    "both": lambda most, total: (most + total, most),
-}
-DRAWN = (
-    st.sampled_from(CARDS),
-    st.lists(st.sampled_from([0.03, 0.1, 0.2, 0.4, 0.8]), min_size=1, max_size=5),
-    st.integers(0, 99),
-    st.sampled_from(sorted(PRICES)),
-)
+def goal_of(objective, seed):
+    draw, jobs = np.random.default_rng(seed), JOBS[: 2 + seed % 3]
+    sets = Sets([*jobs, jobs[0]])  # two of the first
+    return Goal(sets, OBJECTIVES[objective], Terms(draw.random(len(jobs)) + 0.5, (0.7,))), draw
 
 
-@given(*DRAWN)
-def test_a_search_that_begins_has_an_answer_in_which_memory_holds_every_job(
-    card, memory, seed, price
-):
-    search, held = search_of(card, memory, seed, PRICES[price])
-    for whole in range(search.sets.everything, 0, -5):
-        first = next(search.in_order(whole), None)
-        assert (first is not None) == np.isfinite(search.least(whole))
-        if first is None:
-            continue
-        assert sum(choice.chosen for choice in first.placed) == whole
-        on = np.zeros(len(first.cut.instances), dtype=int)
-        np.add.at(on, [*first.cut.instance_at], [choice.chosen for choice in first.placed])
-        for instance, jobs in zip(first.cut.instances, on, strict=True):
-            assert held[jobs] <= profile_of(card, instance.profile).memory_mib
+def divisions(sets, whole, places):
+    """Every way to divide the set `whole` among so many places."""
+    if places == 1:
+        yield (whole,)
+        return
+    for own in sets.inside(whole).tolist():
+        yield from ((own, *rest) for rest in divisions(sets, whole - own, places - 1))
 
 
-@given(*DRAWN)
-def test_answers_come_by_cost_and_no_later_one_is_cheaper(card, memory, seed, price):
-    search, _ = search_of(card, memory, seed, PRICES[price])
-    costs = [
-        PRICES[price](each.most, each.total)[0]
-        for each in islice(search.in_order(search.sets.everything), 20)
-    ]
-    assert costs == pytest.approx(sorted(costs))
-    assert not costs or search.least(search.sets.everything) <= costs[0] * (1 + 1e-9)
+def at(ways, chosen):
+    return Ways(*(each[0, chosen] for each in ways))
 
 
-@given(*DRAWN, st.integers(0, 20))
-def test_a_search_that_used_up_its_work_still_has_an_answer_for_all_jobs(
-    card, memory, seed, price, work
-):
-    search, _ = search_of(card, memory, seed, PRICES[price])
-    best = next(search.in_order(search.sets.everything), None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitions, "_MOST_EXTENDED", work)
-        hasty, _ = search_of(card, memory, seed, PRICES[price])
-        first = next(hasty.in_order(hasty.sets.everything), None)
-    assert (first is None) == (best is None)
-    if first is not None:
-        assert sum(choice.chosen for choice in first.placed) == hasty.sets.everything
-        assert next(hasty._extensions) <= work + 200
+def cost(goal, ways):
+    return float(goal.costs(Ways(*(np.asarray(each)[None] for each in ways)))[0][0])
+
+
+@given(st.sampled_from(sorted(OBJECTIVES)), st.integers(0, 99), st.integers(1, 3))
+def test_no_division_among_places_is_better_than_the_best_of_their_table(objective, seed, places):
+    goal, draw = goal_of(objective, seed)
+    tables = [Drawn(goal, draw) for _ in range(places)]
+    table = Nothing(goal)
+    for each in reversed(tables):
+        table = Beside(each, table)
+    for whole in range(len(goal.sets.counts)):
+        least = np.inf
+        for division in divisions(goal.sets, whole, places):
+            own = [at(each.ways, part) for each, part in zip(tables, division, strict=True)]
+            extra, jobs = np.zeros(1), np.zeros(1, dtype=int)
+            for each, part in zip(own, division, strict=True):
+                more = goal.sets.sizes[[part]]
+                extra = goal.objective.extra_beside(extra, each.extra[None], jobs, more)
+                jobs = jobs + more
+            together = Ways(
+                max(each.span_s for each in own),
+                sum(each.ends_s for each in own),
+                extra[0],
+                np.max([each.last_s for each in own], axis=0),
+            )
+            least = min(least, cost(goal, together))
+        assert table.least(whole) == pytest.approx(least)
+        if np.isfinite(least):
+            chosen = [stage.batches[0].chosen for _, stage in table.best(whole)]
+            assert sum(chosen) == whole
+
+
+@given(st.sampled_from(["makespan", "mean-completion", "energy", "throughput"]), st.integers(0, 99))
+def test_no_order_of_batches_is_better_than_the_best_of_the_table_of_turns(objective, seed):
+    goal, draw = goal_of(objective, seed)
+    batch = Drawn(goal, draw)
+    table = InTurn(batch)
+
+    def orders(whole):
+        if not whole:
+            yield ()
+        for own in goal.sets.inside(whole).tolist()[1:] if whole else ():
+            yield from ((own, *rest) for rest in orders(whole - own))
+
+    for whole in range(1, len(goal.sets.counts)):
+        least = np.inf
+        for order in orders(whole):
+            own = [at(batch.ways, part) for part in order]
+            start_s, ends_s = 0.0, 0.0
+            for each, part in zip(own, order, strict=True):
+                ends_s += each.ends_s + start_s * goal.sets.sizes[part]
+                start_s += each.span_s
+            whole_way = Ways(start_s, ends_s, sum(each.extra for each in own), own[0].last_s)
+            least = min(least, cost(goal, whole_way))
+        assert table.least(whole) == pytest.approx(least)
+        if np.isfinite(least):
+            assert sum(stage.batches[0].chosen for _, stage in table.best(whole)) == whole
 
 
 class Left(Exception):

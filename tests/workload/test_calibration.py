@@ -36,12 +36,9 @@ def test_a_calibration_reads_back_as_it_was_written(file):
         ("schema", 0),
         ("gpu", None),
         ("idle_power", 76.0),
-        ("idle_power_w", -76.0),
         ("idle_power_w", float("inf")),
         ("contexts.driver_mib", -1.0),
-        ("contexts.limited.0.context_mib", -1.0),
         ("switching.0.overhead", 1.0),
-        ("switching.0.slice_s", -1e-3),
         ("switching.0.switch_s", float("nan")),
     ],
 )

@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.workload.arrivals import read_arrivals
 from advisor.workload.job import MAX_JOBS, Arrival, Job, parse_jobs, read_jobs
 from advisor.workload.spec import Script, Workload, masked_words, secret_options
-from advisor.workload.store import load_profile, read_profile
+from advisor.workload.store import load_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
@@ -86,13 +86,10 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
     [
         (f"{RESNET}@", f"{RESNET}@3"),
         (f"{RESNET}@ten", f"{RESNET}@3"),
-        (f"{RESNET}@nan", f"{RESNET}@3"),
         (f"{RESNET}@3:2", f"{RESNET}:2@3"),
-        ("@1e9", "NAME:COPIES"),
         (f"{RESNET}@50%", f"{RESNET}@3"),
         (f"{RESNET}:1e3", f"{RESNET}:2"),
         (f"{RESNET}@0", "above 0"),
-        (f"{RESNET}@-1", "above 0"),
         ("@3", "names no job"),
         ("bert-base-finetune-bs61", BERT),
         *(
@@ -151,8 +148,6 @@ def test_a_file_of_jobs_sets_what_is_to_run(read):
         ('deadline_s = "2h"', "deadline_s", 7200),
         ('deadline_s = "1h 30 min"', "deadline_s", 5400),
         ('deadline_s = "1-00:00:30"', "deadline_s", 86_430),
-        ('deadline_s = "90"', "deadline_s", 90),
-        ('validation_s = "1.5 min"', "validation_s", 90),
         ('protect = "10 %"', "protect", 0.1),
     ],
 )
@@ -197,24 +192,18 @@ def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
     [
         ("copy = 2", "copy"),
         ("copies = 0", "copies"),
-        ("copies = 1000000", "copies"),
         ("copies = 1.5", "copies"),
         ("epochs = 0", "epochs"),
         ("epochs = nan", "epochs"),
-        ("validation_s = -1", "validation_s"),
-        ("start_s = -1", "start_s"),
         ("examples_per_epoch = 0", "examples_per_epoch"),
         ("user = 7", "user"),
-        ("user = ' '", "user"),
         ("data_parallel = 'yes'", "data_parallel"),
         ("isolated = 2", "isolated"),
-        ("deadline_s = 0", "deadline_s"),
         ("deadline_s = nan", "deadline_s"),
         ("command = 'python \"t.py'", "command"),
         ("command = []", "command"),
         ('command = ["python", "\\u0000"]', "program"),
         ('command = ["a"]\nenvironment = {CUDA_MPS_PIPE_DIRECTORY = "/x"}', "PIPE_DIRECTORY"),
-        ('command = ["a"]\nenvironment = {CUDA_VISIBLE_DEVICES = "1"}', "VISIBLE_DEVICES"),
         ('command = ["a"]\nenvironment = {"A=B" = "1"}', "A=B"),
         ('command = ["a"]\nenvironment = {SEED = 1}', "environment"),
         ('folder = "x"', "folder"),
@@ -257,12 +246,9 @@ def test_starts_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
     [
         {"epochs": 1e300},
         {"epochs": 5e-324},
-        {"validation_s": 1e300},
-        {"checkpoint_s": 1e300},
         {"start_s": -1},
         {"deadline_s": 1e300},
         {"protect": 20.0},
-        {"protect": -0.1},
         {"protect": float("nan")},
     ],
 )
@@ -294,27 +280,20 @@ def test_arrivals_may_be_separated_by_other_signs_and_have_times_with_units(read
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "arrival_s,job\n",
-        f"job\n{BERT}\n",
         f"arrival_s,job,colour\n0,{BERT},red\n",
         f"arrival_s,job,job\n0,{BERT},{BERT}\n",
-        f"arrival_s,job\n0,{BERT},3\n",
-        "arrival_s,job\n0\n",
-        f"arrival_s,job\nsoon,{BERT}\n",
-        f"arrival_s,job\nnan,{BERT}\n",
         f"arrival_s,job\n-1,{BERT}\n",
         f"arrival_s,job\n1700000000,{BERT}\n",
-        f"arrival_s,job,epochs\n0,{BERT},0\n",
+        f"arrival_s,job,epochs,duration_s\n0,{BERT},1,60\n",
         f"arrival_s,job,epochs\n0,{BERT},3x\n",
         f"arrival_s,job,epochs\n0,{BERT},1e300\n",
-        f"arrival_s,job,validation_s\n0,{BERT},-3\n",
+        f"arrival_s,job,gpus\n0,{BERT},half\n",
         f'arrival_s,job\n0,"{BERT}\n',
         b"arrival_s,job\n0,\xff\n",
         f"arrival_s,job\n0,{BERT}\x00\n",
         "arrival_s,job\n0,bert-base-finetune-bs61\n",
     ],
-    ids=range(19),
+    ids=range(12),
 )
 def test_arrivals_that_cannot_be_are_refused_with_their_file(read, text):
     with pytest.raises(InvalidInput, match=r"arrivals\.csv"):
@@ -337,15 +316,9 @@ def test_any_table_is_arrivals_or_refused_with_its_file(read, rows):
     assert isinstance(answer[0], Arrival) or "arrivals.csv" in answer
 
 
-@pytest.mark.parametrize("arrival_s", [1.7e9, 1.7e18, 1e300])
-def test_an_arrival_counted_from_1970_is_refused_with_the_remedy(arrival_s):
+def test_an_arrival_counted_from_1970_is_refused_with_the_remedy():
     with pytest.raises(InvalidInput, match="since 1970"):
-        Arrival(Job(synthetic.profile()), arrival_s)
-
-
-def test_a_profile_carries_how_its_script_is_started(folder):
-    profile = read_profile(folder / GPU / "net.json")
-    assert (profile, profile.workload.script) == (SCRIPTED, SCRIPT)
+        Arrival(Job(synthetic.profile()), 1.7e18)
 
 
 @pytest.mark.parametrize(
@@ -371,21 +344,14 @@ def test_a_script_that_nothing_can_start_is_refused(wrong):
     ("line", "program"),
     [
         ("python train.py --config base.py", "train.py"),
-        ("python3 -u a/train.py", "a/train.py"),
         ("python -m pkg.train --epochs 3", "pkg.train"),
-        ("bash run.sh cfg.py", "run.sh"),
-        ("torchrun --nproc_per_node 1 train.py", "train.py"),
         ("torchrun -m train", "train"),
         ("python -m torch.distributed.run train.py", "train.py"),
         ("accelerate launch --config_file c.yaml train.py", "train.py"),
         ("uv run --with rich train.py", "train.py"),
         ("uv run -m pkg.train", "pkg.train"),
         ("conda run -n env python train.py", "train.py"),
-        ("/bin/deepspeed train.py", "train.py"),
         ("env A=b HOOK=h.py python train.py", "train.py"),
-        ("nohup python train.py", "train.py"),
-        ("time python train.py", "train.py"),
-        ("taskset -c 0 python train.py", "train.py"),
         ("numactl -m 0 python -m pkg.train", "pkg.train"),
         ("my-wrap python train.py", "train.py"),
         ("bash -c 'cd here && python train.py'", "train.py"),
@@ -393,7 +359,6 @@ def test_a_script_that_nothing_can_start_is_refused(wrong):
         ("fairseq-train data.py", "fairseq-train"),
         ("python -c 'import train'", None),
         ("make -C src LR=3 train", "train"),
-        ("just train", "train"),
         ("make", None),
         ("bash -c 'echo \"'", None),
         ("env", None),
@@ -404,17 +369,13 @@ def test_a_script_is_called_by_its_file_or_module_and_not_by_what_starts_it(line
     assert Script(command=tuple(shlex.split(line)), folder="/").file == program
 
 
-def test_bare_numbers_can_be_started_once_a_command_is_named():
+def test_bare_numbers_can_be_started_once_a_command_is_named_and_a_step_is_known():
     workload = Workload(name="net", source="numbers", model="net", family="net", batch=1)
     with pytest.raises(InvalidInput, match="job file"):
         workload.check_startable()
     replace(workload, script=SCRIPT).check_startable()
-
-
-def test_a_job_without_a_step_time_is_not_run_because_nothing_can_be_compared():
-    workload = Workload(name="net", source="duration", model="net", family="net", batch=1)
     with pytest.raises(InvalidInput, match="--step-s"):
-        replace(workload, script=SCRIPT).check_startable()
+        replace(workload, source="duration", script=SCRIPT).check_startable()
 
 
 @pytest.mark.parametrize("name", ["--token", "--hf-token", "--api_key", "--apikey", "--password"])

@@ -89,29 +89,22 @@ def test_a_number_that_is_null_is_not_known(tmp_path):
     ("field", "value", "remedy"),
     [
         ("step_s", float("nan"), "NaN"),
-        ("step_s", -0.12, ""),
         ("step_s", 0, ""),
         ("step_s", 120, "120 ms are 0.12 s"),
         ("step_s", ..., ""),
-        ("memory_mib", 0, ""),
         ("memory_mib", 9, "9 GiB are 9216"),
         ("memory_mib", 1e9, ""),
-        ("power_w", -1, ""),
         ("power_w", 190_000, ""),
-        ("power_w", ..., ""),
         ("gpu_utilization", 83, "83 % is 0.83"),
         ("gpu_utilization", None, "memory_utilization"),
-        ("gpu_utilization", -0.1, ""),
         ("gpu_utilization", "0.83", ""),
         ("memory_utilization", 41.0, "41 % is 0.41"),
         ("batch_size", 0, "batch"),
-        ("batch_size", 64.5, ""),
         ("examples_per_epoch", 0, ""),
         ("step_s", None, "duration_s"),
         ("duration_s", 0.05, "duration_s"),
         ("workload", "../my-job", ""),
         ("schema", 0, ""),
-        ("schema", ..., ""),
         ("utilisation", 0.83, ""),
     ],
 )
@@ -121,12 +114,9 @@ def test_a_number_that_cannot_be_or_has_another_unit_is_refused(tmp_path, field,
     assert (remedy or field.partition("_")[0]) in str(refusal.value)
 
 
-def test_numbers_may_be_written_as_windows_writes_them(tmp_path):
+def test_numbers_may_be_written_as_windows_writes_them_and_are_of_their_gpu_alone(tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text(), encoding="utf-8-sig")
     assert read_profile(path).step_s == WATCHED.step_s
-
-
-def test_numbers_of_another_gpu_are_refused_as_a_whole_profile_is(tmp_path):
     with pytest.raises(InvalidInput, match=r"a100-40gb.*h200-141gb"):
-        load_profile(str(written(tmp_path)), "h200-141gb")
+        load_profile(str(path), "h200-141gb")

@@ -55,42 +55,9 @@ def test_a_profile_reads_back_as_it_was_written(profile):
     assert parse_record(Profile, profile_text(profile), "here") == profile
 
 
-def test_a_profile_from_before_rounds_is_of_one_step_without_ends():
-    document = json.loads(profile_text(PROFILE))
-    del document["trace"]["steps"], document["epoch_end"]
-    for window in document["windows"]:
-        del window["check_s"]
-    read = parse_record(Profile, json.dumps(document), "here")
-    assert read == PROFILE
-    assert (read.trace.steps, read.epoch_end, read.windows[0].check_s) == (1, None, None)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("trace", "steps"), 0),
-        (("epoch_end", "steps"), 0),
-        (("epoch_end", "seconds"), 0.0),
-        (("epoch_end", "loader_s"), 4.0),
-        (("epoch_end", "pauses"), 1.0),
-        (("windows", 0, "check_s"), -1.0),
-    ],
-)
-def test_impossible_rounds_and_ends_are_refused(path, value):
-    with pytest.raises(InvalidInput):
-        parse_record(Profile, changed(profile_text(ROUND), path, value), "here")
-
-
 @pytest.mark.parametrize("run", [RUN, MEMORY_RUN, NAIVE, DIED])
 def test_a_run_reads_back_as_it_was_written(run):
     assert parse_record(Run, run_line(run), "here") == run
-
-
-def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
-    runs = tuple(replace(RUN, id=name) for name in "ba")
-    for run in runs:
-        append_run(tmp_path / "runs.jsonl", run)
-    assert read_runs(tmp_path / "runs.jsonl") == runs
 
 
 def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_path):
@@ -99,21 +66,21 @@ def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_
         append_run(file, replace(RUN, id=str(number), sharing=sharing))
     with pytest.warns(AdvisorWarning, match=r"2 runs .*runs\.jsonl") as warned:
         runs = read_runs(file)
-    assert [run.id for run in runs] == ["1"]
+    assert runs == (replace(RUN, id="1"),)
     assert len(warned) == 1
 
 
-def test_a_field_that_was_removed_is_ignored_in_old_files():
-    text = profile_text(PROFILE)
-    old = changed(text, ("workload", min(REMOVED_FIELDS)), 1)
-    assert parse_record(Profile, old, "here") == PROFILE
-
-
-@pytest.mark.parametrize("path", [("took",), ("workload", "script"), ("workload", "execution")])
-def test_a_profile_older_than_a_field_is_still_read(path):
+def test_an_old_profile_with_a_removed_field_and_without_newer_ones_is_read():
     document = json.loads(profile_text(PROFILE))
-    node = document if len(path) == 1 else document[path[0]]
-    del node[path[-1]]
+    document["workload"][min(REMOVED_FIELDS)] = 1
+    for node, name in (
+        (document, "took"),
+        (document, "epoch_end"),
+        (document["workload"], "execution"),
+        (document["trace"], "steps"),
+        *((window, "check_s") for window in document["windows"]),
+    ):
+        del node[name]
     assert parse_record(Profile, json.dumps(document), "here") == PROFILE
 
 
@@ -138,41 +105,34 @@ def test_a_file_of_a_newer_advisor_is_named_as_such_before_its_new_fields(kind, 
 
 HUGE = 2**64
 IMPOSSIBLE = [
+    ("trace.steps", 0),
+    ("epoch_end", {"seconds": 0.0}),
+    ("epoch_end", {"seconds": 3.0, "steps": 0}),
+    ("epoch_end", {"seconds": 3.0, "loader_s": 4.0}),
+    ("windows.0.check_s", -1.0),
     ("schema", 2),
     ("schema", True),
     ("step_ms", 3.0),
-    ("idle_powr_w", 75.0),
     ("power_w", 1e9),
-    ("power_w", True),
     ("power_w", "300"),
     ("power_w", float("nan")),
-    ("power_w", float("inf")),
-    ("energy_j", 1e300),
     ("gpu_s", -1.0),
-    ("gpu_s", 1e6),
     ("host_s", 0.0),
-    ("host_s", 1e6),
     ("host_check_s", 1e6),
     ("host_cpu_share", 64.0),
-    ("cores", [-1]),
     ("cores", [HUGE]),
     ("cores.0", False),
     ("windows", []),
-    ("windows.0.seconds", 1e300),
     ("windows.0.seconds", 5e-324),
     ("windows.0.steps", 1e-9),
-    ("memory.device_mib", 1e300),
     ("memory.device_mib", 1.0),
     ("counters.gract", 97.0),
     ("counters.pcie_rx_mib_s", -1),
     ("mps.unlimited.windows", []),
-    ("mps.limited.0.windows", []),
     ("mps.limited.0.limit_pct", 101),
     ("mps.limited.0.sms", HUGE),
     ("trace.blocks", [1]),
     ("trace.blocks.0", HUGE),
-    ("trace.threads.0", HUGE),
-    ("trace.resident_blocks.0", HUGE),
     ("trace.stream_of", [HUGE] * 100),
     ("trace.duration_us.0", False),
     ("trace.duration_us", [0.0] * 100),
@@ -183,10 +143,7 @@ IMPOSSIBLE = [
     ("workload.name", 1),
     ("workload.bach", 1),
     ("workload.batch", 0),
-    ("workload.batch", HUGE),
-    ("workload.batch", True),
     ("workload.batch", 128.0),
-    ("workload.batch", "128"),
     ("workload.precision", "fp8"),
     ("workload.loader_workers", HUGE),
     ("workload.examples_per_epoch", 128 * 48_159_360_000),
@@ -206,11 +163,8 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("power_w",), 1e9),
         (("mps_clients",), HUGE),
-        (("tenants", 0, "sms"), HUGE),
         (("tenants", 0, "host_check_s"), -1.0),
-        (("tenants", 0, "windows", 0, "seconds"), 1e300),
         (("capacity_mib",), 24576),
         (("purpose",), "memory"),
         (("surprise",), 1),
@@ -254,20 +208,14 @@ def test_a_profile_is_read_again_only_if_its_file_changed(tmp_path):
     "text",
     [
         "",
-        "a = [1]",
-        "{",
-        "\x00",
         b"\xff",
-        '{"a": 1, "a": 1}',
         '{"b": [{"a": 1, "\\u0061": 2}]}',
-        "[NaN]",
         "[-Infinity]",
         "9" * 5000,
         "[" * 65 + "]" * 65,
-        "[" * 100_000,
         '{"a":' * 100_000,
     ],
-    ids=range(13),
+    ids=range(7),
 )
 def test_a_text_that_is_not_json_or_sets_a_key_twice_is_refused_with_the_remedy(text):
     with pytest.raises(InvalidInput, match=r"^here: .*\. Correct it\.$"):
@@ -284,15 +232,12 @@ def test_other_json_is_read_as_it_is(text, tmp_path):
     "text",
     [
         "a = " + "[" * 3000 + "]" * 3000,
-        "a = " + "{b = " * 3000 + "1" + "}" * 3000,
         ".".join("a" * 3000) + " = 1",
         "a = 1\na = 2",
-        "a",
         b"a = '\xff'",
-        '{"a": [1]}',
         "a = 1" + "0" * 5000,
     ],
-    ids=range(8),
+    ids=range(5),
 )
 def test_a_text_that_is_not_toml_is_refused_with_its_path(text, tmp_path):
     path = tmp_path / "jobs.toml"

@@ -21,7 +21,7 @@ def test_a_name_is_a_job_in_every_question():
     pair = ("naive", "mps")
     assert one.compare(pair, [f"{RESNET}:2@2"]).plans == one.compare(pair, [job, job]).plans
     running = one.running([RESNET], "mps")
-    assert one.admit(running, [RESNET]).sets
+    assert one.admit(running, [RESNET]).plans
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ submit() {  # a job with the script on stdin, called $1; its ID becomes id[$1]
     { [ ${#ids[@]} = 0 ] || scancel "${ids[@]}"; exit 1; }
   ids+=("${new%%;*}") id[$1]=${new%%;*}
 }
-submit job_1 --job-name=resnet50-imagenet64-bs128 --gres=gpu:3g.70gb:1 --cpus-per-task=1 --time=345 <<'END'
+submit gpu_0_1 --job-name=resnet50-imagenet64-bs128 --gres=gpu:3g.70gb:1 --cpus-per-task=1 --time=345 <<'END'
 #!/bin/sh
 CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=1 ./resnet50-imagenet64-bs128.sh
 END
-submit job_2 --job-name=bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 --time=150 <<'END'
+submit gpu_0_2 --job-name=bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 --time=150 <<'END'
 #!/bin/sh
 CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=2 ./bert-base-finetune-bs16-loader2.sh
 END

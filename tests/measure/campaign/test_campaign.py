@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -57,13 +56,20 @@ def campaign():
 
 
 LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
-MORE = """
+FEW = """
+gpu = "cpu"
+seed = 7
+small = ["mlp-toy-bs32", "mlp-toy-bs64"]
+solo_every = 0
+degrees = {2 = {naive = {mixed = 1}}}
+timing = {settle_s = 0.1, window_s = 0.1}
+
 [[runs]]
 id = "whole"
-sharing = "serial"
+sharing = "naive[1,2];serial[3]"
 purpose = "completion"
-workloads = ["mlp-toy-bs32", "mlp-toy-bs64"]
-steps = [60, 20]
+workloads = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
+steps = [10, 150, 5]
 """
 PROFILED = """
 gpu = "cpu"
@@ -91,16 +97,27 @@ def runners(command):
 
 
 def test_a_campaign_runs_and_does_nothing_twice(campaign, capsys):
-    shared = campaign(PLAN.replace("same = 1, mixed = 2", "same = 0, mixed = 1") + MORE)
+    shared = campaign(FEW)
     code, said = shared.finish()
     assert code == 0, said
-    runs = shared.runs()
-    purposes = ("completion", "drawn", "repeat", "solo")
-    assert Counter(run.purpose for run in runs) == dict.fromkeys(purposes, 1)
-    assert all(run.ok for run in runs)
-    (whole,) = (run.completion for run in runs if run.purpose == "completion")
-    assert whole.began_s[1] > whole.ended_s[0]
-    assert {len(run.tenants[0].windows) for run in runs if run.shows_pace} == {3}
+    drawn, whole = runs = sorted(shared.runs(), key=lambda run: run.purpose, reverse=True)
+    assert (drawn.purpose, whole.purpose) == ("drawn", "completion")
+    assert (drawn.ok, whole.ok, whole.shows_pace) == (True, True, False)
+    assert [len(tenant.windows) for tenant in drawn.tenants] == [3, 3]
+    assert all(tenant.memory.allocated_mib > 0 for tenant in drawn.tenants)
+    assert (drawn.mps_clients, drawn.power_w, drawn.counters) == (0, None, None)
+
+    done = whole.completion
+    assert (done.steps, done.energy_j, len(done.pauses_s)) == ((10, 150, 5), None, 1)
+    assert done.began_s[:2] == (0.0, 0.0)
+    assert 0 < done.ended_s[0] < done.ended_s[1] <= done.began_s[2] < done.ended_s[2]
+    assert done.ended_s[2] == done.makespan_s
+    assert [len(tenant.windows) for tenant in whole.tenants] == [1, 2, 1]
+    for tenant, steps, began_s, ended_s in zip(
+        whole.tenants, done.steps, done.began_s, done.ended_s, strict=True
+    ):
+        assert sum(window.steps for window in tenant.windows) == pytest.approx(steps)
+        assert sum(each.seconds for each in tenant.windows) == pytest.approx(ended_s - began_s)
     assert len({run.provenance.command for run in runs}) == 1
     assert runs[0].provenance.command.startswith("advisor campaign plan.toml")
     shared.assert_nothing_is_left()
@@ -132,9 +149,8 @@ def test_a_runner_that_is_killed_is_replaced_and_its_run_is_done_again(campaign)
     shared.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
     shared = campaign(LONG)
     process = shared.start()

@@ -25,10 +25,6 @@ def _exhaust(_):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
 
 
-def _alloc_failed(_):
-    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
-
-
 def _break(_):
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
@@ -45,17 +41,15 @@ ODD_VERBS = {
     "echo": lambda _, word: {"word": word},
     "place": _place,
     "exhaust": _exhaust,
-    "alloc_failed": _alloc_failed,
     "break": _break,
     "refuse": _refuse,
     "fail": _fail,
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
-    "exit": lambda _: os._exit(3),
-    "sleep": lambda _, seconds: sleep(seconds) or {},
+    "sleep": lambda _: sleep(600) or {},
 }
 
 
-def note_variables(words):
-    """Write this process's variables to the file that `words` name, as a command that measures."""
-    Path(words[0]).write_text(json.dumps(dict(os.environ)))
+def note_variables(file):
+    """Write this process's variables to the file called `file`, as a command that measures."""
+    Path(file).write_text(json.dumps(dict(os.environ)))
     return 0

@@ -20,7 +20,7 @@ from advisor.measure.inside import PROGRESS
 from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.program import Program
 from advisor.measure.script import create_progress, hook_variables, read_progress
-from tests.lean import LEAN_PATH
+from tests.lean import LEAN, LEAN_PATH
 
 
 class Counting(Program):
@@ -363,7 +363,8 @@ def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, sh
 
 
 # What came with Python 3.11, taken away before the hook is imported as in a script: after torch.
-WITHOUT = """\
+WITHOUT = f"""\
+exec({LEAN.read_text()!r})
 import datetime, enum, sys, torch
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = sys.modules["numpy"] = None

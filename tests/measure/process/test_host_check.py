@@ -39,21 +39,20 @@ def python(tmp_path):
     return path
 
 
-def test_this_host_is_checked_by_as_many_processes_as_it_has_cores():
-    assert recent_host_check() is None
-    check = check_host(10**6, None, pytest.fail)
-    assert check.check_s > 0
-    assert check.busy == check.cores == len(os.sched_getaffinity(0))
-    assert recent_host_check() == check
-
-
 @pytest.mark.usefixtures("without_torch")
-@pytest.mark.parametrize("program", ["env/bin/python", "env/bin/torchrun"])
-def test_the_python_of_the_script_checks_the_host_if_advisor_has_no_torch(
+@pytest.mark.parametrize(
+    "program",
+    ["env/bin/python", pytest.param("env/bin/torchrun", marks=pytest.mark.exhaustive)],
+)
+def test_the_python_of_the_script_checks_the_host_by_as_many_processes_as_it_has_cores(
     program, python, tmp_path
 ):
     script = Script(command=("env", "A=1", program, "train.py"), folder=str(tmp_path))
-    assert check_host(1, script, pytest.fail).check_s > 0
+    assert recent_host_check() is None
+    check = check_host(10**6, script, pytest.fail)
+    assert check.check_s > 0
+    assert check.busy == check.cores == len(os.sched_getaffinity(0))
+    assert recent_host_check() == check
     assert (python.parent / "used").exists()
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,6 +45,7 @@ def as_user(*command):
     return ["unshare", "-m", "sh", "-c", AS_USER, sys.base_prefix, *map(str, command)]
 
 
+@cache
 def overlays_work(*, user):
     """Whether this kernel has overlays, and lets an ordinary `user` have them."""
     code = (
@@ -117,8 +119,8 @@ def run_all(home, base, options, *, user):
     ("options", "user", "changes"),
     [
         ("-", False, set()),
-        ("-", True, set()),
-        ("d", False, OUT),
+        pytest.param("-", True, set(), marks=pytest.mark.exhaustive),
+        pytest.param("d", False, OUT, marks=pytest.mark.exhaustive),
         pytest.param("d", True, OUT, marks=pytest.mark.exhaustive),
         ("dl", False, None),
         pytest.param("dl", True, None, marks=pytest.mark.exhaustive),
@@ -204,9 +206,7 @@ for storage in ("sqlite:///study.db", optuna.storages.JournalStorage(JournalFile
 """
 
 
-@pytest.mark.parametrize(
-    "kind", ["overlay", pytest.param("mirror", marks=pytest.mark.exhaustive)], indirect=True
-)
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("kind")
 def test_a_study_gains_no_trials_by_a_measurement(tmp_path, base):
     pytest.importorskip("optuna")

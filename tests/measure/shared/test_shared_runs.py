@@ -3,8 +3,7 @@
 import json
 import os
 import signal
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -16,6 +15,8 @@ from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
+from advisor.workload.writing import append_run
+from tests import synthetic
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import Command
 from tests.refusals import refused
@@ -61,43 +62,14 @@ def command():
             each.clear()
 
 
-def test_mixes_and_whole_jobs_run_and_are_recorded(command, capsys):
-    whole_jobs = whole("together", "naive", [40, 900])
-    shared = command(mix("pair"), whole_jobs)
-    code, said = shared.finish(*SHORT)
-    assert code == 0, said
-    pair, together = read_runs(shared.out)
-    assert (pair.id, together.id, pair.ok) == ("pair", "together", True)
-    assert [len(tenant.windows) for tenant in pair.tenants] == [3, 3]
-    assert all(tenant.memory.allocated_mib > 0 for tenant in pair.tenants)
-    assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
-    assert pair.provenance.command.startswith("advisor runs plans.json --out")
-
-    done = together.completion
-    assert (together.ok, together.shows_pace, done.energy_j) == (True, False, None)
-    assert (done.steps, done.began_s, done.pauses_s) == ((40, 900), (0.0, 0.0), ())
-    assert 0 < done.ended_s[0] < done.ended_s[1] == done.makespan_s
-    assert [len(tenant.windows) for tenant in together.tenants] == [1, 2]
-    for tenant, steps, ended_s in zip(together.tenants, done.steps, done.ended_s, strict=True):
-        assert sum(window.steps for window in tenant.windows) == pytest.approx(steps)
-        assert sum(window.seconds for window in tenant.windows) == pytest.approx(ended_s)
-
-    shared.assert_nothing_is_left()
+def test_runs_that_the_file_has_are_done_again_only_if_it_is_another(command, capsys):
+    shared = command(mix("pair"))
+    append_run(shared.out, replace(synthetic.run([synthetic.profile()] * 2), id="pair"))
     words = (shared.plans, "--out", shared.out, "--device", "cpu", *SHORT)
     code, said = refused("runs", words, capsys)
     assert (code, "--skip-existing" in said) == (2, True)
     assert refused("runs", (*words, "--skip-existing"), capsys) == (0, "")
-    assert len(read_runs(shared.out)) == 2
-
-
-@pytest.mark.exhaustive
-def test_a_serial_plan_is_recorded_as_a_run_of_each_workload(command):
-    shared = command(mix("each", "serial", purpose="solo"))
-    code, said = shared.finish(*SHORT)
-    assert code == 0, said
-    first, second = read_runs(shared.out)
-    assert (first.id, second.id) == ("each.1", "each.2")
-    assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
+    assert len(read_runs(shared.out)) == 1
 
 
 @pytest.mark.exhaustive
@@ -115,42 +87,7 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     shared.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)]
-)
-def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
-    shared = command(mix("pair"))
-    process = shared.start(*LONG)
-    shared.wait_for_tenants(2)
-    process.send_signal(how)
-    code = process.wait(PATIENCE_S)
-    assert code == (-signal.SIGKILL if how == signal.SIGKILL else 130)
-    shared.assert_nothing_is_left()
-
-
-@pytest.mark.exhaustive
-def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(command):
-    shared = command(mix("pair"))
-    process = shared.start(*LONG)
-    shared.wait_for_tenants(2)
-    (supervisor,) = [
-        pid
-        for pid in shared.processes()
-        if b"-m\0advisor.measure\0inner\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    os.kill(supervisor, signal.SIGKILL)
-    said = process.communicate(timeout=PATIENCE_S)[1]
-    assert process.returncode == 1
-    assert "killed by SIGKILL" in said
-    shared.assert_nothing_is_left()
-
-
 TOYS = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
-
-
-def whole(name, sharing, steps, **other):
-    plan = {"id": name, "sharing": sharing, "purpose": "completion", "steps": steps}
-    return plan | {"workloads": TOYS[: len(steps)]} | other
 
 
 def of_gpu(sharing, steps):

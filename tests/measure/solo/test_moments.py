@@ -112,14 +112,13 @@ def test_a_fourth_moment_drops_the_oldest_and_the_epoch_may_become_known(profile
         ({"profile": replace(JOB, trace=replace(JOB.trace, classes=("conv",)))}, "kernels"),
     ],
 )
-def test_what_changed_is_named_and_the_moments_start_again(change, named, profile_train):
-    profile_train(measured(1.0))
-    profile_train(measured(1.2, minute=1))
-    again = profile_train(measured(1.5, minute=2, **change))
-    assert "replaced" in again.text
-    assert named in again.text
-    assert again.profile.moments == ()
-    assert again.profile.step_s == pytest.approx(0.015)
+def test_what_changed_is_named_and_the_moments_start_again(change, named):
+    twice, _ = add_moment(measured(1.0), measured(1.2, minute=1))
+    again, (line,) = add_moment(twice, measured(1.5, minute=2, **change))
+    assert "replaced" in line
+    assert named in line
+    assert again.moments == ()
+    assert again.step_s == pytest.approx(0.015)
 
 
 def test_a_profile_of_another_kind_or_a_damaged_one_is_replaced(profile_train, tmp_path):

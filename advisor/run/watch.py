@@ -1,0 +1,279 @@
+"""Lists runs of plans, watches them to their end, and keeps what was measured for `fit`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Annotated
+
+from advisor.documents import Mark
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware.machine import allowed_cores
+from advisor.measure.device import Meter, Origin, find_device
+from advisor.measure.process import sweep, tail
+from advisor.run.start import COMMAND, Say, ask_to_end, state_home, stop
+from advisor.run.watched import WatchedRun, events_in, read_about, script_lives
+from advisor.workload.reading import is_file, user_folder
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run, writable
+
+
+def run_folders() -> list[Path]:
+    """The folders of all runs of this user, the oldest first."""
+    return sorted(path.parent for path in (state_home() / "runs").glob("*/run.json"))
+
+
+def find_run(word: str | None) -> Path:
+    """Return the folder of a run by its path or the start of its name; None: the one going on.
+
+    Raises:
+        InvalidInput: There is none, or several.
+    """
+    if word is not None and is_file(Path(word) / "run.json"):
+        return Path(word).resolve()
+    if word is None:
+        fitting = [each for each in run_folders() if events_in(each).over is None]
+    else:
+        fitting = [each for each in run_folders() if each.name.startswith(word)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InvalidInput(f"name one run of {', '.join(each.name for each in fitting)}.")
+    what = "no run goes on" if word is None else f"there is no run {word}"
+    raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job of a run, and the steps that it has done."""
+
+    number: int
+    job: str
+    state: str
+    detail: str
+    done: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run of this user as `advisor run --list` shows it; `gpu` is None if it is unreadable."""
+
+    name: str
+    state: str
+    gpu: str | None = None
+    since: str | None = None
+    jobs: tuple[ListedJob, ...] = ()
+    lines: Annotated[tuple[str, ...], Mark.LEFT_OUT] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.gpu is None else f" on {self.gpu} since {self.since}"
+        return "\n".join([f"{self.name}{where}: {self.state}", *self.lines])
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRuns:
+    """The runs of this user, the oldest first."""
+
+    runs: tuple[ListedRun, ...]
+
+
+def listed_runs() -> Iterator[ListedRun]:
+    """Return each run of this user and the state of its jobs, the oldest first."""
+    for folder in run_folders():
+        try:
+            run = WatchedRun(folder)
+        except InvalidInput as error:
+            yield ListedRun(folder.name, str(error))
+            continue
+        run.look()
+        state = "over" if run.events.over is not None else "runs"
+        if state == "runs" and not script_lives(folder):
+            state = f"its script was killed: advisor stop {folder.name}"
+        jobs = tuple(
+            ListedJob(
+                number=job.number,
+                job=job.planned.job,
+                state=job.state,
+                detail=job.detail,
+                done=job.done,
+                steps=job.steps,
+            )
+            for job in run.jobs
+        )
+        about, lines = run.about, tuple(map(str, run.jobs))
+        yield ListedRun(folder.name, state, about.gpu, about.since, jobs, lines)
+
+
+LOOK_S = 0.5
+
+
+class Watcher:
+    """A watcher of the run in `folder`.
+
+    Args:
+        folder: Of the run.
+        say: Takes a line about something that happened.
+        deadline_s: After so many seconds the run is ended; None: never.
+        patience_s: A job that counts steps and does none for so long is ended; None: never.
+
+    Attributes:
+        run: The run as it was at the last look.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        say: Say,
+        deadline_s: float | None = None,
+        patience_s: float | None = None,
+    ) -> None:
+        self._device = find_device(read_about(folder).device, on_mig=True)
+        self.run = WatchedRun(folder, Meter(self._device))
+        self._say = say
+        self._deadline_s, self._patience_s = deadline_s, patience_s
+        self._began_s, self._ended = monotonic(), False
+        self._reported = set[tuple[int, str]]()
+
+    def look(self) -> bool:
+        """Note the run as it is now, report what happened, and return whether it goes on."""
+        alive = script_lives(self.run.folder)  # before the look: what it wrote last is seen then
+        self.run.look()
+        if self.run.events.over is not None or not alive:
+            return False
+        self._report_pace()
+        for number in self.run.silent(self._patience_s):
+            self._say(f"job {number}: no step for {self._patience_s:g} s")
+            stop(self.run.folder, number, self._say)
+        passed_s = monotonic() - self._began_s
+        if self._deadline_s is not None and passed_s > self._deadline_s and not self._ended:
+            self._say("ending the jobs at the time limit")
+            self.end()
+        return True
+
+    def end(self) -> None:
+        """Ask the jobs to end; the run goes on until they have."""
+        self._ended = True
+        ask_to_end(self.run.folder)
+
+    def _report_pace(self) -> None:
+        folder = self.run.folder
+        for job in self.run.jobs:
+            if job.drifted and (job.number, "pace") not in self._reported:
+                self._reported.add((job.number, "pace"))
+                self._say(f"{job}: its pace has changed since its first second")
+            if job.silent_s is not None and (job.number, "silent") not in self._reported:
+                self._reported.add((job.number, "silent"))
+                self._say(
+                    f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
+                    f"end it: advisor stop {folder.name} --job {job.number}"
+                )
+
+    def records(self) -> tuple[Run, ...]:
+        """Return what was measured for `fit`, once the run is over.
+
+        Raises:
+            GpuUnavailable: The script ended before it started a job.
+        """
+        folder = self.run.folder
+        if not self.run.events.started_s:
+            raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+        records: tuple[Run, ...] = ()
+        with suppress(InvalidInput):  # cores of another process
+            origin = Origin(self._device, COMMAND, len(allowed_cores()))
+            records = tuple(self.run.records(origin, allowed_cores(self.run.about.cores)))
+        return records
+
+    def exit_code(self) -> int:
+        """Report how jobs ended that failed, once the run is over, and return the exit code."""
+        run, bad = self.run, False
+        for job in run.jobs:
+            if job.state not in ("done", "stopped"):
+                bad = True
+                self._say(
+                    f"job {job.number}, {job.workload.name}: {job.state} {job.detail} {job.log}"
+                )
+        if run.events.over is None:
+            self._say(
+                f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends "
+                f"its jobs, and undoes what it changed."
+            )
+            return AdvisorError.exit_code
+        if run.events.over and not bad and not run.events.stopped:
+            bad = True
+            self._say(tail(run.folder / "script.log"))
+        return AdvisorError.exit_code if bad else 0
+
+
+def watch(
+    watchers: Sequence[Watcher],
+    *,
+    say: Say,
+    show: Callable[[Sequence[WatchedRun]], None],
+    log: Callable[[Run], None] | None = None,
+) -> int:
+    """Watch runs to their end, store what was measured for `fit`, and return the exit code.
+
+    Ctrl-C ends the runs; whatever else ends this process does not.
+
+    Args:
+        watchers: One for each run.
+        say: Takes a line about something that happened.
+        show: Takes the runs as they are, again and again.
+        log: Takes each record for `fit`, which are stored anyway.
+
+    Raises:
+        GpuUnavailable: A script ended before it started a job; the other runs have ended too.
+        KeyboardInterrupt: It was interrupted, and the runs have ended.
+    """
+    interrupted = False
+    while True:
+        try:
+            if interrupted:
+                say("ending the jobs")
+                for watcher in watchers:
+                    watcher.end()
+            _to_the_end(watchers, show)
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+    sweep()
+    if interrupted:
+        raise KeyboardInterrupt
+    records, failures = list[Run](), list[GpuUnavailable]()
+    for watcher in watchers:
+        try:
+            records += watcher.records()
+        except GpuUnavailable as error:
+            failures.append(error)
+    keep(records, say, log)
+    codes = [each.exit_code() for each in watchers if each.run.events.started_s]
+    for failure in failures[:-1]:
+        say(str(failure))
+    for failure in failures[-1:]:
+        raise failure
+    return max(codes)
+
+
+def _to_the_end(watchers: Sequence[Watcher], show: Callable[[Sequence[WatchedRun]], None]) -> None:
+    going = list(watchers)
+    while going:
+        going = [watcher for watcher in going if watcher.look()]
+        show([watcher.run for watcher in watchers])
+        sleep(LOOK_S if going else 0)
+
+
+def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) -> None:
+    """Store `records` where `fit` finds them."""
+    for record in records:
+        file = user_folder("profiles") / record.gpu / "runs" / "validation.jsonl"
+        writable(file)
+        append_run(file, record)
+        if log is not None:
+            log(record)
+    if not records:
+        say(
+            "nothing of it is kept for `advisor fit`, which learns from jobs that all step at the "
+            "same time, for ten seconds at least"
+        )

@@ -1,0 +1,298 @@
+"""``advisor doctor``: hosts and GPUs with one thing wrong, as kernel and driver would show it."""
+
+import json
+import os
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pynvml
+import pytest
+
+from advisor.cli import main
+from advisor.hardware import nvml as health_of
+from advisor.hardware.live_gpu import live_gpu
+from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
+from advisor.hardware.nvml import gpu_health, time_slice_in
+from advisor.run import doctor as doctor_command
+from advisor.run.doctor import gpu_findings, host_findings
+from tests.hardware.conftest import install  # noqa: F401 - a fixture
+from tests.hardware.nvml import FakeGpu, FakeLibrary
+from tests.test_schemas import problems
+
+SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
+# As driver 580.159.04 prints it on an H200.
+HEAD = """\
++-------------------------------------+
+| GPU compute policies:               |
+| GPU     Name           Value        |
+|=====================================|
+"""
+STRANGER = MpsProcess(71, "control", "ada", "/tmp/nvidia-mps")
+
+
+CORES = tuple(range(16))
+SOUND_FILES = {
+    "proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
+    "proc/1/cgroup": "0::/init.scope\n",
+    "sys/fs/cgroup/cpu.max": "max 100000\n",
+    **{
+        f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor": "performance\n"
+        for core in CORES
+    },
+}
+GOVERNOR = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"
+
+
+class Host:
+    """A host as its kernel shows it, of which one thing may not be as it should be.
+
+    Attributes:
+        pieces_s: Seconds of the same work, in turn.
+    """
+
+    def __init__(self, root, monkeypatch):
+        self.root, self._set = root, monkeypatch
+        self.pieces_s = [0.010, 0.011]
+        self.mps, self.shm_mib, self.stolen_pct, self.load = (), 64_000, 0.5, 0.5
+        self.put(SOUND_FILES)
+        for name in [each for each in os.environ if each.startswith("CUDA_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setattr(os, "cpu_count", lambda: len(CORES))
+        turn = count()
+        for target, name, value in (
+            (psutil, "disk_usage", lambda _: SimpleNamespace(total=self.shm_mib * 2**20)),
+            (psutil, "cpu_times_percent", lambda _: SimpleNamespace(steal=self.stolen_pct)),
+            (psutil, "getloadavg", lambda: (self.load, 1.0, 1.0)),
+            (doctor_command, "_ROOT", root),
+            (doctor_command, "which", f"/usr/bin/{CONTROL}".format),
+            (doctor_command, "allowed_cores", lambda: CORES),
+            (doctor_command, "mps_processes", lambda: self.mps),
+            (doctor_command, "_piece_s", lambda: self.pieces_s[next(turn) % len(self.pieces_s)]),
+        ):
+            monkeypatch.setattr(target, name, value)
+
+    def put(self, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def findings(self):
+        return list(host_findings())
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    return Host(tmp_path, monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_left(monkeypatch):
+    # Other tests may have left something.
+    monkeypatch.setattr(doctor_command, "leftover_findings", tuple)
+
+
+@pytest.fixture
+def looked_at(install, monkeypatch):  # noqa: F811
+    """What is found on a GPU of which one thing is not as it should be."""
+
+    def look(time_slice="default", **wrong):
+        install(FakeLibrary(FakeGpu(**SOUND | wrong)))
+        monkeypatch.setattr(health_of, "_time_slice", lambda _: time_slice)
+        return list(gpu_findings(live_gpu(0)))
+
+    return look
+
+
+def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
+    assert host.findings() == []
+    assert looked_at() == []
+
+
+@pytest.mark.parametrize(
+    ("severity", "wrong", "remedy"),
+    [
+        ("blocks", {"mps": (STRANGER,)}, "ada"),
+        ("spoils", {"pieces_s": [0.010, 0.019]}, "1.9 times"),
+        ("spoils", {"shm_mib": 64}, "/dev/shm"),
+        ("spoils", {"stolen_pct": 20.0}, "20%"),
+        ("spoils", {"load": 21.0}, "21.0 processes"),
+    ],
+)
+def test_each_fault_of_a_host_is_found_with_a_remedy(host, severity, wrong, remedy):
+    vars(host).update(wrong)
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def check_finding(found, severity, remedy):
+    assert (found.severity, found.about) == (severity, "host")
+    assert remedy in f"{found.what} {found.remedy}"
+    assert found.why
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("severity", "file", "text", "remedy"),
+    [
+        ("spoils", GOVERNOR, "powersave\n", "by powersave"),
+        ("spoils", "sys/fs/cgroup/cpu.max", "400000 100000\n", "4 cores"),
+        ("note", "proc/1/cgroup", "0::/kubepods/pod1\n", "kubepods"),
+        ("note", ".dockerenv", "", "docker"),
+        ("note", "proc/self/status", "CapEff:\t0000000000000000\n", "rights"),
+    ],
+)
+def test_each_fault_that_a_file_of_the_kernel_shows_is_found(host, severity, file, text, remedy):
+    host.put({file: text})
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def test_the_first_version_of_control_groups_is_read_too(host):
+    (host.root / "sys/fs/cgroup/cpu.max").unlink()
+    folder = "sys/fs/cgroup/cpu/cpu.cfs_"
+    host.put({f"{folder}quota_us": "150000\n", f"{folder}period_us": "100000\n"})
+    (found,) = host.findings()
+    assert "allows 1.5 cores' time" in found.what
+
+
+@pytest.mark.parametrize(
+    ("severity", "module", "name", "value", "remedy"),
+    [
+        ("blocks", doctor_command, "which", lambda _: None, "mps-control"),
+        ("note", os, "cpu_count", lambda: 64, "16 of 64"),
+    ],
+)
+def test_what_the_host_lacks_is_found(host, monkeypatch, severity, module, name, value, remedy):
+    monkeypatch.setattr(module, name, value)
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def test_variables_that_change_how_cuda_shares_are_found(host, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/mine")
+    (found,) = host.findings()
+    check_finding(found, "note", "CUDA_MPS_PIPE_DIRECTORY")
+
+
+@pytest.mark.parametrize("text", ["", "max 100000", "nonsense", "0 0", "\x00 \x01"])
+def test_a_kernel_that_reports_nothing_of_use_is_no_error(host, text):
+    host.put(dict.fromkeys(("sys/fs/cgroup/cpu.max", "proc/1/cgroup"), text))
+    assert host.findings() == []
+
+
+def test_this_host_is_really_examined():
+    for found in host_findings():
+        assert found.about == "host"
+        assert found.severity in ("blocks", "spoils", "note")
+
+
+@pytest.mark.parametrize(
+    ("severity", "wrong", "remedy"),
+    [
+        ("blocks", {"compute_mode": 2}, "nvidia-smi -i 0 -c DEFAULT"),
+        ("blocks", {"compute_mode": 3}, "nvidia-smi -i 0 -c DEFAULT"),
+        ("blocks", {"processes": {11: 2**30}}, "admit JOB --now"),
+        ("note", {"mig": (1, 1)}, "-mig 0"),
+        ("spoils", {"mig": (0, 1)}, "--gpu-reset"),
+        ("blocks", {"product": "NVIDIA Foo", "cores": None}, "update"),
+        ("spoils", {"persistence": 0}, "-i 0 -pm 1"),
+        ("spoils", {"time_slice": "long"}, "--set-timeslice 0"),
+        ("spoils", {"slowed": 0x44 | 1}, "-i 0 -d CLOCK"),
+        ("spoils", {"default_limit_mw": 600_000}, "--power-cap 700"),
+        ("spoils", {"uncorrected": 3}, "reset"),
+        ("spoils", {"remap_pending": 1}, "--gpu-reset"),
+        ("spoils", {"ecc": (1, 0)}, "reset"),
+        ("note", {"ecc": (0, 0)}, "-e 1"),
+        ("note", {"gpm": False}, "nvidia-dcgm"),
+    ],
+)
+def test_each_fault_of_a_gpu_is_found_with_a_remedy(looked_at, severity, wrong, remedy):
+    (found,) = looked_at(**wrong)
+    assert (found.severity, found.about) == (severity, "GPU 0")
+    assert remedy in found.remedy
+    assert found.why
+
+
+def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
+    assert looked_at(slowed=1) == []
+    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."))
+    assert (found.severity, found.about) == ("blocks", "GPU 1")
+
+
+def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa: F811
+    silent = dict.fromkeys(
+        (
+            "nvmlDeviceGetPersistenceMode",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+            "nvmlDeviceGetEccMode",
+            "nvmlDeviceGetTotalEccErrors",
+            "nvmlDeviceGetRemappedRows",
+            "nvmlDeviceGetPowerManagementDefaultLimit",
+            "nvmlDeviceGetComputeMode",
+        ),
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+    )
+    install(FakeLibrary(FakeGpu(refuses=silent)))
+    monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
+    health = gpu_health(0)
+    assert (health.persistence, health.ecc, health.remap_pending) == (None, None, None)
+    assert list(gpu_findings(live_gpu(0))) == []
+
+
+@pytest.mark.parametrize(
+    ("listing", "setting"),
+    [
+        (f"{HEAD}|   0   Timeslice       Default       |\n", "default"),
+        (f"{HEAD}|   0   Timeslice       Long          |\n", "long"),
+        ("default short medium long", None),
+        ("", None),
+    ],
+)
+def test_the_time_slice_is_read_where_the_listing_is_clear(listing, setting):
+    assert time_slice_in(listing) == setting
+
+
+def doctored(capsys, *words):
+    """The exit code of `advisor doctor`, and what it prints on stdout."""
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", *words])
+    return end.value.code or 0, capsys.readouterr().out
+
+
+def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(host, monkeypatch, capsys):
+    host.mps, host.shm_mib = (STRANGER,), 64
+    host.put({"proc/self/status": ""})
+    wrong = host.findings()
+    monkeypatch.setattr(doctor_command, "host_findings", lambda: wrong)
+    monkeypatch.setattr(doctor_command, "live_gpus", tuple)
+    code, out = doctored(capsys, "--json")
+    document = json.loads(out)
+    assert (code, document["blocked"]) == (4, True)
+    assert problems("findings", document) == []
+    assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
+    wrong = wrong[1:]
+    assert doctored(capsys)[0] == 0
+
+
+def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
+    install(
+        FakeLibrary(
+            FakeGpu(**SOUND, processes={os.getpid(): 2**30}), FakeGpu(**SOUND, uuid="GPU-1")
+        )
+    )
+    monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
+    monkeypatch.setattr(doctor_command, "host_findings", tuple)
+    assert live_gpu(0).processes == (GpuProcess(os.getpid(), 1024.0),)
+    code, said = doctored(capsys)
+    assert code == 4
+    assert f"GPU 0: process {os.getpid()} of {Path('/proc/self').owner()} uses it" in said
+    assert "GPU 1" not in said
+
+
+def test_its_findings_are_one_document(capsys):
+    code, out = doctored(capsys, "--json")
+    assert code in (0, 4)
+    assert json.loads(out)["schema"] == 1

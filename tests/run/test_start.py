@@ -1,0 +1,411 @@
+"""Plans that run by their exported script: watched, ended, killed, and undone."""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.documents import answer_document
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.measure import process as scratch_folders
+from advisor.measure.script import read_progress
+from advisor.run import start as runner
+from advisor.run.doctor import leftover_findings
+from advisor.run.start import (
+    StartTerms,
+    rehearse,
+    start,
+    stop,
+    undo_left,
+)
+from advisor.run.watch import ListedRuns, find_run, listed_runs
+from advisor.workload.catalogue import workload
+from advisor.workload.job import Job
+from tests.handed import RESNET
+from tests.lean import LEAN, LEAN_PATH
+from tests.run.machine import (
+    FOREVER,
+    QUICK,
+    Watcher,
+    command,
+    job,
+    kill_script,
+    living,
+    nothing_left,
+    prepared,
+    put_on_path,
+    started,
+    up,
+)
+from tests.test_schemas import problems
+from tests.waiting import PATIENCE_S, until
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Folders of this test alone, in which it is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(scratch_folders, "temporary_base", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    found, server = put_on_path(monkeypatch, tmp_path)
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
+    codes = [f"{QUICK}; [ ! -e up-2 ]", f"[ -e up-1 ] && [ -e up-3 ] && {QUICK}", QUICK]
+    folder, watcher = started(prepared("naive[1,3];serial[2]", *codes)), Watcher()
+    assert watcher.watch(folder) == 0
+    assert watcher.states == ["done"] * 3
+    assert (folder / "job-2.log").read_text() == "it ran\n"
+    (listed,) = [each for each in listed_runs() if each.name == folder.name]
+    assert [job.state for job in listed.jobs] == ["done"] * 3
+    assert problems("runs", answer_document(ListedRuns((listed,)))) == []
+    assert (living(folder), nothing_left()) == ([], True)
+
+
+def test_the_next_job_of_a_queue_starts_when_one_ends_also_when_that_one_is_stopped():
+    waits = "touch up-$ADVISOR_JOB; until [ -e go ]; do sleep 0.1; done"
+    folder = started(prepared("naive/2[4,1,2,3]", waits, QUICK, waits, FOREVER))
+    up(1, 4)
+    assert runner.events_in(folder).running == {1, 4}
+    stop(folder, 4, print)
+    up(2, 3)
+    assert runner.events_in(folder).running >= {1, 3}
+    Path("go").touch()
+    watcher = Watcher()
+    assert watcher.watch(folder) == 0
+    assert watcher.states == ["done", "done", "done", "stopped"]
+
+
+def test_a_job_that_fails_fails_the_command_and_its_log_is_named():
+    folder, watcher = started(prepared("naive", "echo no such data; exit 3", QUICK)), Watcher()
+    assert watcher.watch(folder) == AdvisorError.exit_code
+    assert watcher.states == ["died", "done"]
+    assert "no such data" in watcher.said[-1]
+    assert "job-1.log" in watcher.said[-1]
+
+
+def test_a_run_is_stopped_whether_it_is_watched_or_not():
+    folder = started(prepared("naive[1];naive[2]", FOREVER, QUICK))
+    up(1)
+    stop(folder, None, print)
+    assert (living(folder), nothing_left()) == ([], True)
+    assert not Path("up-2").exists()
+    assert "stopped" in "\n".join(map(str, listed_runs()))
+
+
+def test_one_job_is_stopped_and_the_others_go_on():
+    folder = started(prepared("naive", FOREVER, "until [ -e go ]; do sleep 0.1; done"))
+    up(1)
+    stop(folder, 1, print)
+    assert living(folder)
+    Path("go").touch()
+    watcher = Watcher()
+    assert watcher.watch(folder) == 0
+    assert watcher.states == ["stopped", "done"]
+    with pytest.raises(InvalidInput):
+        stop(folder, 3, print)
+
+
+def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
+    code = f"trap '' TERM; setsid setsid sleep 600 & {FOREVER.replace('exec ', '')}; sleep 600"
+    folder = started(prepared("naive", code), grace_s=1)
+    up(1)
+    stop(folder, None, print)
+    assert living(folder) == []
+
+
+def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
+    prepare_mode(machine, "MPS")
+    deaf = "trap '' TERM; touch up-$ADVISOR_JOB; while :; do sleep 600; done"
+    folder = started(prepared("mps", deaf, FOREVER), "0", grace_s=1)
+    up(1, 2)
+    stop(folder, 1, print)
+    assert any(call.startswith("terminate_client 77 ") for call in machine.calls)
+    until(lambda: runner.events_in(folder).running == {2})
+    stop(folder, None, print)
+    assert unchanged(machine)
+
+
+def test_what_a_job_leaves_in_other_sessions_ends_with_it():
+    folder = started(prepared("naive", "setsid sleep 600 & touch up-1"))
+    assert Watcher().watch(folder) == 0
+    assert living(folder) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM])
+def test_a_watcher_that_dies_harms_nothing_and_another_goes_on(how):
+    folder = started(prepared("naive", "until [ -e go ]; do sleep 0.1; done", FOREVER))
+    watcher = command("run", folder)
+    up(2)
+    until(lambda: Path(f"/proc/{watcher.pid}/stat").read_text().split()[2] == "S")
+    watcher.send_signal(how)
+    assert watcher.wait(PATIENCE_S) == -how
+    Path("go").touch()
+    until(lambda: 1 in runner.events_in(folder).ended)
+    assert runner.script_lives(folder)
+    again = Watcher(deadline_s=0)
+    assert again.watch(folder) == 0
+    assert again.states == ["done", "stopped"]
+
+
+def test_ctrl_c_at_the_watcher_ends_the_run():
+    folder = started(prepared("naive", FOREVER))
+    with Path("shown").open("wb") as shown:
+        watcher = command("run", folder.name, stdout=shown)
+        up(1)
+        until(lambda: folder.name in Path("shown").read_text())
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(PATIENCE_S) == 130
+    assert (living(folder), nothing_left()) == ([], True)
+
+
+def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended():
+    plans = [replace(prepared("naive", FOREVER), device=at) for at in (0, 1)]
+    said = []
+    terms = StartTerms(grace_s=1)
+    with (
+        pytest.raises(GpuUnavailable),
+        runner.started(plans, ("cpu", "GPU-none"), terms, said.append),
+    ):
+        raise AssertionError
+    (listed,) = listed_runs()
+    assert (listed.state, living(find_run(listed.name))) == ("over", [])
+
+
+PLANS = {
+    "MPS": ("mps=40,60", None),
+    "MIG": ("mig=4g.71gb[1]+3g.71gb[2]/mps", None),
+    "a power cap": ("naive", 350.0),
+}
+
+
+def unchanged(machine):
+    assert not machine.quit_too_early
+    return (machine.layout(), machine.daemons, machine.cap_w) == ([], {}, 500.0)
+
+
+def prepare_mode(machine, what):
+    machine.mode = ["Enabled" if what == "MIG" else "Disabled"] * 2
+
+
+@pytest.mark.parametrize("what", PLANS)
+def test_what_a_killed_script_left_is_found_and_undone(machine, what):
+    prepare_mode(machine, what)
+    sharing, cap_w = PLANS[what]
+    folder, watcher = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0"), Watcher()
+    up(1, 2)
+    assert not unchanged(machine)
+    kill_script(folder)
+    assert watcher.watch(folder) == AdvisorError.exit_code
+    assert f"advisor stop {folder.name}" in watcher.said[-1]
+    (finding,) = leftover_findings()
+    assert (finding.severity, "advisor doctor --undo" in finding.remedy) == ("spoils", True)
+    with pytest.raises(GpuUnavailable, match="doctor --undo"):
+        started(prepared("naive", QUICK), "0")
+    list(undo_left())
+    assert unchanged(machine)
+    until(lambda: not living(folder))
+    assert nothing_left()
+
+
+@pytest.mark.parametrize("what", PLANS)
+def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(machine, what):
+    prepare_mode(machine, what)
+    sharing, cap_w = PLANS[what]
+    code = f"{QUICK}; until [ -e go ]; do sleep 0.1; done"
+    folder = started(prepared(sharing, code, code, cap_w=cap_w), "0")
+    up(1, 2)
+    kill_script(folder)
+    Path("go").touch()
+    until(lambda: len(runner.events_in(folder).ended) == 2)
+    assert not unchanged(machine)
+    machine.mode = ["Disabled", "Disabled"] if what != "MIG" else machine.mode
+    again, watcher = started(prepared(sharing, QUICK, QUICK, cap_w=cap_w), "0"), Watcher()
+    assert watcher.watch(again) == 0
+    assert unchanged(machine)
+    Path("up-1").unlink()
+    last = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0")
+    up(1)
+    stop(folder, None, print)
+    assert "over" in str(next(listed_runs()))
+    assert runner.script_lives(last), "a later run on the GPU is left alone"
+    stop(last, None, print)
+    assert unchanged(machine)
+
+
+def test_a_second_run_on_the_gpu_is_refused(machine):
+    prepare_mode(machine, "MPS")
+    folder = started(prepared("mps", FOREVER), "0")
+    up(1)
+    with pytest.raises(GpuUnavailable):
+        started(prepared("mps", QUICK), "0")
+    stop(folder, None, print)
+    assert unchanged(machine)
+
+
+def test_no_job_starts_where_mps_does_not_answer(machine, home):
+    prepare_mode(machine, "MPS")
+    (home / "nvidia-cuda-mps-control").write_text('#!/bin/sh\n[ "$1" = -d ]\n')
+    (home / "sleep").write_text("#!/bin/sh\n")
+    (home / "sleep").chmod(0o755)
+    folder = started(prepared("mps", QUICK), "0")
+    with pytest.raises(GpuUnavailable, match="MPS"):
+        Watcher().watch(folder)
+    assert not Path("up-1").exists()
+    assert nothing_left()
+
+
+@pytest.mark.parametrize("call", ["-cgi", "-cci"])
+def test_where_mig_instances_cannot_be_made_all_is_as_before(machine, call):
+    plan = prepared("mig=4g.71gb/ci=2c[1]+2c[2]", QUICK, QUICK)
+    assert Watcher().watch(started(plan, "0")) == 0
+    number = [call in each.split() for each in machine.calls].index(True)
+    Path("up-1").unlink()
+    machine.calls.clear()
+    machine.fault = (number, "fails")
+    with pytest.raises(GpuUnavailable):
+        Watcher().watch(started(plan, "0"))
+    assert unchanged(machine)
+    assert not Path("up-1").exists()
+
+
+def test_instances_of_others_stay_unless_they_are_to_be_replaced(machine):
+    machine.put(9, 0)
+    machine.put(19, 6)
+    before, plan = machine.layout(), prepared("mig=4g.71gb@0[1]", QUICK)
+    with pytest.raises(GpuUnavailable):
+        Watcher().watch(started(plan, "0"))
+    assert machine.layout() == before
+    assert Watcher().watch(started(plan, "0", replace_instances=True)) == 0
+    assert machine.layout() == before
+    Path("up-1").unlink()
+    folder = started(prepared("mig=4g.71gb@0[1]", FOREVER), "0", replace_instances=True)
+    up(1)
+    kill_script(folder)
+    assert machine.layout() != before
+    stop(folder, None, print)
+    assert machine.layout() == before
+
+
+def test_mig_mode_is_never_switched(machine):
+    machine.mode = ["Disabled", "Disabled"]
+    with pytest.raises(GpuUnavailable):
+        Watcher().watch(started(prepared("mig=4g.71gb[1]", QUICK), "0"))
+    assert machine.mode == ["Disabled", "Disabled"]
+
+
+def test_secrets_and_the_callers_variables_are_written_nowhere(monkeypatch):
+    monkeypatch.setenv("MINE", "other-word")
+    code = '[ "$API_TOKEN $MINE $SEED" = "own-word other-word 3" ]'
+    secret = job(code, environment={"API_TOKEN": "own-word", "SEED": "3"})
+    folder = started(prepared("naive", secret))
+    assert Watcher().watch(folder) == 0
+    for file in folder.iterdir():
+        if file.is_file() and file.name != "plan.json":
+            assert b"own-word" not in file.read_bytes().replace(code.encode(), b"")
+            assert b"other-word" not in file.read_bytes().replace(code.encode(), b"")
+    option = job(["true", "--token", "third-word"])
+    assert "third-word" not in rehearse(prepared("naive", option), "cpu", StartTerms())
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_jobs_float_over_all_cores_or_those_of_the_run_without_mps_settings(held, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
+    code = "import os; print(os.sched_getaffinity(0), [n for n in os.environ if 'MPS_A' in n])"
+    allowed = os.sched_getaffinity(0)
+    cores = {min(allowed)} if held else allowed
+    plan = prepared("naive", *[job([sys.executable, "-c", code])] * 2)
+    folder = started(plan, cores=",".join(map(str, cores)) if held else None)
+    assert Watcher().watch(folder) == 0
+    logs = [(folder / f"job-{number}.log").read_text() for number in (1, 2)]
+    assert logs == [f"{cores} []\n"] * 2
+
+
+STEPS = """
+import torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+for _ in range(25):
+    optimizer.step()
+"""
+
+
+def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
+    (home / "own.py").write_text("")
+    (home / "sitecustomize.py").write_text(LEAN.read_text())  # the first job is not so lean
+    plain = job([sys.executable, "-c", STEPS])
+    own = job([sys.executable, "-c", "import own" + STEPS], environment={"PYTHONPATH": str(home)})
+    (home / "replaced.sh").write_text(f"export PYTHONPATH=.\npython -c '{STEPS}'")
+    replaced = job(["bash", str(home / "replaced.sh")])
+    folder, watcher = started(prepared("naive", plain, own, replaced)), Watcher()
+    assert watcher.watch(folder) == 0
+    assert [each.done for each in watcher.shown[-1].jobs] == [25, 25, 25]
+    assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
+
+
+def test_a_workload_of_the_zoo_trains_by_itself(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
+    zoo = Job(replace(RESNET.profile, workload=workload("mlp-toy-bs32")))
+    folder, watcher = started(prepared("naive", zoo), steps=30), Watcher()
+    assert watcher.watch(folder) == 0
+    assert [(each.done, each.steps) for each in watcher.shown[-1].jobs] == [(30, 30)]
+
+
+def test_a_job_that_prints_its_pace_is_watched_by_that():
+    code = "for _ in $(seq 20); do sleep 0.1; echo rate 10 examples/s, 0.1 s/step; done"
+    by_rate, by_time = (
+        job(code, throughput="([0-9]+) ex"),
+        job(code, seconds_per_step="([0-9.]+) s/"),
+    )
+    folder, watcher = started(prepared("naive", by_rate, by_time)), Watcher()
+    assert watcher.watch(folder) == 0
+    assert all(10 <= each.done <= 40 for each in watcher.shown[-1].jobs)
+
+
+@pytest.mark.exhaustive
+def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
+    code = (
+        "import time; from advisor.measure.inside.program import StepCounter; "
+        "StepCounter().stepped_explicitly(); time.sleep(600)"
+    )
+    folder, watcher = (
+        started(prepared("naive", job([sys.executable, "-c", code]))),
+        Watcher(patience_s=1),
+    )
+    assert watcher.watch(folder) == 0
+    assert watcher.states == ["stopped"]
+
+
+def test_a_run_is_named_by_the_start_of_its_name_and_the_only_one_by_none():
+    with pytest.raises(InvalidInput, match="run --list"):
+        find_run(None)
+    folder = started(prepared("naive", QUICK))
+    assert find_run(None) == find_run(folder.name[:-2]) == find_run(str(folder)) == folder
+    Watcher().watch(folder)
+    with pytest.raises(InvalidInput):
+        find_run(None)
+
+
+def test_where_the_state_folder_cannot_be_written_nothing_starts(monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    with pytest.raises(AdvisorError, match="XDG_STATE_HOME"):
+        started(prepared("naive", QUICK))
+    assert not Path("up-1").exists()
+
+
+def test_cores_that_are_not_ours_are_refused():
+    terms = StartTerms(cores="4095")
+    for call in (start, rehearse):
+        with pytest.raises(InvalidInput, match="--cores"):
+            call(prepared("naive", QUICK), "cpu", terms)

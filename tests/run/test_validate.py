@@ -1,0 +1,279 @@
+"""Real runs compared with their predictions, and advice that is run for real."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from advisor import Advisor, recommend
+from advisor.documents import answer_document
+from advisor.errors import InvalidInput, OutsideInterval, UnknownName
+from advisor.hardware.gpus import gpu
+from advisor.measure.planned_runs import PlannedRun
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
+from advisor.run import validate as validation_command
+from advisor.run.host_pace import corrected_by_first
+from advisor.run.validate import (
+    Validation,
+    check,
+    choose,
+    compared,
+    compared_as_ranked,
+    keep,
+    run_plans,
+    store_file,
+    validate_file,
+    validation_table,
+)
+from advisor.sharing import Mps, Naive, Serial
+from advisor.workload.profile import Window
+from advisor.workload.spec import Script, Workload
+from advisor.workload.store import read_runs
+from advisor.workload.writing import append_run
+from tests import shelf, synthetic
+from tests.lean import LEAN_PATH
+from tests.measure.calibrate.recorded import host_check
+from tests.measure.process import scripts
+from tests.test_schemas import problems
+
+H200 = gpu("h200-141gb")
+PAIR = [
+    synthetic.profile("resnet50-imagenet64-bs128"),
+    synthetic.profile("bert-base-finetune-bs16"),
+]
+PROFILES = {each.name: each for each in PAIR}
+
+
+class SaysTwice:
+    """Predicts that sharing doubles every step, give or take a tenth."""
+
+    def predict(self, profiles, sharing):
+        slowdown = 1.0 if str(sharing) == "serial" else 2.0
+        jobs = tuple(self.job(each, slowdown * each.step_s) for each in profiles)
+        return MixPrediction(
+            gpu=H200.key,
+            sharing=sharing,
+            jobs=jobs,
+            memory_total_mib=8000.0,
+            memory_capacity_mib=143771.0,
+            oom_probability=0.0,
+            weighted_speedup=len(jobs) / slowdown,
+            power_w=None,
+            gract=None,
+            smact=None,
+            confirmed_on_hardware=True,
+        )
+
+    def job(self, profile, step_s):
+        memory = Interval(3900.0, 4000.0, 4100.0)
+        return JobPrediction(
+            job=profile.name,
+            step_s=Interval(0.9 * step_s, step_s, 1.1 * step_s),
+            epoch_s=None,
+            slowdown=step_s / profile.step_s,
+            memory_mib=4000.0,
+            memory_min_mib=3000.0,
+            memory_interval_mib=memory,
+            oom_probability=0.0,
+        )
+
+
+def advised_run(sharing, slowdown, run_id, jobs=PAIR):
+    return replace(synthetic.run(jobs, sharing, slowdown, run_id), purpose="validation")
+
+
+def comparisons(*runs):
+    return compared(runs, PROFILES, SaysTwice(), H200)
+
+
+def validation(*runs):
+    compared = comparisons(*runs)
+    return Validation(H200, runs, compared, corrected_by_first(compared, PROFILES))
+
+
+def test_each_job_has_its_predicted_and_its_measured_step(capsys):
+    validated = validation(advised_run("mps", 1.9, "v1"))
+    (run,) = validated.comparisons
+    assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
+    assert all(job.inside for job in run.jobs)
+    Console(width=90).print(validation_table(validated))
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "mps 1.00x 1.05x -5.0 %" in shown
+    assert "bert-base-finetune-bs16 20.00 18.00 to 22.00 19.00 ms 5.3 %" in shown
+
+
+def test_the_first_window_of_a_run_tells_its_rest_and_the_host_of_the_next():
+    quick, slow = Window(1.0, 100.0), Window(1.0, 40.0)  # 20 ms a step are predicted
+
+    def paced(run_id, *windows):
+        run = advised_run("mps", 2.0, run_id)
+        return replace(run, tenants=tuple(replace(t, windows=windows) for t in run.tenants))
+
+    steady, slower, short = paced("v1", slow, slow), paced("v2", quick, slow), paced("v3", slow)
+    validated = validation(steady, slower, short)
+    rests = [[pair[0].contains(pair[1]) for pair in c.rest_s] for c in validated.corrections]
+    assert rests == [[True, True], [False, False], []]
+    first, second, third = validated.corrections
+    assert first.by_host_s == ()
+    assert first.host_factor > 1 > second.host_factor
+    assert [step_s.p50 > 0.02 for step_s in second.by_host_s] == [True, True]
+    assert [step_s.p50 < 0.02 for step_s in third.by_host_s] == [True, True]
+    document = answer_document(validated)
+    assert problems("validation", json.loads(json.dumps(document))) == []
+    rest_s, measured_s = document["corrections"][1]["rest_s"][0]
+    assert (rest_s["p50"], measured_s) == (pytest.approx(0.01), pytest.approx(0.025))
+
+
+def test_a_step_outside_its_interval_is_listed_and_exits_with_5():
+    runs = [advised_run("mps", 2.0, "v1"), advised_run("naive", 3.0, "v2")]
+    with pytest.raises(OutsideInterval, match="v2: bert-base-finetune-bs16") as refusal:
+        check(validation(*runs))
+    assert refusal.value.exit_code == 5
+    assert "v1" not in str(refusal.value)
+
+
+def test_a_run_whose_workload_was_never_profiled_is_refused_with_the_command_that_helps():
+    stranger = advised_run("mps", 2.0, "v1", [synthetic.profile("mlp-toy-bs32")] * 2)
+    with pytest.raises(UnknownName, match="advisor profile mlp-toy-bs32"):
+        comparisons(stranger)
+
+
+def test_runs_of_another_gpu_are_refused():
+    with pytest.raises(InvalidInput, match="--gpu a100-40gb"):
+        comparisons(replace(advised_run("mps", 2.0, "v1"), gpu="a100-40gb"))
+
+
+JOBS = ("resnet50-imagenet64-bs128", "resnet26-cifar10-bs128:2")
+
+
+@pytest.fixture(scope="module")
+def shelved(tmp_path_factory):
+    """A folder of made-up profiles and a model, found as a user's own would be."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADVISOR_PROFILES", str(folder / "profiles"))
+        patch.setenv("ADVISOR_MODELS", str(folder / "models"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "own"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def advised(shelved):
+    return recommend(JOBS, profiles=shelved / "profiles")
+
+
+def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
+    chosen, _ = choose(advised, 3, "v")
+    runnable = [
+        str(plan.sharing)
+        for plan in advised.plans
+        if isinstance(plan.sharing, Serial | Naive | Mps)
+    ]
+    assert [plan.sharing for plan in chosen] == runnable[:3]
+    assert {plan.purpose for plan in chosen} == {"validation"}
+
+
+def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
+    folder = scripts.write(tmp_path / "scripts")
+    script = Script(command=("python", "short.py", "100000", "0"), folder=str(folder))
+    job = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
+    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(job, job))]
+    store = store_file("cpu", tmp_path)
+    runs = run_plans("cpu", plans, "cpu", store)
+    assert [(run.id, run.purpose, run.ok, len(run.tenants)) for run in runs] == [
+        ("v1", "validation", True, 2)
+    ]
+    assert read_runs(tmp_path / "cpu" / "runs" / "validation.jsonl") == runs
+
+
+class Runner:
+    """A runner on a cluster, whose jobs are never slowed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def start(self):
+        pass
+
+    stop = start
+
+    def measured(self, task):
+        profiles = [synthetic.profile(each.name) for each in task.workloads]
+        return replace(synthetic.run(profiles, task.sharing, 1.0, task.id), purpose=task.purpose)
+
+
+def test_plans_that_run_at_once_on_a_cluster_become_the_same_records(tmp_path, monkeypatch):
+    asked = []
+
+    def runners(address, settings, most):
+        asked.append((address, settings.campaign.gpu, most))
+        return [Runner("a-0"), Runner("b-1")]
+
+    monkeypatch.setattr(validation_command, "cluster_runners", runners)
+    jobs = tuple(profile.workload for profile in PAIR)
+    plans = [
+        PlannedRun(id=f"v-plan{at}", sharing=sharing, purpose="validation", workloads=jobs)
+        for at, sharing in enumerate(("mps", "serial", "mps=40,60"), start=1)
+    ]
+    store = store_file(H200.key, tmp_path)
+    runs = validation_command.run_plans_on_ray(H200.key, plans, "auto", store)
+    assert [run.id for run in runs] == ["v-plan1", "v-plan2.1", "v-plan2.2", "v-plan3"]
+    assert asked == [("auto", H200.key, 4)]
+    kept = [run for path in store.parent.glob("*.jsonl") for run in read_runs(path)]
+    assert sorted(run.id for run in kept) == sorted(run.id for run in runs)
+
+
+def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path):
+    pair = [shelf.PROFILES["resnet50-imagenet64-bs128"], shelf.PROFILES["bert-base-finetune-bs16"]]
+    run = replace(synthetic.run(pair, "naive", 1.3, "v1"), purpose="validation")
+    append_run(tmp_path / "runs.jsonl", run)
+    for _ in range(2):
+        validated = validate_file(tmp_path / "runs.jsonl", Advisor(shelf.GPU))
+        assert [len(each.jobs) for each in validated.comparisons] == [2]
+    assert read_runs(store_file(shelf.GPU)) == (run,)
+    assert store_file(shelf.GPU).is_relative_to(shelved / "own")
+
+
+@pytest.mark.usefixtures("shelved")
+def test_a_run_that_was_predicted_not_to_fit_and_did_not_is_no_surprise(tmp_path):
+    small = shelf.PROFILES["resnet50-imagenet64-bs128"]
+    for copies, foreseen in ((40, True), (2, False)):
+        run = synthetic.run([small] * copies, "naive", 1.3, f"{copies}x")
+        dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
+        file = tmp_path / f"{copies}.jsonl"
+        append_run(file, replace(run, tenants=(dead, *run.tenants[1:])))
+        validated = validate_file(file, Advisor(shelf.GPU))
+        assert validated.foreseen == ((run.id,) if foreseen else ())
+        with nullcontext() if foreseen else pytest.raises(OutsideInterval, match="out-of-memory"):
+            check(validated)
+        caption = str(validation_table(validated).caption)
+        assert ("as predicted: 40x" in caption) == foreseen
+
+
+def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
+    store = tmp_path / "validation.jsonl"
+    first = synthetic.run([synthetic.profile()] * 2, "naive", 1.3, "v1")
+    second = synthetic.run([synthetic.profile()] * 2, "naive", 1.4, "v1")
+    assert (keep([first], store), keep([first, second], store)) == (1, 1)
+    ids = [run.id for run in read_runs(store)]
+    assert ids == ["v1", f"v1-{second.provenance.date}"]
+
+
+@pytest.mark.usefixtures("shelved")
+def test_what_is_compared_is_what_the_plans_were_ranked_by():
+    """Also where the cores of the run turn out to be of another speed than the host checked."""
+    advisor = Advisor(shelf.GPU, host_check=host_check(1.4e-3))
+    names = ["resnet26-cifar10-bs128", "bert-base-finetune-bs16"]
+    pair = [shelf.PROFILES[name] for name in names]
+    slow = synthetic.run(pair, "naive", 1.3, "v1")
+    slow = replace(slow, tenants=tuple(replace(each, host_check_s=3e-3) for each in slow.tenants))
+    (compared,) = compared_as_ranked([slow], dict(zip(names, pair, strict=True)), advisor)
+    advice = advisor.predict(names, "naive").prediction
+    assert [each.predicted_s for each in compared.jobs] == [each.step_s for each in advice.jobs]
+    assert compared.predicted_speedup == pytest.approx(advice.weighted_speedup)
+    plain = Advisor(shelf.GPU).predict(names, "naive").prediction
+    assert advice.jobs[0].step_s.p50 > plain.jobs[0].step_s.p50
