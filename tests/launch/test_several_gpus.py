@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import fleet_launch_plans
 from advisor.launch.shell import why_not_started
+from advisor.report.fleet import fleet_advice
 from tests.handed import JOBS, on_gpus, write
 from tests.plan.fleet_twins import drawn, made, on_pools
 
@@ -26,6 +27,7 @@ def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wi
         for job, two in zip(made(jobs, "makespan"), wide, strict=False)
     ]
     fleet, _ = on_pools((1, 1, 2), (4, 2, 1), jobs=jobs)
+    assert fleet_advice(fleet).request.epochs == tuple(job.epochs for job in jobs)
     plans = fleet_launch_plans(fleet)
     assert [plan.number for plan in plans] == [on.number for on in fleet.on]
     places = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)]
