@@ -55,8 +55,8 @@ def _answers() -> dict[str, type]:
     )
     from advisor.report.recommendation import Advice
     from advisor.run.doctor import Findings
-    from advisor.run.start import ListedRuns
     from advisor.run.validate import Validation
+    from advisor.run.watch import ListedRuns
 
     return {
         "prediction": Forecast,

@@ -32,8 +32,9 @@ FAULTS = (
 _WATCHED = {each.__file__ for each in (runner, watching)}
 _RUN = ("-m", "benchmarks.run_faults", "--child")
 _STOP = """\
-from advisor.run.start import _run_folders, events_in, stop
-for folder in _run_folders():
+from advisor.run.start import stop
+from advisor.run.watch import run_folders
+for folder in run_folders():
     stop(folder, None, print)
 """
 
@@ -49,7 +50,7 @@ def main_of_run() -> None:
     sys.settrace(partial(_traced, set()))
     try:
         with runner.started(plans, ["0"], runner.StartTerms(grace_s=1), print) as folders:
-            watchers = [watching.Watcher(each, None, print) for each in folders]
+            watchers = [watching.Watcher(each, print) for each in folders]
             sys.exit(watching.watch(watchers, say=print, show=lambda _: None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

@@ -25,7 +25,7 @@ from advisor.measure import (
 from advisor.measure import profile as profile_command
 from advisor.measure.device import Device
 from advisor.measure.history import Series
-from advisor.run import validation_runs
+from advisor.run import validate
 from advisor.sharing import parse_sharing
 from advisor.workload.profile import Memory
 from advisor.workload.spec import Script, Workload
@@ -51,7 +51,7 @@ def installed(monkeypatch, folder):
     machine, server = put_on_path(monkeypatch, tools)
     machine.mode = ["Disabled"] * 2
     monkeypatch.setattr(process, "temporary_base", lambda: tools)
-    for module in (process, validation_runs):
+    for module in (process, validate):
         monkeypatch.setattr(module, "supervise", _supervise)
     _measure_on_cpu(monkeypatch)
     monkeypatch.setattr(shared_run, "measure", _shared_run)
@@ -59,14 +59,14 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: None)
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
     h200 = Device("cuda", "GPU-0", GPU, "NVIDIA H200", "580")
-    for module in (calibrate, validation_runs):
+    for module in (calibrate, validate):
         monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
     monkeypatch.setattr(history_command, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
-    monkeypatch.setattr("advisor.measure.on_ray.connect", lambda _: _Ray)
+    monkeypatch.setattr("advisor.measure.ray_actors.connect", lambda _: _Ray)
     monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
     mlflow_stand_in.install(monkeypatch)
     try:
@@ -102,11 +102,11 @@ class _Ray:
         ]
 
 
-def _supervise(entry, words):
+def _supervise(entry, document):
     """Do the same as `advisor.measure.process.supervise`, in this process."""
     module, function = entry.split(":")
     try:
-        return getattr(import_module(module), function)(list(map(str, words)))
+        return getattr(import_module(module), function)(document)
     except AdvisorError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

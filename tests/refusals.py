@@ -8,11 +8,11 @@ from advisor.errors import AdvisorError
 from advisor.measure import process
 
 
-def _here(entry, argv):
+def _here(entry, document):
     """Do the same as `advisor.measure.process.supervise`, in this process."""
     module, function = entry.split(":")
     try:
-        return getattr(import_module(module), function)(argv)
+        return getattr(import_module(module), function)(document)
     except AdvisorError as error:
         process.say(f"error: {error}")
         return error.exit_code

@@ -154,9 +154,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if passed[:1] == ["help"]:
         passed = [*(word for word in passed if word != "help"), "--help"]
     try:
+        typed = passed[1:] + rest  # which measurements keep
         if passed[:1] == ["profile"]:
             passed, rest = as_commands(passed, rest)
-        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=words[1:])
+        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=typed)
     except AdvisorError as error:
         _fail(error, debug=debug)
     except OSError as error:

@@ -22,7 +22,7 @@ def supervised(entry: str, context: Context, **passed: Any) -> int:
     from advisor.measure.process import supervise
 
     document = {"words": context.obj or (), **passed}
-    return supervise(entry, [json.dumps(document, default=_plain)])
+    return supervise(entry, json.dumps(document, default=_plain))
 
 
 def _plain(value: Any) -> Any:
@@ -70,17 +70,8 @@ def campaign(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Write the list of runs and count them; measure nothing.")
     ] = False,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the numbers of runs and profiles as one JSON document.")
-    ] = False,
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Measure on the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor "
-            "installed.",
-        ),
-    ] = None,
+    as_json: options.AsJson = False,
+    ray: options.Ray = None,
 ) -> None:
     """Measure a plan of many mixes on one or more GPUs.
 

@@ -283,6 +283,16 @@ OnlyGpu = Annotated[
     str | None,
     Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
 ]
+Ray = Annotated[
+    str | None,
+    Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
+    ),
+]
+Rank = Annotated[int, Option("--rank", metavar="RANK", min=1, help="Use the plan of this rank.")]
+Csv = Annotated[Path | None, file_to_write("Write a row for each plan to this file, too.", "--csv")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[
     str | None,

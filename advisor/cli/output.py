@@ -21,7 +21,7 @@ from advisor.workload.writing import json_text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.run.watched_run import Shown
+    from advisor.run.watched import Shown
 
 
 _Answered = TypeVar("_Answered")

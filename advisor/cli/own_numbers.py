@@ -117,9 +117,7 @@ def from_numbers(
         int | None, Option(metavar="N", help="Examples of an epoch, for epoch times.")
     ] = None,
     out: options.ProfilesOut = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the profile as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
     from_numbers: Annotated[bool, Option("--from-numbers", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
@@ -272,9 +270,7 @@ def from_history(
     ] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name the only job.")] = None,
     out: options.ProfilesOut = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the new profiles as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write profiles of jobs that monitoring recorded.

@@ -72,9 +72,7 @@ def compare(
     calibration: options.Calibration = None,
     host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
-    csv_file: Annotated[
-        Path | None, options.file_to_write("Write a row for each plan to this file, too.", "--csv")
-    ] = None,
+    csv_file: options.Csv = None,
 ) -> None:
     """Compare two PLANs or more for the JOBs.
 
@@ -85,7 +83,7 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
+    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
     from advisor.workload.writing import write_whole
 
@@ -94,7 +92,7 @@ def compare(
         raise InvalidInput(
             "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
-    plans = [plan_named(word, profiles) for word in named]
+    plans = [read_plan(Path(word), profiles) if word.endswith(".json") else word for word in named]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
     if saved:
         if jobs or job_file:

@@ -86,9 +86,7 @@ def profile(
             "binary files; default: made-up images.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the new profiles as one JSON document.")
-    ] = False,
+    as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
     name: Annotated[
         str | None,

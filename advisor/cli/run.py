@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from advisor.run.mlflow import MlflowLog
     from advisor.run.on_ray import RemoteTerms
     from advisor.run.watch import Watcher
-    from advisor.run.watched_run import WatchedRun
+    from advisor.run.watched import WatchedRun
 
 
 def run(
@@ -41,9 +41,7 @@ def run(
         bool, Option("--apply", help="Start the jobs; default: print the script.")
     ] = False,
     list_runs: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
-    rank: Annotated[
-        int, Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
-    ] = 1,
+    rank: options.Rank = 1,
     device: Annotated[
         str | None,
         Option(
@@ -53,26 +51,11 @@ def run(
             "it out; default: as planned.",
         ),
     ] = None,
-    ray: Annotated[
-        str | None,
-        Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Run the plan on the GPUs of this Ray cluster, e.g. auto, whose nodes have "
-            "advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     steps: Annotated[
         int | None, Option(metavar="N", min=1, help="End each bundled workload after N steps.")
     ] = None,
-    cores: Annotated[
-        str | None,
-        Option(
-            "--cores",
-            metavar="CORES",
-            help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
-        ),
-    ] = None,
+    cores: options.Cores = None,
     replace_instances: Annotated[
         bool,
         Option(
@@ -104,7 +87,7 @@ def run(
             "with a PORT alone, to this host only.",
         ),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the list as one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a PLAN, or watch a RUN again.
 
@@ -113,16 +96,8 @@ def run(
     steps.
     """
     from advisor.launch.plan_file import prepare, saved_plans
-    from advisor.run.measured_pace import PacedPlan
-    from advisor.run.start import (
-        StartTerms,
-        devices_for,
-        find_run,
-        rehearse,
-        started,
-        without_gangs,
-    )
-    from advisor.run.watch import Watcher
+    from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
+    from advisor.run.watch import Watcher, find_run
     from advisor.workload.reading import is_file
 
     if list_runs:
@@ -135,7 +110,7 @@ def run(
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
     if not (plan.endswith(".json") or is_file(Path(plan))):
-        _watch([Watcher(find_run(plan), None, aside, time_limit, patience)], log, served)
+        _watch([Watcher(find_run(plan), aside, time_limit, patience)], log, served)
 
     @cache
     def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
@@ -169,17 +144,15 @@ def run(
             show_text(rehearse(launch, name, terms), end="")
         aside(_NOT_STARTED)
         return
-    paced = map(PacedPlan, planned, advisors)
     with started(launches, devices, terms, aside) as folders:
-        pairs = zip(folders, paced, strict=True)
-        _watch([Watcher(*pair, aside, time_limit, patience) for pair in pairs], log, served)
+        _watch([Watcher(each, aside, time_limit, patience) for each in folders], log, served)
 
 
 _NOT_STARTED = "no job was started. Add --apply to start."
 
 
 def _list(as_json: bool) -> None:
-    from advisor.run.start import ListedRuns, listed_runs
+    from advisor.run.watch import ListedRuns, listed_runs
 
     if as_json:
         show_json(answer_document(ListedRuns(tuple(listed_runs()))))
@@ -222,7 +195,7 @@ def _run_on_ray(
     *,
     apply: bool,
 ) -> None:
-    from advisor.measure.on_ray import connect
+    from advisor.measure.ray_actors import connect
     from advisor.run.on_ray import RayRun
 
     run = RayRun(connect(address), planned, prepared, terms, aside)
@@ -259,7 +232,7 @@ def stop(
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
     """
-    from advisor.run.start import find_run
     from advisor.run.start import stop as stop_run
+    from advisor.run.watch import find_run
 
     stop_run(find_run(named), job, aside)

@@ -22,14 +22,7 @@ def validate(
     objective: options.Objective = "makespan",
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Run the plans at once on free GPUs of this Ray cluster, e.g. auto, whose nodes "
-            "have advisor installed.",
-        ),
-    ] = None,
+    ray: options.Ray = None,
     runs: Annotated[
         Path | None,
         Option("--runs", metavar="FILE", help="Compare the runs in this file; run none."),
@@ -59,7 +52,6 @@ def validate(
     """
     from advisor.report.forecast import host_note, with_estimates_named
     from advisor.run import validate as validation
-    from advisor.run.validation_runs import planned_on, process_text
 
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "check_host")
     exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
@@ -78,8 +70,8 @@ def validate(
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))
             plans, _ = validation.choose(advised, top, "dry-run")
-            for process in planned_on(plans, device):
-                show_text(process_text(process))
+            for process in validation.planned_on(plans, device):
+                show_text(validation.process_text(process))
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))

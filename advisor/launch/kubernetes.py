@@ -22,8 +22,7 @@ import yaml
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.launch import shell
-from advisor.launch.allocations import Allocation, allocations
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
+from advisor.launch.launch_plan import NOT_RUN, Allocation, LaunchPlan, Start, allocations
 from advisor.launch.mig_parted import mig_parted_document
 from advisor.workload.spec import is_secret
 
@@ -210,10 +209,7 @@ def _secret_names(starts: Iterable[Start]) -> list[str]:
 
 def _on_product(gpu: Gpu) -> Document:
     """What puts a pod on a node with `gpu`."""
-    products = product_labels(gpu)
-    if len(products) == 1:
-        return {"nodeSelector": {_PRODUCT: products[0]}}
-    expression = {"key": _PRODUCT, "operator": "In", "values": products}
+    expression = {"key": _PRODUCT, "operator": "In", "values": product_labels(gpu)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     return {"affinity": {"nodeAffinity": required}}

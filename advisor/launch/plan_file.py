@@ -28,7 +28,6 @@ from advisor.workload.plan_document import (
     DocumentedPlan,
     PlanDocument,
     StepRange,
-    check_profile,
     embedded,
     planned_steps,
     profile_positions,
@@ -209,11 +208,6 @@ def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfile
         ) from None
 
 
-def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
-    """Return the plan in the file `word` if it ends in .json, else `word`, a sharing."""
-    return read_plan(Path(word), profiles) if word.endswith(".json") else word
-
-
 def check_gpu_of_plan(wanted: str | None, planned: str, file: str) -> None:
     """Check that a plan from a file is for the GPU asked for, if one was.
 
@@ -231,12 +225,11 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
         InvalidInput: They do not.
     """
     first, *others = plans
-    for other in others:
-        if (other.gpu, other.jobs) != (first.gpu, first.jobs):
-            raise InvalidInput(
-                "the two plan files are of different jobs or GPUs. Export both plans for the same "
-                "jobs, in the same order: `advisor export --format json`."
-            )
+    if any((other.gpu, other.jobs) != (first.gpu, first.jobs) for other in others):
+        raise InvalidInput(
+            "the two plan files are of different jobs or GPUs. Export both plans for the same "
+            "jobs, in the same order: `advisor export --format json`."
+        )
     return first
 
 
@@ -261,9 +254,7 @@ def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: Find
     return Job(replace(profile, workload=workload), **_shared_fields(planned))
 
 
-_SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
-# Fields of a job in an exported plan that advice lacks.
-_OF_EXPORT = ("mps_limit_percent", "memory_cap_mib")
+_ADVICE_REMEDY = "Ask again: `advisor recommend --json`."
 
 
 def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
@@ -288,40 +279,42 @@ def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[Sa
             )
         return exported
     try:
-        return (_advised(document, rank, profiles),)
-    except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        with located(path):
+            planned = _of_rank(document, rank)
+        advised = check_record(PlanDocument, planned, str(path), _ADVICE_REMEDY)
+        with located(path):
+            return (_saved(advised.plans[0], advised, profiles),)
+    except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(
-            f"{path}: it is advice, but incomplete ({error!r}). {_SAVED_PLAN_REMEDY}"
+            f"{path}: it is advice, but incomplete ({error!r}). {_ADVICE_REMEDY}"
         ) from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
 
 
-def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> SavedPlan:
-    if (gpus := document.get("gpus", 1)) > 1:
+def _of_rank(advice: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Return the plan of that `rank` as an exported plan file has it."""
+    if (gpus := advice.get("gpus", 1)) > 1:
         raise InvalidInput(
             f"expected a plan for one GPU, got advice for {gpus}. Write its plan to a file that "
             f"`run` accepts: `advisor export --gpus {gpus} --format json --out FILE`."
         )
-    plans = [plan for plan in document["plans"] if plan["rank"] == rank]
-    if not plans:
-        raise InvalidInput(f"no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
-    (plan,) = plans
-    load = profile_finder(gpu(str(document["gpu"])), profiles)
-    embedded = [
-        check_record(Profile, each, f"profile {at}", _SAVED_PLAN_REMEDY)
-        for at, each in enumerate(document.get("profiles", ()))
+    plan = next((plan for plan in advice["plans"] if plan["rank"] == rank), None)
+    if plan is None:
+        raise InvalidInput(f"no plan of rank {rank}. {_ADVICE_REMEDY}")
+    keys = {field.name for field in fields(DocumentedJob)} - {"number", "step_s"}
+    only_exported = dict.fromkeys(("mps_limit_percent", "memory_cap_mib"))
+    jobs = [
+        only_exported | {key: value for key, value in job.items() if key in keys}
+        for job in plan["jobs"]
     ]
-    jobs = tuple(_advised_job(job, embedded, load) for job in plan["jobs"])
-    sharing = parse_sharing(str(plan["sharing"]))
-    check_count(sharing, len(jobs))
-    return SavedPlan(
-        gpu=str(document["gpu"]),
-        sharing=sharing,
-        jobs=jobs,
-        numbers=tuple(range(1, len(jobs) + 1)),
-        power_cap_w=plan.get("power_cap_w"),
-    )
+    own = {"rank": 1, "sharing": plan["sharing"], "power_cap_w": plan.get("power_cap_w")}
+    return {
+        "schema": 1,
+        "gpu": advice["gpu"],
+        "objective": None,
+        "workloads": advice["workloads"],
+        "plans": [own | {"note": None, "jobs": jobs}],
+        "profiles": advice.get("profiles", []),
+    }
 
 
 def gang_left_out(name: str, gpus: int, model: str) -> str:
@@ -360,19 +353,6 @@ def run_command(plans: Sequence[LaunchPlan], file: Path) -> str | None:
         return None
     here = len({plan.host for plan in plans}) == len({plan.gpu for plan in plans}) == 1
     return f"advisor run {file}" + ("" if here else " --ray auto")
-
-
-def _advised_job(
-    advised: Mapping[str, Any], profiles: Sequence[Profile], load: FindsProfiles
-) -> Job:
-    """Return the job that advice names."""
-    name = str(advised["job"])
-    keys = {field.name for field in fields(DocumentedJob)} & advised.keys()
-    entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in keys}
-    planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
-    with located(name, _SAVED_PLAN_REMEDY):
-        check_profile(planned, profiles)
-        return _planned_job(planned, profiles, load)
 
 
 def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
@@ -436,12 +416,7 @@ def script_text(
 
 
 def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:
-    """Check that `plan` is for a device.
-
-    Args:
-        plan: The plan.
-        kind: ``"cuda"`` or ``"cpu"``.
-        key: Catalogue key of the device.
+    """Check that `plan` is for the device of this `kind`, ``"cuda"`` or ``"cpu"``, and this key.
 
     Raises:
         InvalidInput: It is not.

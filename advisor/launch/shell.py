@@ -35,7 +35,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
-from advisor.launch import ExportFormat
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -125,13 +124,8 @@ def why_not_started(plans: Sequence[LaunchPlan]) -> str | None:
         places = f"several GPUs at once, as {wide.name} takes"
     else:
         return None
-    remedy = f"Export the plan: `advisor export --format {format_instead(plans)}`."
-    return f"No shell script runs jobs on {places}. {remedy}"
-
-
-def format_instead(plans: Sequence[LaunchPlan]) -> ExportFormat:
-    """Return the format of plans that no shell script applies; Slurm makes no MIG instances."""
-    return "json" if any(plan.on_mig for plan in plans) else "slurm"
+    form = "json" if any(plan.on_mig for plan in plans) else "slurm"  # which makes no instances
+    return f"No shell script runs jobs on {places}. Export it: `advisor export --format {form}`."
 
 
 @cache
@@ -217,26 +211,22 @@ def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
     named = ", ".join(f"MIG_{part.number} ({part.profile})" for part in on_mig)
     yield f"# Instances that are there already: set {named} to their UUIDs."
     yield f'if [ -z "${{MIG_{on_mig[0].number}-}}" ]; then'
-    yield from (f"  {line}" for line in _made(stage, gpu))
-    yield "fi"
-
-
-def _made(stage: Stage, gpu: Gpu) -> Iterator[str]:
     whole, divided = cut_instances(stage, gpu)
     instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
     taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)
-    yield f"mig_clear {' '.join(taken)}"
+    yield f"  mig_clear {' '.join(taken)}"
     if whole:
-        yield f"mig_make -C {' '.join(whole)}"
+        yield f"  mig_make -C {' '.join(whole)}"
     for place, names in divided.items():
-        yield f"mig_make '' {place}"
-        yield f"mig_split {place} {','.join(names)}"
+        yield f"  mig_make '' {place}"
+        yield f"  mig_split {place} {','.join(names)}"
     counts = Counter[tuple[str, str]]()
     for part, instance in [(part, part.instance) for part in stage.partitions if part.instance]:
         place, name = _place(instance, gpu), "" if part.slices is None else str(part.profile)
         counts[place, name] += 1
         words = [place, *([name, str(counts[place, name])] if name else [])]
-        yield f"MIG_{part.number}=$(mig_uuid {' '.join(words)})"
+        yield f"  MIG_{part.number}=$(mig_uuid {' '.join(words)})"
+    yield "fi"
 
 
 def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:

@@ -19,7 +19,7 @@ def main(argv: Sequence[str]) -> int:
     """Be the process that `argv` describes; return the exit code."""
     what, words = argv[0], argv[1:]
     if what == "inner":
-        return run_inner(words[0], words[1:])
+        return run_inner(*words)
     if what == "sweep":
         sys.stdin.read()  # until both processes have ended
         sleep(0.5)  # the kernel closes the files of a killed process in turn, locks perhaps last

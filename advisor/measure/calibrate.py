@@ -241,9 +241,9 @@ class _Words:
     cores: str | None
 
 
-def run_calibrate(argv: Sequence[str]) -> int:
-    """Calibrate by the JSON document in `argv`, under a supervisor; return the exit code."""
-    words = parse_record(_Words, argv[0], "the command")
+def run_calibrate(document: str) -> int:
+    """Calibrate by the JSON `document` of options, under a supervisor; return the exit code."""
+    words = parse_record(_Words, document, "the command")
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     cores = allowed_cores(words.cores)

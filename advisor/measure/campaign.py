@@ -282,9 +282,9 @@ class _Words:
     ray: str | None
 
 
-def run_campaign(argv: Sequence[str]) -> int:
-    """Measure the campaign that the JSON document in `argv` names; return the exit code."""
-    words = parse_record(_Words, argv[0], "the command")
+def run_campaign(document: str) -> int:
+    """Measure the campaign that the JSON `document` of options names; return the exit code."""
+    words = parse_record(_Words, document, "the command")
     campaign = read_campaign(words.plan)
     home = user_folder("profiles") / campaign.gpu
     out, profiles = words.out or home / "runs", words.profiles or home

@@ -276,8 +276,8 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 128 + signal.SIGINT
 
 
-def supervise(entry: str, argv: Sequence[str]) -> int:
-    """Run ``entry(argv)`` in an inner process that cleans up, and return its exit code.
+def supervise(entry: str, document: str) -> int:
+    """Run ``entry(document)`` in an inner process that cleans up, and return its exit code.
 
     The inner process has a session of its own, and holds the reading end of a pipe, its lifeline.
     When the outer process ends in any way, the lifeline closes and the inner process is
@@ -288,7 +288,7 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     """
     sweep()
     sweeper, held = start_own("sweep", start_new_session=True, output=subprocess.DEVNULL)
-    inner, ours = start_own("inner", entry, *argv, start_new_session=True, keep=[held])
+    inner, ours = start_own("inner", entry, document, start_new_session=True, keep=[held])
     try:
         _interrupt_on_signals()
         code = inner.wait()
@@ -333,8 +333,8 @@ def start_own(
     return process, ours
 
 
-def run_inner(entry: str, argv: Sequence[str]) -> int:
-    """Run ``entry(argv)`` in the inner process, interrupted when the lifeline closes."""
+def run_inner(entry: str, document: str) -> int:
+    """Run ``entry(document)`` in the inner process, interrupted when the lifeline closes."""
 
     def watch_lifeline() -> None:
         while os.read(sys.__stdin__.fileno(), 1):  # type: ignore[union-attr]
@@ -345,9 +345,9 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
     try:  # an interrupt may come during the imports, too
         _interrupt_on_signals()
         threading.Thread(target=watch_lifeline, daemon=True).start()
-        run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+        run: Callable[[str], int] = getattr(import_module(module), function)
         present_folder()
-        return run(argv)
+        return run(document)
     except AdvisorError as error:
         say(clean(f"error: {error}"))
         return error.exit_code

@@ -88,9 +88,9 @@ class _Words:
     measure_env: dict[str, str]
 
 
-def run_profile(argv: Sequence[str]) -> int:
-    """Profile the workloads of the JSON document in `argv`; 0, or 1 after listing the failures."""
-    words = parse_record(_Words, argv[0], "the command")
+def run_profile(document: str) -> int:
+    """Profile the workloads of the JSON `document`; return 0, or 1 after listing the failures."""
+    words = parse_record(_Words, document, "the command")
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     writable_folder(words.out or user_folder("profiles") / device.key)

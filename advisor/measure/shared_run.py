@@ -289,9 +289,9 @@ class _Words:
     deadline: float | None = None
 
 
-def run_list(argv: Sequence[str]) -> int:
-    """Run the plans that the JSON document in `argv` names; return the exit code."""
-    words = parse_record(_Words, argv[0], "the command")
+def run_list(document: str) -> int:
+    """Run the plans that the JSON `document` of options names; return the exit code."""
+    words = parse_record(_Words, document, "the command")
     timing = Timing(words.settle_s, words.window_s, words.windows)
     device = find_device(words.device)
     writable(words.out)

@@ -21,7 +21,7 @@ from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import left_behind, mps_within, scripts_within
-from advisor.run.leftovers import jobs_left, left_in, left_states
+from advisor.run.start import jobs_left, left_in, left_states
 
 Severity = Literal["blocks", "spoils", "note"]
 """Something cannot be done; it can, and its figures are off; or it is good to know."""

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.run.start import read_about
-from advisor.run.watched_job import STATES, WatchedJob
-from advisor.run.watched_run import WatchedRun
+from advisor.run.watched import STATES, WatchedJob, WatchedRun
 from advisor.workload.reading import reason_of
 
 if TYPE_CHECKING:
@@ -23,19 +21,15 @@ _HERE = "127.0.0.1"
 _OF_RUN: dict[str, tuple[str, Callable[[WatchedRun], float | None]]] = {
     "advisor_run_power_watts": ("Power of the whole GPU now.", lambda run: run.now_w),
     "advisor_run_remaining_seconds": (
-        "Time until the last job ends, as predicted.",
-        lambda run: run.remaining.seconds.p50 if run.remaining else None,
-    ),
-    "advisor_run_remaining_joules": (
-        "Energy of the GPU until then, as predicted.",
-        lambda run: run.remaining.energy_j if run.remaining else None,
+        "Time until the last job ends if all keep their paces.",
+        lambda run: run.left_s,
     ),
 }
 _OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
     "advisor_run_job_steps_planned": ("Steps of the whole job.", lambda job: job.steps),
     "advisor_run_job_step_seconds": ("Mean step over the last 30 s.", lambda job: job.step_s),
     "advisor_run_job_expected_step_seconds": (
-        "Step to expect with the jobs that run now: predicted, then by the first second.",
+        "Step to expect with the jobs that run now: planned, then by the first second.",
         lambda job: job.expected.p50 if job.expected else None,
     ),
     "advisor_run_job_expected_step_low_seconds": (
@@ -62,7 +56,6 @@ class RunMetrics:
 
     def __init__(self) -> None:
         self._families: tuple[Metric, ...] = ()
-        self._gpus: dict[str, str] = {}  # by run
 
     def collect(self) -> "Iterable[Metric]":
         """Return the metrics, as `prometheus_client` wants them of a collector."""
@@ -72,10 +65,7 @@ class RunMetrics:
         """Collect from the runs as they are now."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for run in runs:
-            if run.folder.name not in self._gpus:
-                self._gpus[run.folder.name] = read_about(run.folder).device
-        of_run = [([run.folder.name, self._gpus[run.folder.name]], run) for run in runs]
+        of_run = [([run.folder.name, run.about.device], run) for run in runs]
         of_job = [
             ([*labels, str(job.number), job.workload.name], job)
             for labels, run in of_run

@@ -3,12 +3,18 @@
 The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell`).
 It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
 own in the user's state folder: the plan, the script, their logs, and what happened
-(`advisor.run.watched_job`), which `advisor.run.watch` looks at.
+(`advisor.run.watched`), which `advisor.run.watch` looks at.
+
+The state file of a device is bash that `advisor.launch.shell` describes: variables and functions,
+then a line ``undos[N]=COMMAND`` for each change, and ``undos[N]=:`` once that is undone.
 """
 
 import fcntl
 import json
 import os
+import re
+import shlex
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +26,7 @@ from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
 from time import monotonic, sleep
 from types import FrameType
-from typing import Annotated, Literal
 
-from advisor.documents import Mark, in_document
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
@@ -37,21 +41,10 @@ from advisor.launch.plan_file import (
 from advisor.launch.shell import bash
 from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.launcher import tied_to_parent
-from advisor.measure.process import lock_gpu, sweep
+from advisor.measure.process import lock_gpu, processes_of, sweep, unowned
 from advisor.measure.script import create_progress, hook_variables
-from advisor.run.leftovers import (
-    jobs_left,
-    left_in,
-    left_states,
-    lock_file,
-    state_file,
-    state_home,
-    variable,
-)
-from advisor.run.watched_job import WatchedJob, events_in, script_lives
-from advisor.run.watched_run import WatchedRun
-from advisor.workload.reading import is_file, read_bytes, reason_of
-from advisor.workload.records import parse_record
+from advisor.run.watched import RunFile, events_in, read_about, script_lives
+from advisor.workload.reading import reason_of
 from advisor.workload.writing import write_whole
 
 Say = Callable[[str], None]
@@ -62,19 +55,6 @@ _ENDING_S = 60.0
 # Variables of the script, which it must not take from its caller.
 _OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS")
 _STARTED: "list[subprocess.Popen[bytes]]" = []
-
-
-@dataclass(frozen=True, slots=True)
-class RunFile:
-    """The file ``run.json`` about a run; ``steps`` and ``cores`` are None without such a limit."""
-
-    schema: Literal[1]
-    gpu: str
-    device: str
-    since: str
-    steps: int | None
-    cores: str | None
-    grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,111 +396,64 @@ def _run_in(state: Path, words: str) -> None:
         raise AdvisorError(f"{state}: {done.stderr.strip()}")
 
 
-def _run_folders() -> list[Path]:
-    """The folders of all runs of this user, the oldest first."""
-    return sorted(path.parent for path in (state_home() / "runs").glob("*/run.json"))
+def state_home() -> Path:
+    """Return the user's folder for states, by the XDG base directory specification."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "advisor"
 
 
-def find_run(word: str | None) -> Path:
-    """Return the folder of a run by its path or the start of its name; None: the one going on.
+def state_file(device: str) -> Path:
+    """Return the state file of a device of this machine, a UUID or ``"cpu"``."""
+    return state_home() / "gpus" / f"{socket.gethostname()}-{device}.sh"
 
-    Raises:
-        InvalidInput: There is none, or several.
+
+def lock_file(state: Path) -> Path:
+    """Return the file that the script which wrote `state` locks while it lives."""
+    return state.with_name(f"{state.name}.lock")
+
+
+def left_states() -> tuple[Path, ...]:
+    """Return the state files of this machine whose scripts were killed before they undid all."""
+    paths = sorted(state_file("*").parent.glob(state_file("*").name))
+    locks = {lock_file(path): path for path in paths if left_in(path)}
+    return tuple(locks[lock] for lock in unowned(locks))
+
+
+def left_in(path: Path) -> list[str]:
+    """Return the changes in a state file that are not undone, the jobs' mark first.
+
+    There are none if the file is gone, or the machine has restarted since.
     """
-    if word is not None and is_file(Path(word) / "run.json"):
-        return Path(word).resolve()
-    if word is None:
-        fitting = [each for each in _run_folders() if events_in(each).over is None]
-    else:
-        fitting = [each for each in _run_folders() if each.name.startswith(word)]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise InvalidInput(f"name one run of {', '.join(each.name for each in fitting)}.")
-    what = "no run goes on" if word is None else f"there is no run {word}"
-    raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
+    text = _text(path)
+    if f"# boot {boot_id()}" not in text.splitlines():
+        return []
+    undos = {}
+    for line in re.findall(r"^undos\[\d+\]=.*$", text, re.MULTILINE):
+        number, _, command = " ".join(shlex.split(line)).partition("=")
+        undos[number] = command
+    return [f"jobs {variable(path, 'mark')}", *(each for each in undos.values() if each != ":")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedJob:
-    """A job of a run, and the steps that it has done."""
-
-    number: int
-    job: str
-    state: str
-    detail: str
-    done: int | None
-    steps: int | None
+def variable(path: Path, name: str) -> str:
+    """Return the value of a variable in a state file; empty without it."""
+    match = re.search(rf'^declare -- {name}="(.*)"$', _text(path), re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", match[1]) if match else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRun:
-    """A run of this user as `advisor run --list` shows it; `about` is None if it is unreadable."""
-
-    name: str
-    state: str
-    about: Annotated[RunFile | None, Mark.LEFT_OUT] = None
-    watched: Annotated[tuple[WatchedJob, ...], Mark.LEFT_OUT] = ()
-
-    def __str__(self) -> str:
-        where = "" if self.about is None else f" on {self.about.gpu} since {self.about.since}"
-        return "\n".join([f"{self.name}{where}: {self.state}", *map(str, self.watched)])
-
-    @property
-    @in_document
-    def gpu(self) -> str | None:
-        return None if self.about is None else self.about.gpu
-
-    @property
-    @in_document
-    def since(self) -> str | None:
-        return None if self.about is None else self.about.since
-
-    @property
-    @in_document
-    def jobs(self) -> tuple[ListedJob, ...]:
-        return tuple(
-            ListedJob(
-                number=job.number,
-                job=job.planned.job,
-                state=job.state,
-                detail=job.detail,
-                done=job.done,
-                steps=job.steps,
-            )
-            for job in self.watched
-        )
+def jobs_left(left: Sequence[str]) -> list[int]:
+    """Return the living processes of the jobs in `left`, from `left_in`."""
+    marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
+    return [pid for mark in marks for pid in processes_of("ADVISOR_MARK", f"{mark}-*")]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRuns:
-    """The runs of this user, the oldest first."""
-
-    runs: tuple[ListedRun, ...]
-
-
-def listed_runs() -> Iterator[ListedRun]:
-    """Return each run of this user and the state of its jobs, the oldest first."""
-    for folder in _run_folders():
-        try:
-            about = read_about(folder)
-            run = WatchedRun(folder, about.steps)
-        except InvalidInput as error:
-            yield ListedRun(folder.name, str(error))
-            continue
-        run.look()
-        state = "over" if run.events.over is not None else "runs"
-        if state == "runs" and not script_lives(folder):
-            state = f"its script was killed: advisor stop {folder.name}"
-        yield ListedRun(folder.name, state, about, tuple(run.jobs))
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
-def read_about(folder: Path) -> RunFile:
-    """Return what a run's folder has about its start.
-
-    Raises:
-        InvalidInput: Its file cannot be read.
-    """
-    path = folder / "run.json"
-    remedy = f"Remove {folder} once nothing of it runs."
-    return parse_record(RunFile, read_bytes(path), str(path), remedy)
+def boot_id() -> str:
+    """Return the kernel's name for this start of the machine; empty if the kernel has none."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

@@ -4,16 +4,20 @@ Runs go to the user's folder of profiles, where fitting reads them.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from json import dumps
 from pathlib import Path
+from shlex import join
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.api import Advisor
 from advisor.documents import As, Mark
 from advisor.errors import (
+    AdvisorError,
+    GpuUnavailable,
     InvalidInput,
     NothingFits,
     OutsideInterval,
@@ -23,7 +27,13 @@ from advisor.errors import (
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
-from advisor.measure.planned_runs import PlannedRun
+from advisor.measure.campaign import Dispatcher, Ledger
+from advisor.measure.device import find_device
+from advisor.measure.planned_runs import Campaign, PlannedRun, single_runs
+from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
+from advisor.measure.runners import RunnerSettings, cluster_runners
+from advisor.measure.shared_run import PlannedProcess, planned_processes
+from advisor.measure.tenant import error_of
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.host import on_host_checked
@@ -32,15 +42,14 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.wrappers import at_own_pace
 from advisor.report.format import percent
-from advisor.run.measured_pace import RunCorrection, corrected_by_first, correction_notes
-from advisor.run.validation_runs import run_plans, run_plans_on_ray, store_file
+from advisor.run.host_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
-from advisor.workload.reading import is_file, read_json
+from advisor.workload.reading import is_file, read_json, user_folder
 from advisor.workload.run import Run
 from advisor.workload.store import read_runs, runs_by_owner, shipped_folder
-from advisor.workload.writing import append_run, writable
+from advisor.workload.writing import append_run, writable, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -138,6 +147,74 @@ def choose(
     if not plans:
         raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
     return tuple(plans), tuple(left_out)
+
+
+def store_file(gpu: str, store: Path | None = None) -> Path:
+    """Return the file of validation runs, where `advisor fit` finds them."""
+    return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
+
+
+def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -> tuple[Run, ...]:
+    """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
+
+    Progress and problems are printed on stderr.
+
+    Raises:
+        GpuUnavailable: No GPU, no permission, or another process holds it.
+        InvalidInput: The plans cannot be run on that device.
+        AdvisorError: A run failed.
+    """
+    find_device(device)  # whose error is one sentence here, and two after the process below
+    listed = {"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}
+    with scratch_folder() as folder:
+        file = folder / "plans.json"
+        write_whole(file, dumps(listed, indent=1))
+        store.parent.mkdir(parents=True, exist_ok=True)
+        options = {"plans": str(file), "device": device, "out": str(store)}
+        code = supervise("advisor.measure.shared_run:run_list", dumps(options))
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        raise error_of(code, "the plans did not run, see the line before")
+    wanted = {run.id for plan in plans for run in single_runs(plan)}
+    return tuple(run for run in read_runs(store) if run.id in wanted)
+
+
+def run_plans_on_ray(
+    gpu: str, plans: Sequence[PlannedRun], address: str, store: Path
+) -> tuple[Run, ...]:
+    """Run `plans` on free GPUs of a Ray cluster at once, recorded in files with `store`.
+
+    Raises:
+        AdvisorError: Ray is not installed, or a run failed.
+        GpuUnavailable: There is no such cluster, or it has no such GPU free.
+    """
+    wanted = [run for plan in plans for run in single_runs(plan)]
+    campaign = Campaign(name=store.stem, prefix=store.stem, gpu=gpu, seed=0, runs=tuple(plans))
+    settings = RunnerSettings(campaign, "advisor validate --ray")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(store.parent, store.stem, store.parents[1])
+    dispatcher = Dispatcher(wanted, ledger, None)
+    dispatcher.work(cluster_runners(address, settings, len(wanted)))
+    if dispatcher.failed:
+        raise AdvisorError("some plans did not run, see the lines before")
+    return tuple(ledger.runs[run.id] for run in wanted)
+
+
+def planned_on(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
+    """Return every process that running `plans` would start; cores and UUID may be placeholders."""
+    try:
+        uuid = find_device(device).uuid
+    except GpuUnavailable:
+        uuid = "UUID-OF-THE-GPU"
+    for plan in plans:
+        yield from planned_processes(plan, uuid)
+
+
+def process_text(process: PlannedProcess) -> str:
+    """Return `process` on a few lines, as ``advisor validate --dry-run`` prints it."""
+    variables = [f"  {name}={value}" for name, value in process.environment.items()]
+    return "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
 
 
 def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:

@@ -1,21 +1,110 @@
-"""Watches runs of plans to their end, and keeps what was measured for `fit`."""
+"""Lists runs of plans, watches them to their end, and keeps what was measured for `fit`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Annotated
 
+from advisor.documents import Mark
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
-from advisor.run.measured_pace import PacedPlan
-from advisor.run.start import COMMAND, Say, ask_to_end, read_about, stop
-from advisor.run.watched_job import script_lives
-from advisor.run.watched_run import WatchedRun
-from advisor.workload.reading import user_folder
+from advisor.run.start import COMMAND, Say, ask_to_end, state_home, stop
+from advisor.run.watched import WatchedRun, events_in, read_about, script_lives
+from advisor.workload.reading import is_file, user_folder
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, writable
+
+
+def run_folders() -> list[Path]:
+    """The folders of all runs of this user, the oldest first."""
+    return sorted(path.parent for path in (state_home() / "runs").glob("*/run.json"))
+
+
+def find_run(word: str | None) -> Path:
+    """Return the folder of a run by its path or the start of its name; None: the one going on.
+
+    Raises:
+        InvalidInput: There is none, or several.
+    """
+    if word is not None and is_file(Path(word) / "run.json"):
+        return Path(word).resolve()
+    if word is None:
+        fitting = [each for each in run_folders() if events_in(each).over is None]
+    else:
+        fitting = [each for each in run_folders() if each.name.startswith(word)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InvalidInput(f"name one run of {', '.join(each.name for each in fitting)}.")
+    what = "no run goes on" if word is None else f"there is no run {word}"
+    raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job of a run, and the steps that it has done."""
+
+    number: int
+    job: str
+    state: str
+    detail: str
+    done: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run of this user as `advisor run --list` shows it; `gpu` is None if it is unreadable."""
+
+    name: str
+    state: str
+    gpu: str | None = None
+    since: str | None = None
+    jobs: tuple[ListedJob, ...] = ()
+    lines: Annotated[tuple[str, ...], Mark.LEFT_OUT] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.gpu is None else f" on {self.gpu} since {self.since}"
+        return "\n".join([f"{self.name}{where}: {self.state}", *self.lines])
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRuns:
+    """The runs of this user, the oldest first."""
+
+    runs: tuple[ListedRun, ...]
+
+
+def listed_runs() -> Iterator[ListedRun]:
+    """Return each run of this user and the state of its jobs, the oldest first."""
+    for folder in run_folders():
+        try:
+            run = WatchedRun(folder)
+        except InvalidInput as error:
+            yield ListedRun(folder.name, str(error))
+            continue
+        run.look()
+        state = "over" if run.events.over is not None else "runs"
+        if state == "runs" and not script_lives(folder):
+            state = f"its script was killed: advisor stop {folder.name}"
+        jobs = tuple(
+            ListedJob(
+                number=job.number,
+                job=job.planned.job,
+                state=job.state,
+                detail=job.detail,
+                done=job.done,
+                steps=job.steps,
+            )
+            for job in run.jobs
+        )
+        about, lines = run.about, tuple(map(str, run.jobs))
+        yield ListedRun(folder.name, state, about.gpu, about.since, jobs, lines)
+
 
 LOOK_S = 0.5
 
@@ -25,7 +114,6 @@ class Watcher:
 
     Args:
         folder: Of the run.
-        plan: Predicts and corrects it; None: steps are expected as the folder's plan has them.
         say: Takes a line about something that happened.
         deadline_s: After so many seconds the run is ended; None: never.
         patience_s: A job that counts steps and does none for so long is ended; None: never.
@@ -37,16 +125,13 @@ class Watcher:
     def __init__(
         self,
         folder: Path,
-        plan: PacedPlan | None,
         say: Say,
         deadline_s: float | None = None,
         patience_s: float | None = None,
     ) -> None:
-        self._about = read_about(folder)
-        self._device = find_device(self._about.device, on_mig=True)
-        expected = None if plan is None else plan.expected
-        self.run = WatchedRun(folder, self._about.steps, Meter(self._device), expected)
-        self._plan, self._say = plan, say
+        self._device = find_device(read_about(folder).device, on_mig=True)
+        self.run = WatchedRun(folder, Meter(self._device))
+        self._say = say
         self._deadline_s, self._patience_s = deadline_s, patience_s
         self._began_s, self._ended = monotonic(), False
         self._reported = set[tuple[int, str]]()
@@ -55,8 +140,6 @@ class Watcher:
         """Note the run as it is now, report what happened, and return whether it goes on."""
         alive = script_lives(self.run.folder)  # before the look: what it wrote last is seen then
         self.run.look()
-        if self._plan is not None:
-            self._plan.correct(self.run)
         if self.run.events.over is not None or not alive:
             return False
         self._report_pace()
@@ -99,7 +182,7 @@ class Watcher:
         records: tuple[Run, ...] = ()
         with suppress(InvalidInput):  # cores of another process
             origin = Origin(self._device, COMMAND, len(allowed_cores()))
-            records = tuple(self.run.records(origin, allowed_cores(self._about.cores)))
+            records = tuple(self.run.records(origin, allowed_cores(self.run.about.cores)))
         return records
 
     def exit_code(self) -> int:

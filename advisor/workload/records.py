@@ -48,11 +48,18 @@ class OrText:
 
     def _converted(self, value: Any) -> Any:
         if not isinstance(value, str):
-            return tuple(value) if isinstance(value, list) else value
+            return _with_tuples(value)
         try:
             return self.read(value)
         except InvalidInput as error:
             raise ValueError(str(error)) from None
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return `value` of JSON with tuples for its lists, as strict types want it."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(each) for key, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

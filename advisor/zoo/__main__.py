@@ -1,6 +1,11 @@
-"""Trains a workload of the zoo as an ordinary script: ``python -m advisor.zoo WORKLOAD``."""
+"""Trains a workload of the zoo as an ordinary script.
 
-import argparse
+``python -m advisor.zoo [--device cuda|cpu] [--steps N] WORKLOAD``, where WORKLOAD is its name, or a
+JSON object with its fields. ``-`` imports torch first, and then reads from standard input a line
+with such an object, and with variables to set under ``environment``. Without steps, it trains until
+it is ended.
+"""
+
 import itertools
 import json
 import os
@@ -19,22 +24,26 @@ _PRINTED_EVERY_S = 1.0
 
 def main(argv: Sequence[str]) -> int:
     """Train until the steps are done, or until this process is ended; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m advisor.zoo", description=__doc__)
-    parser.add_argument(
-        "workload",
-        help="its name, or a JSON object with its fields; -: import torch first, then read from "
-        "standard input a line with such an object, and with variables to set under environment",
-    )
-    parser.add_argument("--steps", type=int, help="training steps [until it is ended]")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    words = parser.parse_args(argv)
+    options, workloads = {"--device": "cuda", "--steps": "0"}, list[str]()
+    words = iter(argv)
+    for word in words:
+        if word in options:
+            options[word] = next(words, "")
+        else:
+            workloads.append(word)
+    device, steps = options["--device"], options["--steps"]
+    if len(workloads) != 1 or device not in ("cuda", "cpu") or not steps.isdecimal():
+        raise InvalidInput(
+            f"{' '.join(argv)[:60]}: expected [--device cuda|cpu] [--steps N] and one WORKLOAD. "
+            f"`advisor workloads` lists them."
+        )
 
     import torch
 
     from advisor.zoo.task import build
     from advisor.zoo.vision import import_timm
 
-    text: str = words.workload
+    text = workloads[0]
     fields: dict[str, Any] = {}
     if text == "-":
         with suppress(Exception):  # a missing or broken package is reported where it is needed
@@ -46,11 +55,11 @@ def main(argv: Sequence[str]) -> int:
         workload = Workload(**fields) if fields else workload_named(text)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{text[:60]}: not a workload: {error}") from None
-    step, pace = build(workload, words.device), _Pace(words.device)
-    for done in range(1, words.steps + 1) if words.steps else itertools.count(1):
+    step, pace = build(workload, device), _Pace(device)
+    for done in range(1, int(steps) + 1) if int(steps) else itertools.count(1):
         step()
         pace.note(done)
-    if words.device == "cuda":
+    if device == "cuda":
         torch.cuda.synchronize()
     step.close()
     return 0

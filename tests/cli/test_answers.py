@@ -11,7 +11,6 @@ import pytest
 
 import advisor as library
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import catalogue
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
@@ -306,8 +305,8 @@ def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_
     assert found["estimated"] == {RESNET: GPU}
 
 
-@pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
-def test_the_layouts_of_every_gpu_with_mig_fit_in_80_columns(advisor, key):
+@pytest.mark.parametrize("key", ["a30-24gb", "h200-141gb", "rtx-pro-6000-96gb"])
+def test_the_layouts_of_gpus_with_few_and_many_slices_fit_in_80_columns(advisor, key):
     lines = advisor("layouts", "--gpu", key, "--all").out.splitlines()
     assert max(map(len, lines)) <= 80
     full = len(document_of(advisor, "layouts", "--gpu", key)["maximal"])
@@ -353,15 +352,6 @@ def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_p
         assert document_of(advisor, *words)["gpu"] == "a100-40gb"
 
 
-def test_help_and_the_version_are_there(advisor):
-    assert advisor("--version").out == f"advisor {library.__version__}\n"
-    assert advisor("-h").out == advisor("--help").out
-    assert "advisor recommend" in advisor().out
-    for name in ("recommend", "predict", "simulate", "export", "run", "validate", "fit", "gpus"):
-        said = advisor(name, "-h")
-        assert (said.code, said.out.startswith(f"Usage: advisor {name} ")) == (0, True)
-
-
 def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind, then in (
@@ -389,7 +379,7 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
     assert (said.code, said.out, "gpu-advisor[mlflow]" in said.err) == (1, "", True)
 
 
-@pytest.mark.parametrize("form", ["svg", "png"])
+@pytest.mark.parametrize("form", ["svg", pytest.param("png", marks=pytest.mark.exhaustive)])
 def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
     pytest.importorskip("vl_convert")
     file = tmp_path / f"ways.{form}"
@@ -422,29 +412,17 @@ def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
 
 def test_what_measures_or_runs_prints_one_json_document_too(advisor, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
+    for words, schema in (
+        (("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers), "measured"),
+        (("run", "--list"), "runs"),
+    ):
+        assert problems(schema, document_of(advisor, *words)) == []
     plan = tmp_path / "campaign.toml"
     assert advisor("init", "campaign", "--out", plan).code == 0
-    numbers = ("--batch-size", 8, "--step-s", 0.1, "--memory-mib", 900, "--out", tmp_path)
-    for words, keys, schema in (
-        (
-            ("campaign", plan, "--dry-run", "--out", tmp_path / "runs"),
-            {"runs_to_do", "estimated_s"},
-            None,
-        ),
-        (
-            ("profile", "--from-numbers", "--name", "mine", "--gpu", GPU, *numbers),
-            {"profiles"},
-            "measured",
-        ),
-        (("run", "--list"), {"runs"}, "runs"),
-    ):
-        line = [sys.executable, "-m", "advisor", *map(str, words), "--json"]
-        printed = subprocess.run(line, check=True, capture_output=True, text=True).stdout
-        document = json.loads(printed)
-        assert document["schema"] == 1
-        assert document.keys() >= keys
-        assert schema is None or problems(schema, document) == []
-    assert advisor("run", "plan.json", "--json").code == 2
+    line = [sys.executable, "-m", "advisor", "campaign", plan, "--dry-run", "--json"]
+    done = subprocess.run([*line, "--out", tmp_path], check=True, capture_output=True)
+    assert json.loads(done.stdout).keys() >= {"schema", "runs_to_do", "estimated_s"}
 
 
 def job_file(folder, *entries):
@@ -486,17 +464,19 @@ def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp
     assert "one user" not in advisor("recommend", RESNET, BERT).out
 
 
-@pytest.mark.parametrize("objective", ["energy", "makespan"])
-def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks(
-    advisor, objective
-):
-    question = ("recommend", RESNET, BERT, "--objective", objective)
-    for words in (question, (*question, "--gpus", 2)):
-        plain, careful = (
-            " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
-        )
-        assert objective == "makespan" or "all done in" in plain
-        assert "by the upper ends" in careful
-        assert "by the upper ends" not in plain
-    for words in (("copies", RESNET), ("trials", RESNET)):
-        assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", RESNET, BERT, "--objective", "energy"),
+        ("recommend", RESNET, BERT, "--objective", "energy", "--gpus", 2),
+        ("copies", RESNET),
+        ("trials", RESNET),
+    ],
+)
+def test_an_answer_has_the_total_time_and_by_which_end_it_ranks(advisor, words):
+    plain, careful = (
+        " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
+    )
+    assert words[0] != "recommend" or "all done in" in plain
+    assert "by the upper ends" in careful
+    assert "by the upper ends" not in plain

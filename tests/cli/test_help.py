@@ -2,6 +2,7 @@
 
 import re
 
+from advisor import __version__
 from advisor.cli import COMMANDS
 
 
@@ -17,9 +18,12 @@ def test_without_a_command_every_command_is_in_one_group_of_the_help(advisor):
 
 
 def test_help_of_a_command_is_the_same_by_word_and_by_option(advisor):
+    assert advisor("--version").out == f"advisor {__version__}\n"
     assert advisor("help").out == advisor("--help").out
     for name in ("predict", "compare", "layouts"):
-        assert advisor("help", name).out == advisor(name, "-h").out == advisor(name, "--help").out
+        text = advisor("help", name).out
+        assert text.startswith(f"Usage: advisor {name} ")
+        assert text == advisor(name, "-h").out == advisor(name, "--help").out
     assert advisor("help", "fly").code == 2
 
 

@@ -48,7 +48,7 @@ def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     fitted = json.loads(advisor("fit", "--json").out)
     assert problems("fit", fitted) == []
-    assert fitted["fitted_to"][GPU] == {"runs": 48, "profiles": 3}
+    assert sum(fitted["fitted_to"][GPU]["runs"].values()) == 48
     assert fitted["used"][GPU]["own_used"] == 3
     document = json.loads((own / "models" / MODEL_FILE).read_text())
     assert sum(document["data"][GPU]["runs"].values()) == 48
@@ -222,7 +222,7 @@ def test_a_calibration_is_named(advisor, own):
     path = own / "calibrations" / f"{GPU}.json"
     write_whole(path, calibration_text(calibration()))
     words = ("predict", BERT, "--sharing", "serial")
-    assert document_of(advisor, *words)["calibrated"] == {"file": str(path)}
+    assert document_of(advisor, *words)["calibrated"] == str(path)
     assert document_of(advisor, *words, "--calibration", "none")["calibrated"] is None
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
     path.write_text(calibration_text(newer))

@@ -10,12 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import catalogue
+from advisor.hardware.mig import layouts, profile_of
+from advisor.launch.launch_plan import launch_plan
 from advisor.launch.shell import commands
 from advisor.measure.process import mps_within
+from advisor.sharing import Mig
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
-from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, predicted, write
+from tests.launch.script_node import (
+    JOB,
+    ended,
+    pipe_folders,
+    put,
+    script,
+    seen_by,
+    tools_without_mps,
+)
 from tests.waiting import PATIENCE_S, until
 
 IN_BOTH_FORMS = [
@@ -37,33 +50,10 @@ def until_gone():
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("form", ["commands", "slurm"])
-def test_mps_is_on_while_jobs_run_and_off_afterwards(form):
-    done = ended(form, PLAN)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert seen_by(RESNET) == "on device=0 limit=43"
-    assert seen_by(BERT) == "on device=0 limit=57.5"
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_jobs_without_limits_take_none_from_the_callers_environment():
-    ended("commands", handed("mps"))
-    assert seen_by(RESNET) == "on device=0 limit="
-
-
-@pytest.mark.usefixtures("node")
 def test_a_job_that_fails_fails_the_script_but_not_its_mates():
     done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
     assert seen_by(BERT) == "on device=0 limit=57.5"
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_a_job_that_fails_fails_the_job_of_slurm():
-    ended("slurm", PLAN, FAILS=f"{RESNET.name}.sh")
-    assert Path("submitted").read_text() == "3\n"
     until_gone()
 
 
@@ -123,13 +113,6 @@ def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
 
 
 @pytest.mark.usefixtures("node")
-def test_commands_on_a_terminal_leave_nothing_behind_either():
-    put(Path("plan.sh"), "\n".join(commands([PLAN])))
-    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
 def test_commands_for_several_gpus_end_with_all_of_their_jobs():
     plans = on_gpus(("mps", [RESNET]), ("naive", [BERT]))
     put(Path("plan.sh"), "\n".join(commands(plans)))
@@ -155,9 +138,7 @@ def logging_jobs(last, fail=None):
             f"until {until_met.get(number, 'true')}; do sleep 0.05; done; "
             f'echo "end $ADVISOR_JOB" >> log; exit {5 if number == fail else 0}'
         )
-        own = Script(command=("bash", "-c", text), folder=str(Path.cwd()))
-        workload = replace(RESNET.profile.workload, script=own)
-        jobs.append(Job(replace(RESNET.profile, workload=workload)))
+        jobs.append(of_script(command=("bash", "-c", text)))
     return jobs
 
 
@@ -185,31 +166,11 @@ def test_jobs_of_a_queue_start_in_order_when_others_end(form, sharing):
 
 
 @pytest.mark.usefixtures("node")
-def test_a_job_of_a_queue_that_fails_fails_the_script_but_not_the_jobs_after_it():
-    done = ended("commands", handed("naive/2", logging_jobs(last=5, fail=2)))
-    assert done.returncode == 5
-    assert sorted(noted()[0]) == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.usefixtures("node")
 def test_a_group_after_a_queue_starts_when_all_of_the_queue_have_ended():
     ended("commands", handed("naive/2[4,1,3];naive[2,5]", logging_jobs(last=3)))
     starts, at_once = noted()
     assert (sorted(starts[:2]), starts[2], sorted(starts[3:])) == ([1, 4], 3, [2, 5])
     assert at_once[5] == 0
-
-
-@pytest.mark.usefixtures("node")
-def test_the_mps_script_starts_serves_and_stops():
-    assert ended("mps", PLAN, "start").returncode == 0
-    again = ended("mps", PLAN, "start")
-    assert again.returncode == 1
-    assert "MPS runs already" in again.stderr
-    done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh", FAILS=f"{RESNET.name}.sh")
-    assert done.returncode == 3
-    assert seen_by(RESNET) == "on device=0 limit=43"
-    assert ended("mps", PLAN, "stop").returncode == 0
-    until_gone()
 
 
 @pytest.mark.usefixtures("node")
@@ -242,12 +203,6 @@ def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
     assert not Path("harm").exists()
 
 
-def test_slurm_gives_jobs_under_mps_one_gpu_and_all_their_cores():
-    text = write("slurm", PLAN)
-    assert "mps:" not in text
-    assert re.findall(r"--gres=(\S+) --cpus-per-task=(\S+)", text) == [("gpu:1", "4")]
-
-
 def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
     lines = write("commands", PLAN).splitlines()
     assert len(lines) <= 92
@@ -262,20 +217,10 @@ def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
 )
 def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
     command = ("sh", "-c", 'touch ran; [ "$1" = "$0" ]', f"\n{word}\n", f"\n{word}\n")
-    script_of_job = Script(command=command, folder=str(Path.cwd()))
-    workload = replace(RESNET.profile.workload, script=script_of_job)
-    done = ended("slurm", handed("mps", [Job(replace(RESNET.profile, workload=workload)), BERT]))
+    done = ended("slurm", handed("mps", [of_script(command=command), BERT]))
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("submitted").read_text() == "0\n"
     assert Path("ran").exists()
-
-
-@pytest.mark.usefixtures("node")
-def test_the_folder_of_an_mps_daemon_names_its_gpu():
-    put(Path(f"{RESNET.name}.sh"), '#!/bin/sh\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n')
-    for form, gpu in (("commands", "1"), ("slurm", "2")):
-        ended(form, PLAN, GPU="1")
-        assert f"GPU-{gpu}-{os.environ['MACHINE']}" in Path("folder").read_text()
 
 
 @pytest.mark.usefixtures("node")
@@ -286,3 +231,121 @@ def test_a_job_that_overwrites_its_environment_is_ended_with_the_others(sharing)
     put(Path(f"{RESNET.name}.sh"), hides)
     plan = script("commands", handed(sharing))
     assert interrupted(plan, os.kill, signal.SIGTERM) == 143
+
+
+@pytest.mark.usefixtures("node")
+def test_each_job_has_its_number_and_its_memory_cap_in_the_order_of_the_plan():
+    put(
+        Path(f"{RESNET.name}.sh"),
+        '#!/bin/sh\necho "$ADVISOR_JOB $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" >> log\n',
+    )
+    ended("commands", handed("serial", [RESNET] * 3))
+    assert Path("log").read_text() == "1 \n2 \n3 \n"
+    Path("log").unlink()
+    plan = handed("mps", [RESNET] * 2, held_mib=90_000, least_mib=60_000)
+    ended("commands", plan)
+    cap = plan.starts[0].memory_cap_mib
+    assert sorted(Path("log").read_text().splitlines()) == [f"1 0={cap}M", f"2 0={cap}M"]
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("words", [(), ("begin",), ("run",), ("run", "1"), ("run", "7", "true")])
+def test_the_mps_script_refuses_other_words(words):
+    done = ended("mps", PLAN, *words)
+    assert (done.returncode, done.stderr != "") == (2, True)
+    assert not pipe_folders()
+
+
+def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
+    for gpu in catalogue().values():
+        for layout in layouts(gpu):
+            jobs = [RESNET] * len(layout)
+            mix = predicted(str(Mig(layout)), jobs)
+            text = write("commands", launch_plan(jobs, gpu, mix))
+            made = re.search(r"mig_make -C (.+)", text)[1].split()
+            planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
+            assert sorted(made) == sorted(planned)
+    with pytest.raises(NothingFits, match="cannot hold"):
+        handed("mig=7g.141gb/ci=4c[1]+4c[2]")
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize(
+    ("gpu", "mode_of_3", "device"),
+    [
+        ("0", "Disabled", "0"),
+        ("11", "Disabled", "11"),
+        ("GPU-11-", "Disabled", "11"),
+        ("11", "[N/A]", "11"),
+        # CUDA counts GPUs without one in MIG mode.
+        ("11", "Enabled", "GPU-11-"),
+        ("GPU-11-", "Enabled", "GPU-11-"),
+        ("40", "Disabled", None),
+        ("GPU-x", "Disabled", None),
+    ],
+)
+def test_a_job_sees_the_gpu_that_the_caller_names_or_does_not_start(gpu, mode_of_3, device):
+    machine = os.environ["MACHINE"]
+    done = ended("commands", handed("naive"), GPU=gpu, MODE_OF_3=mode_of_3)
+    seen = seen_by(RESNET)
+    if device is None:
+        assert (done.returncode, seen) == (1, None)
+    else:
+        assert seen.replace(machine, "") == f"off device={device} limit="
+
+
+@pytest.mark.usefixtures("node")
+def test_clients_of_mps_call_their_gpu_as_their_daemon_does():
+    note = '\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n'
+    put(Path(f"{RESNET.name}.sh"), JOB + note)
+    for form, gpu, device in (
+        ("commands", "1", "0"),
+        ("commands", "MIG-0a", "MIG-0a"),
+        ("slurm", "2", "0"),
+    ):
+        ended(form, handed("mps"), GPU=gpu)
+        assert seen_by(RESNET) == f"on device={device} limit="
+        assert Path("folder").read_text().startswith(f"/tmp/advisor-mps-{os.getuid()}-")
+        assert f"-{gpu}-" in Path("folder").read_text()
+    until_gone()
+
+
+def test_a_plan_for_another_device_is_for_that_gpu_unless_the_caller_names_one():
+    assert "GPU=${GPU:-1}" in "\n".join(commands(on_gpus(None, ("naive", JOBS[:2]))))
+    assert "  GPU=2" in commands([PLAN], "2")
+    with pytest.raises(InvalidInput, match="--device 0,1"):
+        commands([PLAN], "0,1")
+
+
+def of_script(**fields):
+    own = Script(**{"command": ("true",), "folder": str(Path.cwd())} | fields)
+    return Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=own)))
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder():
+    Path("its folder").mkdir()
+    note = 'echo "ran $PWD $SEED $1" >> "$LOG"'
+    job = of_script(
+        command=("sh", "-c", note, "sh", "a 'b' $(no)"),
+        folder=str(Path("its folder").resolve()),
+        environment={"SEED": "1 2", "LOG": str(Path("log").resolve())},
+    )
+    ended("commands", handed("naive", [job]))
+    assert Path("log").read_text() == f"ran {Path('its folder').resolve()} 1 2 a 'b' $(no)\n"
+    assert "Put your own command" not in write("commands", handed("naive", [job]))
+
+
+@pytest.mark.usefixtures("node")
+def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script():
+    variables = {"HF_TOKEN": "hf_abc", "SEED": "1"}
+    job = of_script(command=("sh", "-c", 'echo "ran $HF_TOKEN $SEED" > ran'), environment=variables)
+    plan = handed("mps", [job, BERT])
+    for form in ("commands", "slurm"):
+        assert "hf_abc" not in write(form, plan)
+        done = ended(form, plan)
+        assert done.returncode != 0
+        assert "HF_TOKEN: set HF_TOKEN" in done.stderr
+        assert not seen_by(BERT)
+    ended("commands", plan, HF_TOKEN="its own")
+    assert Path("ran").read_text() == "ran its own 1\n"

@@ -2,6 +2,8 @@
 
 import pytest
 
+from advisor.api import Advisor
+from advisor.report.fleet import instruction
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
@@ -26,8 +28,10 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
     assert (table["trials an hour"] <= table["to"]).all()
 
 
-def test_on_two_gpus_each_job_has_a_gpu_and_an_end(more_page):
+def test_on_two_gpus_each_job_has_a_gpu_and_an_end_as_in_the_plan_of_the_library(more_page):
     table = rows_with(ask(more_page, "Several GPUs"), "ends, min")
+    advisor = Advisor(shelf.GPU)
+    assert line(more_page) == f"## {instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
     assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
     assert set(table["GPU"]) == {0, 1}
     assert (table["from"] <= table["ends, min"]).all()

@@ -12,7 +12,6 @@ from advisor.measure.device import Device
 from advisor.measure.process import processes_of
 from advisor.run import start as runner
 from advisor.run import watch as watching
-from advisor.run.leftovers import left_states
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import H200, RESNET, predicted
@@ -42,13 +41,13 @@ def prepared(sharing, *jobs, cap_w=None):
 class Watcher:
     """Keeps what a watcher says and shows."""
 
-    def __init__(self, plan=None, **terms):
-        self.plan, self.terms = plan, terms
+    def __init__(self, **terms):
+        self.terms = terms
         self.said, self.shown = [], []
 
     def watch(self, *folders):
         say = self.said.append
-        watchers = [watching.Watcher(each, self.plan, say, **self.terms) for each in folders]
+        watchers = [watching.Watcher(each, say, **self.terms) for each in folders]
         return watching.watch(watchers, say=say, show=self.shown.extend)
 
     @property
@@ -101,4 +100,4 @@ def put_on_path(monkeypatch, folder):
 
 
 def nothing_left():
-    return not list(left_states())
+    return not list(runner.left_states())

@@ -13,8 +13,7 @@ from advisor.measure import process as scratch_folders
 from advisor.measure.process import FOLDER_PREFIX
 from advisor.measure.process import MARK as SCRIPT_MARK
 from advisor.run.doctor import leftover_findings
-from advisor.run.leftovers import boot_id, lock_file, state_file
-from advisor.run.start import undo_left
+from advisor.run.start import boot_id, lock_file, state_file, undo_left
 from tests.waiting import PATIENCE_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]

@@ -9,8 +9,7 @@ import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.run.metrics import parse_address, serving
-from advisor.run.watched_job import STATES
-from advisor.run.watched_run import Remaining
+from advisor.run.watched import STATES
 from advisor.workload.plan_document import StepRange
 from tests.run.machine import QUICK, Watcher, prepared, started
 from tests.waiting import PATIENCE_S
@@ -70,12 +69,8 @@ def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(t
     }
     unknown = dict.fromkeys(("done", "steps", "step_s", "expected", "left_s", "held_mib"))
     jobs = [SimpleNamespace(**job), SimpleNamespace(**job | unknown | {"number": 4})]
-    (tmp_path / "run.json").write_text(
-        '{"schema": 1, "gpu": "h200-141gb", "device": "GPU-0", "since": "", "steps": null, '
-        '"cores": null, "grace_s": 3}'
-    )
-    remaining = Remaining(StepRange(1.0, 1.2, 2.0), 500.0)
-    run = SimpleNamespace(folder=tmp_path, jobs=jobs, now_w=300.0, remaining=remaining)
+    about = SimpleNamespace(device="GPU-0")
+    run = SimpleNamespace(folder=tmp_path, about=about, jobs=jobs, now_w=300.0, left_s=1.2)
     with serving("127.0.0.1:0") as (url, metrics):
         metrics.show([run])
         samples = scraped(url)
@@ -87,7 +82,6 @@ def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(t
     assert values == {
         ("power_watts", None): 300,
         ("remaining_seconds", None): 1.2,
-        ("remaining_joules", None): 500,
         ("job_steps_done_total", "3"): 40,
         ("job_steps_planned", "3"): 100,
         ("job_step_seconds", "3"): 0.02,

@@ -5,29 +5,23 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
 from advisor.documents import answer_document
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
-from advisor.measure.device import Device, Origin
-from advisor.measure.script import ReportedProgress, read_progress
+from advisor.measure.script import read_progress
 from advisor.run import start as runner
-from advisor.run import watched_job, watched_run
 from advisor.run.doctor import leftover_findings
 from advisor.run.start import (
-    ListedRuns,
     StartTerms,
-    find_run,
-    listed_runs,
     rehearse,
     start,
     stop,
     undo_left,
 )
-from advisor.run.watched_job import SETTLE_S
+from advisor.run.watch import ListedRuns, find_run, listed_runs
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET
@@ -377,49 +371,6 @@ def test_a_job_that_prints_its_pace_is_watched_by_that():
     folder, watcher = started(prepared("naive", by_rate, by_time)), Watcher()
     assert watcher.watch(folder) == 0
     assert all(10 <= each.done <= 40 for each in watcher.shown[-1].jobs)
-
-
-def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):
-    folder = started(prepared("naive", FOREVER, FOREVER))
-    up(1, 2)
-    began_s = monotonic()
-    reports = {}
-    monkeypatch.setattr(watched_job, "read_progress", lambda path: reports.get(path.name))
-    run = watched_run.WatchedRun(folder)
-    for second in range(31):  # the second job starts later, and ends earlier
-        for number, pace in ((1, 10), (2, 20)):
-            if number == 1 or 5 <= second <= 20:
-                reports[f"job-{number}.progress"] = ReportedProgress(
-                    pace * (second + 1), began_s + second
-                )
-        run.look()
-    stop(folder, None, print)
-    origin = Origin(Device("cpu", None, "cpu", "a processor", None), "advisor run", 2)
-    (record,) = run.records(origin, [0, 1])
-    assert (record.sharing, record.purpose, record.gpu) == ("naive", "validation", "cpu")
-    assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
-    for tenant in record.tenants:  # after the jobs have settled
-        assert sum(each.seconds for each in tenant.windows) == pytest.approx(15 - SETTLE_S)
-
-
-def test_the_first_jobs_of_a_queue_become_a_run_to_learn_from(monkeypatch):
-    folder = started(prepared("naive/2[3,1,2]", FOREVER, FOREVER, FOREVER))
-    up(1, 3)
-    began_s = monotonic()
-    reports = {}
-    monkeypatch.setattr(watched_job, "read_progress", lambda path: reports.get(path.name))
-    run = watched_run.WatchedRun(folder)
-    for second in range(21):
-        for number, pace in ((1, 10), (3, 20)):
-            reports[f"job-{number}.progress"] = ReportedProgress(
-                pace * (second + 1), began_s + second
-            )
-        run.look()
-    stop(folder, None, print)
-    origin = Origin(Device("cpu", None, "cpu", "a processor", None), "advisor run", 2)
-    (record,) = run.records(origin, [0, 1])
-    assert record.sharing == "naive"
-    assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
 
 
 @pytest.mark.exhaustive

@@ -13,8 +13,8 @@ from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.measure.planned_runs import PlannedRun
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-from advisor.run import validation_runs
-from advisor.run.measured_pace import corrected_by_first
+from advisor.run import validate as validation_command
+from advisor.run.host_pace import corrected_by_first
 from advisor.run.validate import (
     Validation,
     check,
@@ -22,10 +22,11 @@ from advisor.run.validate import (
     compared,
     compared_as_ranked,
     keep,
+    run_plans,
+    store_file,
     validate_file,
     validation_table,
 )
-from advisor.run.validation_runs import run_plans, store_file
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
@@ -212,14 +213,14 @@ def test_plans_that_run_at_once_on_a_cluster_become_the_same_records(tmp_path, m
         asked.append((address, settings.campaign.gpu, most))
         return [Runner("a-0"), Runner("b-1")]
 
-    monkeypatch.setattr(validation_runs, "cluster_runners", runners)
+    monkeypatch.setattr(validation_command, "cluster_runners", runners)
     jobs = tuple(profile.workload for profile in PAIR)
     plans = [
         PlannedRun(id=f"v-plan{at}", sharing=sharing, purpose="validation", workloads=jobs)
         for at, sharing in enumerate(("mps", "serial", "mps=40,60"), start=1)
     ]
     store = store_file(H200.key, tmp_path)
-    runs = validation_runs.run_plans_on_ray(H200.key, plans, "auto", store)
+    runs = validation_command.run_plans_on_ray(H200.key, plans, "auto", store)
     assert [run.id for run in runs] == ["v-plan1", "v-plan2.1", "v-plan2.2", "v-plan3"]
     assert asked == [("auto", H200.key, 4)]
     kept = [run for path in store.parent.glob("*.jsonl") for run in read_runs(path)]

@@ -69,7 +69,7 @@ id = "whole"
 sharing = "naive[1,2];serial[3]"
 purpose = "completion"
 workloads = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
-steps = [40, 900, 20]
+steps = [10, 150, 5]
 """
 PROFILED = """
 gpu = "cpu"
@@ -108,7 +108,7 @@ def test_a_campaign_runs_and_does_nothing_twice(campaign, capsys):
     assert (drawn.mps_clients, drawn.power_w, drawn.counters) == (0, None, None)
 
     done = whole.completion
-    assert (done.steps, done.energy_j, len(done.pauses_s)) == ((40, 900, 20), None, 1)
+    assert (done.steps, done.energy_j, len(done.pauses_s)) == ((10, 150, 5), None, 1)
     assert done.began_s[:2] == (0.0, 0.0)
     assert 0 < done.ended_s[0] < done.ended_s[1] <= done.began_s[2] < done.ended_s[2]
     assert done.ended_s[2] == done.makespan_s

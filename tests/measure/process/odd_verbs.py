@@ -49,7 +49,7 @@ ODD_VERBS = {
 }
 
 
-def note_variables(words):
-    """Write this process's variables to the file that `words` name, as a command that measures."""
-    Path(words[0]).write_text(json.dumps(dict(os.environ)))
+def note_variables(file):
+    """Write this process's variables to the file called `file`, as a command that measures."""
+    Path(file).write_text(json.dumps(dict(os.environ)))
     return 0

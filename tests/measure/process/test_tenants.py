@@ -42,7 +42,7 @@ def test_programs_have_as_many_threads_as_their_author_lets_them_have(tmp_path, 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     entry = "tests.measure.process.odd_verbs:note_variables"
-    assert supervise(entry, [str(tmp_path / "seen")]) == 0
+    assert supervise(entry, str(tmp_path / "seen")) == 0
     assert json.loads((tmp_path / "seen").read_text())["OMP_NUM_THREADS"] == "3"
 
 

@@ -97,7 +97,7 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
     monkeypatch.setattr(process, "import_module", interrupted)
     monkeypatch.setattr(process, "_interrupt_on_signals", lambda: None)
     monkeypatch.setattr(process.threading, "Thread", lambda **_: SimpleNamespace(start=int))
-    assert process.run_inner("module:function", ()) == process.INTERRUPTED
+    assert process.run_inner("module:function", "{}") == process.INTERRUPTED
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from advisor.measure.rounds import StepTimes, find_rounds
@@ -74,14 +74,14 @@ def test_a_round_is_the_rollout_and_its_updates(round_s, steps, noise):
 @pytest.mark.parametrize("noise", [0.05, 0.15, 0.3])
 @pytest.mark.parametrize("steps", [100, 600])
 def test_a_plain_loop_is_a_round_of_one_step_whatever_the_noise(noise, steps):
-    for seed in range(4):
+    for seed in range(2):
         assert find_rounds(times(noisy([STEP_S], steps, noise=noise, seed=seed))).steps == 1
 
 
 @pytest.mark.parametrize("every", [10, 50])
 def test_a_log_that_costs_a_third_of_a_step_makes_no_round(every):
     log = [1.3 * STEP_S, *[STEP_S] * (every - 1)]
-    for noise in (0.02, 0.1, 0.3):
+    for noise in (0.02, 0.3):
         assert find_rounds(times(noisy(log, 600, noise=noise))).steps == 1
 
 
@@ -109,6 +109,7 @@ def test_a_few_steps_are_unclear():
     assert find_rounds(times([STEP_S, STEP_S])).steps == 1
 
 
+@settings(max_examples=40)
 @given(
     updates=st.integers(2, 40),
     longer=st.floats(0.15, 30),
@@ -242,6 +243,7 @@ def test_forward_passes_that_take_most_of_the_time_are_rollouts():
     assert (rounds.steps, rounds.epoch_end) == (64, None)
 
 
+@settings(max_examples=40)
 @given(
     updates=st.integers(1, 20),
     least_s=st.floats(0.01, 3),

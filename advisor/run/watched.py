@@ -1,29 +1,66 @@
-"""A job of a run as its folder shows it: its state, its pace and its end.
+"""A run of a plan as its folder shows it: its jobs with their paces, power, and records for `fit`.
 
 The script of the run writes ``events``, a line each: ``script PID``, ``started N``, ``ended N
-STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `run.start`
-adds ``asked N`` when it asks job N to end; 0 stands for all jobs.
+STATUS`` and ``over STATUS``, and after each the seconds since the machine started.
+`advisor.run.start` adds ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from heapq import heapreplace
 from math import exp, inf
 from pathlib import Path
 from signal import Signals
+from statistics import fmean
 from time import monotonic
+from typing import Literal, Protocol
 
 import numpy as np
 
+from advisor.errors import AdvisorError
+from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
-from advisor.measure.process import error_line, tail
+from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.workload.plan_document import DocumentedJob, StepRange, planned_steps
+from advisor.sharing import parse_sharing
+from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
+from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
 from advisor.workload.profile import Window
+from advisor.workload.reading import read_bytes
+from advisor.workload.records import parse_record
+from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """The file ``run.json`` about a run; ``steps`` and ``cores`` are None without such a limit."""
+
+    schema: Literal[1]
+    gpu: str
+    device: str
+    since: str
+    steps: int | None
+    cores: str | None
+    grace_s: float
+
+
+def read_about(folder: Path) -> RunFile:
+    """Return what a run's folder has about its start.
+
+    Raises:
+        InvalidInput: Its file cannot be read.
+    """
+    path = folder / "run.json"
+    return parse_record(RunFile, read_bytes(path), str(path), _remedy(folder))
+
+
+def _remedy(folder: Path) -> str:
+    return f"Remove {folder} once nothing of it runs."
 
 
 @dataclass(slots=True)
@@ -93,8 +130,7 @@ _LATELY_S, _JUDGED_S = 30.0, 10.0
 # After others came or went, and after the first step (compilation, allocator), a pace settles for
 # so long before it is measured.
 SETTLE_S = 3.0
-# The windows of runs whose first predicts the others have 0.7 s and two
-# steps at least.
+# The windows of runs whose first predicts the others have 0.7 s and two steps at least.
 _FIRST_S, _FIRST_STEPS = 1.0, 2
 # Nine in ten of 10,825 jobs in runs of an H200 and an H100 go on within this of their first window:
 # 5,737 GPU-bound and 5,088 host-bound ones.
@@ -142,7 +178,6 @@ class WatchedJob:
     ) -> None:
         self.number, self.planned, self.workload = number, planned, workload
         self.steps = planned_steps(planned, workload, most_steps)
-        self._all_steps = planned_steps(planned, workload)
         self.log = folder / f"job-{number}.log"
         self.state, self.detail = "waiting", ""
         self.last: ReportedProgress | None = None
@@ -168,16 +203,6 @@ class WatchedJob:
     def done(self) -> int | None:
         """Steps that it has done."""
         return None if self.last is None else self.last.steps
-
-    @property
-    def left_share(self) -> float | None:
-        """Share of its planned work that is left; None if not known."""
-        if self.state not in ("waiting", "running"):
-            return 0.0
-        done = 0 if self.state == "waiting" else self.done
-        if done is None or self.steps is None or self._all_steps is None:
-            return None
-        return max(0, self.steps - done) / self._all_steps
 
     def look(self, events: Events, now_s: float) -> None:
         """Note its state and its report."""
@@ -213,25 +238,38 @@ class WatchedJob:
                     self.first_s = seconds / steps
                     return
 
-    def judge(self, events: Events, expected: StepRange | None, now_s: float) -> None:
-        """Compare its pace lately with the `expected` one, and note the time left."""
+    def judge(self, events: Events, now_s: float, *, as_planned: bool) -> None:
+        """Compare its pace lately with the expected one, and note the time left.
+
+        `as_planned`: just the jobs run for which the plan predicts its step.
+        """
         self.step_s = self.expected = self.left_s = self.silent_s = None
         self.drifted = False
         if self.state != "running":
             return
         lately_s = max(now_s - _LATELY_S, events.changed_s, self._steady_s or 0.0)
         self.step_s = self.mean_step_s(lately_s)
-        self.expected = expected
-        if self.first_s and self.step_s and expected and now_s - lately_s > _JUDGED_S:
-            self.drifted = not expected.p05 <= self.step_s <= expected.p95
-        expected_s = self.step_s or (expected.p50 if expected else None)
-        left = -1 if self.steps is None else self.steps - (self.done or 0)
-        if expected_s and left >= 0:
-            self.left_s = left * expected_s
+        self.expected = self.planned.step_s if as_planned else None
+        if self.first_s is not None:
+            self.expected = around_first(self.first_s)
+            if self.step_s and now_s - lately_s > _JUDGED_S:
+                self.drifted = not self.expected.p05 <= self.step_s <= self.expected.p95
+        step_s = self.step_s or (self.expected.p50 if self.expected else None)
+        if step_s and self.steps is not None and self.steps >= (self.done or 0):
+            self.left_s = (self.steps - (self.done or 0)) * step_s
         if self.seen_at_s is not None:
             silent_s = now_s - self.seen_at_s
             if silent_s > max(_SILENT_S, _SILENT_STEPS * (self.step_s or 0.0)):
                 self.silent_s = silent_s
+
+    @property
+    def work_left_s(self) -> float | None:
+        """Seconds that it still runs, as planned while it waits; None: not known."""
+        if self.state != "waiting":
+            return self.left_s if self.state == "running" else 0.0
+        if self.steps is None or self.planned.step_s is None:
+            return None
+        return self.steps * self.planned.step_s.p50
 
     def _state(self, events: Events) -> tuple[str, str]:
         if self.number not in events.ended:
@@ -311,3 +349,183 @@ def clock(seconds: float) -> str:
     """Return `seconds` as hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+class Shown(Protocol):
+    """A run to show: its lines as text, and the states of its jobs."""
+
+    @property
+    def states(self) -> tuple[str, ...]: ...
+
+
+# Of a record; a shorter one is too uncertain, and more windows add nothing.
+_SHORTEST_RECORD_S, _WINDOWS = 6.0, 6
+
+
+class WatchedRun:
+    """The run in a folder, and its jobs as they were at the last look.
+
+    Args:
+        folder: Of the run.
+        meter: Of its device; None: power and memory are not read.
+
+    Attributes:
+        about: From its file ``run.json``.
+        jobs: In the order of the plan.
+        now_w: Power of the device at the last look; None: no job ran, or it is not metered.
+
+    Raises:
+        InvalidInput: Its files cannot be read.
+    """
+
+    def __init__(self, folder: Path, meter: Meter | None = None) -> None:
+        self.folder, self.about = folder, read_about(folder)
+        self.events = Events()
+        path = folder / "plan.json"
+        document = parse_record(PlanDocument, read_bytes(path), str(path), _remedy(folder))
+        (self._plan,) = document.plans
+        self.jobs = [
+            WatchedJob(folder, number, planned, document.workload_of(planned), self.about.steps)
+            for number, planned in zip(self._plan.numbers, self._plan.jobs, strict=True)
+        ]
+        self._by_number = {job.number: job for job in self.jobs}
+        self._sharing = parse_sharing(self._plan.sharing)
+        self._sets = sets_in_turn(self._sharing, len(self.jobs))
+        self._groups = [
+            frozenset(self._plan.numbers[at] for at in run[:at_once]) for run, at_once in self._sets
+        ]
+        self._meter = meter
+        self._looked_s = 0.0
+        self.now_w: float | None = None
+        self._power_w: dict[frozenset[int], list[float]] = {}
+        self._clocks_mhz: tuple[int | None, int | None] = (None, None)
+
+    def look(self) -> None:
+        """Note the run as it is now."""
+        self.events = events_in(self.folder)
+        running, self._looked_s = self.events.running, monotonic()
+        for job in self.jobs:
+            job.look(self.events, self._looked_s)
+        counting = [job for job in self.jobs if job.number in running and job.done is not None]
+        begins_s = [job.span_s[0] for job in counting]
+        steady_s = max([self.events.changed_s, *begins_s]) + SETTLE_S
+        for job in counting:
+            job.measure_first(steady_s)
+        # Of a queue, the plan predicts the mean over each job's run.
+        as_planned = running in self._groups and not with_a_queue(self._sharing, len(self.jobs))
+        for job in self.jobs:
+            job.judge(self.events, self._looked_s, as_planned=as_planned)
+        self.now_w = None
+        if self._meter is not None and running:
+            with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
+                self._hold(self._meter.memory_mib())
+                self.now_w = self._meter.power_w()
+                steady = counting and self._looked_s > steady_s
+                if self.now_w is not None and running in self._groups and steady:
+                    self._power_w.setdefault(running, []).append(self.now_w)
+                    self._clocks_mhz = self._meter.clocks_mhz()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """State of each job, as `WatchedJob.state`."""
+        return tuple(job.state for job in self.jobs)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last job ends if all keep their paces; None: not known.
+
+        Jobs that wait have the steps of the plan, and start in its order.
+        """
+        whole_s = 0.0
+        for positions, at_once in self._sets:
+            ends_s = [0.0] * at_once
+            for at in positions:
+                if (left_s := self.jobs[at].work_left_s) is None:
+                    return None
+                heapreplace(ends_s, ends_s[0] + left_s)
+            whole_s += max(ends_s)
+        return whole_s
+
+    def __str__(self) -> str:
+        return "\n".join([self.head, *map(str, self.jobs)])
+
+    @property
+    def head(self) -> str:
+        """Its first line: its name, how its jobs share, and how long it has run."""
+        seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
+        power = "" if self.now_w is None else f", {self.now_w:.0f} W"
+        left = "" if self.left_s is None else f", {clock(self.left_s)} left"
+        return f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
+
+    def _hold(self, memory_mib: Mapping[int, float]) -> None:
+        """Note the device memory of each job, by the processes that carry its number."""
+        if not memory_mib:
+            return
+        ours = memory_mib.keys() & set(processes_of("ADVISOR_RUN", str(self.folder)))
+        for number in self.events.running if ours else ():
+            if pids := ours & set(processes_of("ADVISOR_JOB", str(number))):
+                self._by_number[number].held_mib = sum(memory_mib[pid] for pid in pids)
+
+    def silent(self, patience_s: float | None) -> list[int]:
+        """Return the jobs that did steps, and none for `patience_s`; none if that is None."""
+        if patience_s is None:
+            return []
+        seen = ((number, self._by_number[number].seen_at_s) for number in self.events.running)
+        return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
+
+    def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
+        """Return a record of each group in which every job counted its steps long enough.
+
+        A group's windows lie where all of its jobs ran, of a queue those that start first, after
+        they had settled and before the first of them ended: predictions of the group hold there.
+        `allowed` are the host cores that the jobs could have.
+
+        Raises:
+            InvalidInput: The measured values cannot be true.
+        """
+        for at, group in enumerate(self._groups, start=1):
+            positions = [at for at, job in enumerate(self.jobs) if job.number in group]
+            jobs = [self.jobs[at] for at in positions]
+            spans = [job.span_s for job in jobs]
+            began_s = max(first for first, _ in spans) + SETTLE_S
+            ended_s = min(last for _, last in spans)
+            if ended_s - began_s < _SHORTEST_RECORD_S:
+                continue
+            bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
+            windows = [job.windows(bounds_s) for job in jobs]
+            if not all(windows):
+                continue
+            sharing = restricted(self._sharing, positions)
+            shared = len(jobs) > 1 and together(sharing) is not None
+            name = str(sharing) if shared or "mig" in str(sharing) else "naive"
+            power_w = self._power_w.get(group)
+            reported = [job.last.versions for job in jobs if job.last is not None]
+            versions = next(filter(None, reported), {})
+            yield Run(
+                id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
+                gpu=origin.device.key,
+                sharing=name,
+                purpose="validation",
+                repeats=None,
+                tenants=tuple(
+                    _tenant(job, seen, allowed) for job, seen in zip(jobs, windows, strict=True)
+                ),
+                mps_clients=len(jobs) if name.startswith("mps") else 0,
+                power_w=fmean(power_w) if power_w else None,
+                counters=None,
+                provenance=origin.provenance(versions, self._clocks_mhz),
+            )
+
+
+def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
+    memory = None if job.last is None else job.last.memory
+    reported = {"allocated_mib": None, "reserved_mib": None} if memory is None else asdict(memory)
+    return Tenant(
+        workload=job.workload,
+        outcome="ok",
+        detail=None,
+        windows=windows,
+        memory=memory_record(reported, job.held_mib),
+        cores=tuple(allowed),
+        sms=None,
+    )
