@@ -170,15 +170,20 @@ class Watcher:
                     f"end it: advisor stop {folder.name} --job {job.number}"
                 )
 
+    @property
+    def failure(self) -> GpuUnavailable:
+        """The error of a script that ended before it started a job."""
+        folder = self.run.folder
+        return GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+
     def records(self) -> tuple[Run, ...]:
         """Return what was measured for `fit`, once the run is over.
 
         Raises:
             GpuUnavailable: The script ended before it started a job.
         """
-        folder = self.run.folder
         if not self.run.events.started_s:
-            raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+            raise self.failure
         records: tuple[Run, ...] = ()
         with suppress(InvalidInput):  # cores of another process
             origin = Origin(self._device, COMMAND, len(allowed_cores()))
@@ -246,9 +251,11 @@ def watch(
     begun = [watcher for watcher in watchers if watcher.run.events.started_s]
     keep([record for watcher in begun for record in watcher.records()], say, log)
     code = max((watcher.exit_code() for watcher in begun), default=0)
-    for watcher in watchers:
-        if watcher not in begun:
-            watcher.records()
+    failures = [watcher.failure for watcher in watchers if watcher not in begun]
+    for failure in failures[:-1]:
+        say(str(failure))
+    if failures:
+        raise failures[-1]
     return code
 
 
