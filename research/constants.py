@@ -39,7 +39,7 @@ CHOSEN = (
     ("advisor.prediction.engine", "STILL_HELD", "block slots that a last wave holds"),
     ("advisor.prediction.replay", "_BRIEF_S", "shortest last wave that is replayed, seconds"),
     ("advisor.prediction.replay", "_NAIVE_EFFORT", "length of a replay of time slices, of MPS's"),
-    ("advisor.prediction.features", "_PACKING", "packing of the column of SMs in demand"),
+    ("advisor.prediction.correction", "_PACKING", "packing of the column of SMs in demand"),
     ("advisor.prediction.trace", "_PACKING", "kernel curve: packing"),
     ("advisor.prediction.trace", "_QUARTER", "kernel curve: part of the SMs that defines it"),
     ("advisor.prediction.trace", "_POWER", "kernel curve: how it flattens with fewer SMs"),

@@ -105,8 +105,12 @@ for _group, _members in _COMMANDS.items():
         _app.command(
             cls=_Command, rich_help_panel=_group, help=_EXAMPLES.sub("\b\n", getdoc(_command) or "")
         )(_command)
-_app.command("profile --from-numbers", cls=_Command, hidden=True)(from_numbers)
-_app.command("profile --from-history", cls=_Command, hidden=True)(from_history)
+_app.command("profile --from-numbers", cls=_Command, hidden=True, rich_help_panel="Measure")(
+    from_numbers
+)
+_app.command("profile --from-history", cls=_Command, hidden=True, rich_help_panel="Measure")(
+    from_history
+)
 
 
 def _version(wanted: bool) -> None:
@@ -154,9 +158,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if passed[:1] == ["help"]:
         passed = [*(word for word in passed if word != "help"), "--help"]
     try:
+        typed = passed[1:] + rest  # which measurements keep
         if passed[:1] == ["profile"]:
             passed, rest = as_commands(passed, rest)
-        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=words[1:])
+        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=typed)
     except AdvisorError as error:
         _fail(error, debug=debug)
     except OSError as error:

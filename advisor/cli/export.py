@@ -96,17 +96,17 @@ def export(
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
+    from advisor.launch.exports import check_format
     from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
-    from advisor.plan.fleet import FleetPlan
     from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
+    from advisor.plan.values import Recommendation
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    if gres_name and form != "slurm":
-        raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
     exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
     if plot is not None:
         require_extra("--plot", "page", "altair", "vl_convert")
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    check_format(form, total, gres_name)
     if only is not None and total == 1:
         raise InvalidInput("--only is for --gpus of several models.")
     cap_w, choose = options.cap_or_auto(power_cap)
@@ -132,7 +132,7 @@ def export(
             level="p95" if pessimistic else "p50",
         )
         _draw_and_log(advised, plot, log)
-        if isinstance(advised, FleetPlan):
+        if not isinstance(advised, Recommendation):
             plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
             _write(_on_model(plans, only), form, out, gres_name)
             return
@@ -162,20 +162,18 @@ def _draw_and_log(
 ) -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
     from advisor.plan.values import Recommendation
-    from advisor.report.fleet import fleet_advice
-    from advisor.report.recommendation import advice
-    from advisor.workload.writing import write_whole
 
-    if isinstance(advised, Recommendation):
-        document = answer_document(advice(advised))
-        if plot is not None:
-            from advisor.report.picture import ways_picture
+    if plot is not None and isinstance(advised, Recommendation):
+        from advisor.report.picture import ways_picture
+        from advisor.workload.writing import write_whole
 
-            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
-    else:
-        document = answer_document(fleet_advice(advised))
+        write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
-        log.plans(document)
+        from advisor.report.fleet import fleet_advice
+        from advisor.report.recommendation import advice
+
+        shown = advice(advised) if isinstance(advised, Recommendation) else fleet_advice(advised)
+        log.plans(answer_document(shown))
 
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":

@@ -90,9 +90,8 @@ def _fit_with_progress(
     measured: "Sequence[MeasuredGpu]", profiles: Path | None, *, search: bool
 ) -> "Model":
     from advisor.hardware.machine import allowed_cores
-    from advisor.learn.fit import Constants, tune
+    from advisor.learn.fit import Constants, tune, with_own_paces
     from advisor.learn.fit import fit as fit_model
-    from advisor.learn.own_runs import with_own_paces
     from advisor.learn.surrogate_fit import with_surrogate
 
     with progress() as advance:

@@ -57,8 +57,8 @@ def recommend(
     Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
     prints the best plan that its search finds.
     """
-    from advisor.plan.fleet import FleetPlan
     from advisor.plan.rules import Conditions, are_many
+    from advisor.plan.values import Recommendation
 
     require(context, "max_slowdown", "protect")
     total, gpu = counted_gpus(gpus, gpu, context)
@@ -78,10 +78,11 @@ def recommend(
         ),
         level="p95" if pessimistic else "p50",
     )
-    if isinstance(advised, FleetPlan):
-        command = _start_of_all(advised)
-    else:
+    command = ""
+    if isinstance(advised, Recommendation):
         command = _start(advised, jobs, job_file, profiles)
+    elif not as_json:
+        command = _start_of_all(advised)
     show_plans(advised, as_json, command, csv_file, details=details)
 
 
@@ -94,31 +95,35 @@ def show_plans(
     details: bool = False,
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
-    from advisor.plan.fleet import FleetPlan
-    from advisor.report import fleet, plan_tables, recommendation
+    from advisor.plan.values import Recommendation
     from advisor.workload.spec import secrets_held
     from advisor.workload.writing import write_whole
 
     warn(advised.standing.doubts)
     if as_json:
         warn(secrets_held([job.profile.workload for job in advised.jobs], variables=True))
-    if isinstance(advised, FleetPlan):
+    if not isinstance(advised, Recommendation):
+        from advisor.report.fleet import fleet_advice, fleet_csv, fleet_report
+
         if csv_file is not None:
-            write_whole(csv_file, fleet.fleet_csv(advised))
+            write_whole(csv_file, fleet_csv(advised))
         if as_json:
-            show_json(answer_document(fleet.fleet_advice(advised)))
+            show_json(answer_document(fleet_advice(advised)))
         else:
-            show(fleet.fleet_report(advised, command=command, details=details))
+            show(fleet_report(advised, command=command, details=details))
         return
+    from advisor.report.plan_tables import plans_csv, plans_report
+    from advisor.report.recommendation import advice, another_layout_text
+
     leave_out(*advised.refused_variants)
     if advised.another_layout is not None:
-        aside(recommendation.another_layout_text(advised, advised.another_layout))
+        aside(another_layout_text(advised, advised.another_layout))
     if csv_file is not None:
-        write_whole(csv_file, plan_tables.plans_csv(advised))
+        write_whole(csv_file, plans_csv(advised))
     if as_json:
-        show_json(answer_document(recommendation.advice(advised)))
+        show_json(answer_document(advice(advised)))
     else:
-        show(plan_tables.plans_report(advised, command=command, details=details))
+        show(plans_report(advised, command=command, details=details))
 
 
 def _start(

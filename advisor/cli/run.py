@@ -195,7 +195,7 @@ def _run_on_ray(
     *,
     apply: bool,
 ) -> None:
-    from advisor.measure.on_ray import connect
+    from advisor.measure.ray_actors import connect
     from advisor.run.on_ray import RayRun
 
     run = RayRun(connect(address), planned, prepared, terms, aside)

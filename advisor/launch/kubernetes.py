@@ -209,10 +209,7 @@ def _secret_names(starts: Iterable[Start]) -> list[str]:
 
 def _on_product(gpu: Gpu) -> Document:
     """What puts a pod on a node with `gpu`."""
-    products = product_labels(gpu)
-    if len(products) == 1:
-        return {"nodeSelector": {_PRODUCT: products[0]}}
-    expression = {"key": _PRODUCT, "operator": "In", "values": products}
+    expression = {"key": _PRODUCT, "operator": "In", "values": product_labels(gpu)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     return {"affinity": {"nodeAffinity": required}}

@@ -62,10 +62,8 @@ def mig_parted_document(plans: Sequence[LaunchPlan]) -> dict[str, Any]:
 def _named(configurations: Sequence[list[dict[str, Any]]], name: str) -> dict[str, Any]:
     """Return a document with the names ``advisor``, or NAME-1, ..."""
     numbered = {f"{name}-{number}": own for number, own in enumerate(configurations, start=1)}
-    return {
-        "version": "v1",
-        "mig-configs": numbered if len(numbered) > 1 else {"advisor": configurations[0]},
-    }
+    named = numbered if len(numbered) > 1 else {"advisor": configurations[0]}
+    return {"version": "v1", "mig-configs": named}
 
 
 def _entries(plans: Sequence[LaunchPlan]) -> list[dict[str, Any]]:

@@ -225,12 +225,11 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
         InvalidInput: They do not.
     """
     first, *others = plans
-    for other in others:
-        if (other.gpu, other.jobs) != (first.gpu, first.jobs):
-            raise InvalidInput(
-                "the two plan files are of different jobs or GPUs. Export both plans for the same "
-                "jobs, in the same order: `advisor export --format json`."
-            )
+    if any((other.gpu, other.jobs) != (first.gpu, first.jobs) for other in others):
+        raise InvalidInput(
+            "the two plan files are of different jobs or GPUs. Export both plans for the same "
+            "jobs, in the same order: `advisor export --format json`."
+        )
     return first
 
 
@@ -417,12 +416,7 @@ def script_text(
 
 
 def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:
-    """Check that `plan` is for a device.
-
-    Args:
-        plan: The plan.
-        kind: ``"cuda"`` or ``"cpu"``.
-        key: Catalogue key of the device.
+    """Check that `plan` is for the device of this `kind`, ``"cuda"`` or ``"cpu"``, and this key.
 
     Raises:
         InvalidInput: It is not.

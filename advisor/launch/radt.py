@@ -10,19 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.workload.job import Job
 
-_COLUMNS = (
-    "Experiment",
-    "Workload",
-    "Status",
-    "Run",
-    "Devices",
-    "Collocation",
-    "File",
-    "Listeners",
-    "Params",
-)
-
-_NOTHING = '""'
+_HEAD = "Experiment,Workload,Status,Run,Devices,Collocation,File,Listeners,Params\n"
 _PYTHON = re.compile(r"python[\d.]*")
 _WORD = re.compile(r"[\w@%+=:,./-]+")
 # Of Params that begin with a dash, `radt run` takes others for options of its own.
@@ -34,9 +22,9 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
 
     The columns are those of radT's README and examples. Rows of one Workload run at once, and
     Workloads run one after another. Collocation is ``-``, ``mps`` or a MIG profile; each row with a
-    profile gets an instance of its own. Experiment 0, the default of MLflow, exists. Params ``""``
-    passes nothing on (radT 0.2.30 passes ``-`` and an empty cell on). radT runs the Python script
-    File in its folder, puts Params between double quotes, and splits the text at blanks.
+    profile gets an instance of its own. Experiment 0 is MLflow's own. radT runs the Python script
+    File in its folder, puts Params between double quotes, and splits the text at blanks; it has no
+    word for no Params (tried with radT 0.2.30).
 
     Raises:
         InvalidInput: radT cannot express part of the plan.
@@ -57,8 +45,8 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
             f"{plan.sharing}: radT cannot express {lacking}. Export it as commands instead."
         )
     text = StringIO()
+    text.write(_HEAD)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
     workload = 0
     for stage in plan.stages:
         workload += 1
@@ -66,21 +54,28 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
             for position, start in enumerate(part.starts):
                 workload += stage.one_by_one and position > 0
                 collocation = part.profile or ("mps" if part.under_mps else "-")
-                file, params = _file_and_params(start.job) or (f"{start.job.name}.py", _NOTHING)
+                file, params = _file_and_params(start.job) or (f"{start.job.name}.py", "-")
                 rows.writerow((0, workload, "", "", 0, collocation, file, "smi+top+dcgmi", params))
     return text.getvalue()
 
 
 def radt_wants(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
-    """Return a note if scripts in `radt_text` are placeholders."""
-    jobs = [start.job for plan in plans for start in plan.starts]
-    names = [f"{job.name}.py" for job in jobs if _file_and_params(job) is None]
-    note = (
-        f"{', '.join(dict.fromkeys(names))}: placeholders. Replace them by your own scripts: a row "
-        f"can only have `python SCRIPT.py --option WORD...`, run in the script's folder, without "
-        f"variables, blanks or quotes."
-    )
-    return (note,) if names else ()
+    """Return notes on scripts in `radt_text` that are placeholders, or that get a dash."""
+    jobs = list(dict.fromkeys(start.job for plan in plans for start in plan.starts))
+    rows = {f"{job.name}.py": _file_and_params(job) for job in jobs}
+    notes = []
+    if placeholders := [name for name, row in rows.items() if row is None]:
+        notes.append(
+            f"{', '.join(placeholders)}: placeholders. Replace them by your own scripts: a row "
+            f"can only have `python SCRIPT.py --option WORD...`, run in the script's folder, "
+            f"without variables, blanks or quotes."
+        )
+    if without := dict.fromkeys(row[0] for row in rows.values() if row and row[1] == "-"):
+        notes.append(
+            f"{', '.join(without)}: radT passes the word - to a script without options. Name an "
+            f"option in Params if the script refuses it."
+        )
+    return tuple(notes)
 
 
 def _file_and_params(job: Job) -> tuple[str, str] | None:
@@ -90,7 +85,7 @@ def _file_and_params(job: Job) -> tuple[str, str] | None:
         return None
     program, name, *words = script.command
     file = Path(script.folder, name)
-    params = " ".join(words) or _NOTHING
+    params = " ".join(words) or "-"
     expressible = (
         _PYTHON.fullmatch(Path(program).name)
         and file.suffix == ".py"

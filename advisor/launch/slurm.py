@@ -82,10 +82,11 @@ def slurm_text(plans: Sequence[LaunchPlan], gres_name: str | None = None) -> str
         *(_unknown_types(cut) if cut else ()),
         *shell.secrets(start for plan in plans for start in plan.starts),
     ]
-    for number in sorted({number for each in own for number in _without_cores(each)}):
+    starts = [start for each in own for start in each.starts]
+    for number in sorted({start.number for start in starts if start.cores is None}):
         remedy = f"set it to the host cores of job {number}, which its profile lacks"
         lines.append(f': "${{CORES_{number}:?{remedy}}}"')
-    with_functions = [each.plan for each in own if not is_alone(each)]
+    with_functions = [each.plan for each in own if not _is_alone(each)]
     shared = list(shell.functions(with_functions)) if with_functions else []
     shared += ['begin whole; plan; exit "$failed"'] if shared else []
     scripts = {each.name: "\n".join(_script(each)) for each in own}
@@ -96,28 +97,23 @@ def slurm_text(plans: Sequence[LaunchPlan], gres_name: str | None = None) -> str
         lines.append("script() {  # prints the one on stdin, with the functions that it calls")
         lines += [f"  cat; cat <<'{end}'", *shared, end, "}"]
     for each in own:
-        into = f"<<'{end}'" if is_alone(each) else f"< <(script <<'{end}'"
+        into = f"<<'{end}'" if _is_alone(each) else f"< <(script <<'{end}'"
         lines += [f"submit {_words(each, names)} {into}", scripts[each.name], end]
-        lines += [] if is_alone(each) else [")"]
+        lines += [] if _is_alone(each) else [")"]
     return "\n".join([*lines, 'echo "Submitted: ${ids[*]}"', ""])
 
 
-def is_alone(own: Allocation) -> bool:
+def _is_alone(own: Allocation) -> bool:
     """Return whether `own` is one job without MPS, which needs no functions."""
     return len(own.starts) == 1 and not own.plan.under_mps
 
 
 def _script(own: Allocation) -> list[str]:
     """A script of `own`, which the functions have to follow unless it is alone."""
-    if is_alone(own):
+    if _is_alone(own):
         return ["#!/bin/sh", shell.without_mps(own.starts[0])]
     plan = ["plan() {", *(f"  {line}" for line in shell.plan_lines(own.plan)), "}"]
     return ["#!/usr/bin/env bash", "GPU=${CUDA_VISIBLE_DEVICES:-0}", *plan]
-
-
-def _without_cores(own: Allocation) -> list[int]:
-    """Numbers of the jobs whose cores are not known."""
-    return [start.number for start in own.starts if start.cores is None]
 
 
 def _minutes(own: Allocation) -> int | None:
@@ -189,7 +185,7 @@ def _words(own: Allocation, names: Mapping[str, str]) -> str:
     It asks for the most cores that are used at once, with variables for unknown numbers.
     """
     cores, words = str(own.cores), [own.name]
-    if unknown := _without_cores(own):
+    if unknown := [start.number for start in own.starts if start.cores is None]:
         times = f"{own.gpus} * " if own.gpus > 1 else ""
         variables = [f"{times}CORES_{number}" for number in unknown]
         cores = f"$(({' + '.join([cores, *variables])}))"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import answer_all
-from advisor.prediction.features import features
+from advisor.prediction.correction import features
 from advisor.prediction.host import (
     host_factor,
     is_gpu_bound,

@@ -306,9 +306,6 @@ def command_line(verb: str, argv: Sequence[str]) -> str:
     return " ".join(["advisor", verb, *names])
 
 
-CHECK_HOST = "ADVISOR_CHECK_HOST"
-"""Environment variable of the option ``--check-host``; 0: ``--no-check-host``."""
-
 # A first import of torch from a slow disk takes a minute.
 _PATIENCE_S = 120.0
 

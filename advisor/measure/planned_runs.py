@@ -171,8 +171,9 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
             entry.
     """
     document = read_json(path)
-    with located(path, REMEDY):
-        document = with_workloads(_plans_of_advice(document) if is_advice(document) else document)
+    if is_advice(document):
+        with located(path, REMEDY):
+            document = _plans_of_advice(document)
     listed = check_record(_RunList, document, str(path), REMEDY)
     with located(path, REMEDY):
         if listed.gpu != gpu:
@@ -182,20 +183,6 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
             )
         check_plans(listed.plans, gpu)
     return listed.plans
-
-
-def with_workloads(document: Any) -> Any:
-    """Return `document` with workloads of the zoo instead of their names in its lists."""
-    if isinstance(document, list):
-        return [with_workloads(each) for each in document]
-    if not isinstance(document, dict):
-        return document
-    return {
-        key: [asdict(workload(each)) if isinstance(each, str) else each for each in value]
-        if key in ("workloads", "small", "large") and isinstance(value, list)
-        else with_workloads(value)
-        for key, value in document.items()
-    }
 
 
 def check_plans(plans: Sequence[PlannedRun], gpu: str) -> None:
@@ -286,8 +273,8 @@ class MissingProfiles:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    small: tuple[Workload, ...] = ()
-    large: tuple[Workload, ...] = ()
+    small: tuple[NamedWorkload, ...] = ()
+    large: tuple[NamedWorkload, ...] = ()
 
 
 _HOUR_S = 3600.0
@@ -364,9 +351,8 @@ def read_campaign(path: Path) -> Campaign:
             if document.get("small") or document.get("large"):
                 raise InvalidInput("workloads are either included or listed, not both")
             included = path.parent / name
-            listed = with_workloads(read_toml(included))
-            document |= asdict(check_record(_Listed, listed, str(included), REMEDY))
-        document = with_workloads(document)
+            listed = check_record(_Listed, read_toml(included), str(included), REMEDY)
+            document |= asdict(listed)
     with expecting("a campaign", read_bytes(path), path):
         campaign = check_record(Campaign, document, str(path), REMEDY)
     with located(path, REMEDY):

@@ -16,7 +16,7 @@ from typing import Any
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
-from advisor.measure import on_ray
+from advisor.measure import ray_actors
 from advisor.measure.alone import profile_alone
 from advisor.measure.bench import bench_on
 from advisor.measure.device import devices_in, find_device
@@ -155,12 +155,12 @@ class Actor(LocalRunner):
     def place(self) -> tuple[str, str, tuple[int, ...]]:
         """Return Ray's id of its node, its device there, and the host cores there."""
         node = import_module("ray").get_runtime_context().get_node_id()
-        return node, on_ray.assigned_device(), allowed_cores()
+        return node, ray_actors.assigned_device(), allowed_cores()
 
     def start_with(self, settings: RunnerSettings) -> None:
         """Start the runner on the device that Ray assigned."""
         sweep()  # removes what killed runs left on this node
-        self.settings = replace(settings, device=on_ray.assigned_device())
+        self.settings = replace(settings, device=ray_actors.assigned_device())
         self.start()
 
 
@@ -187,17 +187,17 @@ class ClusterRunner:
         if self._actor is None:
             here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
             self._actor = _actor(self._settings, self._resource, here)
-        on_ray.result(self._actor.start_with.remote(self._settings), on_ray.TIMEOUT_S)
+        ray_actors.result(self._actor.start_with.remote(self._settings), ray_actors.TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = on_ray.result(self._actor.measured.remote(task))
+        record: Record = ray_actors.result(self._actor.measured.remote(task))
         return record
 
     def stop(self) -> None:
         actor, self._actor = self._actor, None
         if actor is not None:
             with suppress(AdvisorError):
-                on_ray.result(actor.stop.remote(), on_ray.TIMEOUT_S)
+                ray_actors.result(actor.stop.remote(), ray_actors.TIMEOUT_S)
             import_module("ray").kill(actor)
 
 
@@ -205,7 +205,7 @@ Runner = LocalRunner | ClusterRunner
 
 
 def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: Any) -> Any:
-    return on_ray.make_actor(
+    return ray_actors.make_actor(
         Actor,
         "",
         settings,
@@ -249,10 +249,10 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
         GpuUnavailable: There is no such cluster, or it has no GPU of the campaign free.
     """
     on_gpus = settings.campaign.gpu != "cpu"
-    ray, resource = on_ray.connect(address), dict[str, float]()
+    ray, resource = ray_actors.connect(address), dict[str, float]()
     if on_gpus:
         nodes = [node for node in ray.nodes() if node["Alive"]]
-        resource = on_ray.gpu_resource(settings.campaign.gpu, nodes)
+        resource = ray_actors.gpu_resource(settings.campaign.gpu, nodes)
         having = [
             node["Resources"] for node in nodes if resource.keys() <= node["Resources"].keys()
         ]
@@ -262,7 +262,7 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
         raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
     on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
     for actor in [_actor(settings, resource, "SPREAD") for _ in range(most)]:
-        node, device, cores = on_ray.result(actor.place.remote(), on_ray.TIMEOUT_S)
+        node, device, cores = ray_actors.result(actor.place.remote(), ray_actors.TIMEOUT_S)
         on_node[node].append((actor, device, cores))
     runners: list[Runner] = []
     for node, placed in on_node.items():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import combinations, islice
 from math import isfinite, prod
 
 import numpy as np
@@ -41,6 +41,7 @@ from advisor.plan.tables import (
 )
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
+from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
 from advisor.sharing.groups import in_turn, simplest
 from advisor.simulation.arrays import Bools
@@ -297,31 +298,48 @@ def proposed(
     return plans, [] if alone else [LeftOut("mig", _no_layout(jobs, question))], space.exact
 
 
+# A swap of two jobs of a queue counts if it gains more than this share.
+_GAIN = 1e-4
 # Jobs that a queue runs at once.
 _AT_ONCE = (2, 3, 4)
 
 
 def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
-    """Return queues under MPS, best first by estimates; the longest jobs start first by default."""
+    """Return queues under MPS, best first by estimates, each in an order that no swap improves."""
     if len(jobs) <= _AT_ONCE[0] or any(job.work_steps is None for job in jobs):
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
-    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
-    numbers = tuple(at + 1 for at in line)
-    queues = [
-        in_turn([Group(numbers, Queue(Mps(), most))]) for most in _AT_ONCE if most < len(jobs)
-    ]
     kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
     slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
+    tasks = [*map(task_of, jobs)]
 
     def pace(seats: PlacedJobs) -> list[float]:
         slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
         return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
 
-    tasks = [*map(task_of, jobs)]
-    ends_s = [from_the_start(queue, tasks, pace).ends_s for queue in queues]
-    order = np.argsort(costs_of_ways(by, jobs, np.array(ends_s), np.array(ends_s)), kind="stable")
-    return [queues[at] for at in order]
+    def costs(queues: Sequence[Sharing]) -> Floats:
+        ends_s = np.array([from_the_start(each, tasks, pace).ends_s for each in queues])
+        return costs_of_ways(by, jobs, ends_s, ends_s)
+
+    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    best = []
+    for at_once in (each for each in _AT_ONCE if each < len(jobs)):
+        order, least = tuple(at + 1 for at in line), np.inf
+        orders = [order]
+        while orders:
+            own = costs([in_turn([Group(each, Queue(Mps(), at_once))]) for each in orders])
+            if own.min() >= least * (1 - _GAIN):
+                break
+            least, order = float(own.min()), orders[int(own.argmin())]
+            orders = [_swapped(order, *pair) for pair in combinations(range(len(jobs)), 2)]
+        best.append((least, at_once, order))
+    return [in_turn([Group(order, Queue(Mps(), most))]) for _, most, order in sorted(best)]
+
+
+def _swapped(order: tuple[int, ...], one: int, other: int) -> tuple[int, ...]:
+    swapped = list(order)
+    swapped[one], swapped[other] = order[other], order[one]
+    return tuple(swapped)
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:

@@ -21,8 +21,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
 from advisor.sharing.groups import groups, in_turn, most_at_once
-from advisor.simulation.arrays import Indices
-from advisor.simulation.events import DONE
+from advisor.simulation.arrays import Bools, Indices, array_stretches
 from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -194,14 +193,19 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
     return repartition_s(groups(before, jobs_before)[-1], groups(after, jobs)[0])
 
 
-def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
-    """Place each of `items`, in this order, where it ends soonest.
+def dealt(
+    items: Iterable[Sequence[FleetGroup]], problem: Problem, before: Placement = ()
+) -> Placement:
+    """Place each of `items`, in this order, where it ends soonest, after what runs `before`.
 
     An item is a group of jobs as it would run on each pool that can hold it. On a host it takes the
     GPUs that are free first.
     """
     plan, free_s = list[PlacedGroup](), [0.0] * len(problem.pool_of)
     last: dict[int, FleetGroup] = {}
+    for placed in before:
+        for gpu in placed.gpus:
+            free_s[gpu], last[gpu] = placed.end_s, placed.group
     for ways in items:
         places = []
         for at, group in enumerate(ways):
@@ -219,8 +223,10 @@ def dealt(items: Iterable[Sequence[FleetGroup]], problem: Problem) -> Placement:
     return tuple(plan)
 
 
-def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placement:
-    """Arrange `items` in the best plan of a few orders; what takes most GPUs comes first."""
+def arranged(
+    items: Sequence[Sequence[FleetGroup]], problem: Problem, before: Placement = ()
+) -> Placement:
+    """Arrange `items` after what runs `before`, in the best of a few orders, the widest first."""
 
     def runs_s(ways: Sequence[FleetGroup]) -> float:
         return min(each.runs_s for each in ways)
@@ -235,7 +241,7 @@ def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placeme
     if any(problem.deadlines_s):
         due_s = problem.deadlines_s
         orders.append(sorted(items, key=lambda each: (least(due_s, each), runs_s(each))))
-    return min((dealt(order, problem) for order in orders), key=problem.rank)
+    return min((dealt(order, problem, before) for order in orders), key=problem.rank)
 
 
 class GroupPool:
@@ -431,35 +437,34 @@ class _Estimator:
     ) -> list[tuple[tuple[float, ...], float | None]]:
         """Estimate when the jobs of each queue end, and joules until the last one.
 
-        Joules are None where the objective does not need them. All queues are simulated at once: in
-        each turn the next job of every queue ends, and those that wait move up.
+        Joules are None where the objective does not need them.
         """
         longest = max(len(queue.order) for queue in queues)
         kinds = np.full((len(queues), longest), -1)
         for row, queue in enumerate(queues):
             kinds[row, : len(queue.order)] = queue.order
-        lengths = (kinds >= 0).sum(axis=1)
-        most = np.minimum([queue.at_once for queue in queues], lengths)
-        work = np.where(kinds >= 0, self._work[kinds], 0.0)
-        left, started, width = work.copy(), most.copy(), int(most.max())
-        ends_s, (now_s, energy_j) = np.zeros(kinds.shape), np.zeros((2, len(queues)))
-        while (rows := np.flatnonzero((left > 0).any(axis=1))).size:
-            running = (left[rows] > 0) & (np.arange(longest) < started[rows, None])
-            columns = np.argsort(~running, axis=1, kind="stable")[:, :width]  # who runs, first
-            at = rows[:, None], columns
+        at_once = np.array([min(queue.at_once, len(queue.order)) for queue in queues])
+        ends_s, energy_j = np.zeros(kinds.shape), np.zeros(len(queues))
+
+        def in_front(at: Indices, running: Bools) -> tuple[Indices, Indices]:
+            """Return the columns of the jobs that run, first, and their kinds; -1: none."""
+            columns = np.argsort(~running, axis=1, kind="stable")[:, : int(at_once.max())]
             runs = np.take_along_axis(running, columns, axis=1)
-            sets = np.where(runs, kinds[at], -1)
-            host_s, work_s = self._ends[sets].transpose(2, 0, 1)
-            paced_s = np.where(runs, self._steps_s(sets, mode) * (1 + work_s) + host_s, 1.0)
-            seconds = np.where(runs, left[at] * paced_s, np.inf).min(axis=1)
-            rest = left[at] - seconds[:, None] / paced_s
-            done = runs & (rest <= DONE * work[at])
-            now_s[rows] += seconds
+            return columns, np.where(runs, np.take_along_axis(kinds[at], columns, axis=1), -1)
+
+        def paced_s(at: Indices, running: Bools) -> Floats:
+            columns, sets = in_front(at, running)
+            host_s, work = self._ends[sets].transpose(2, 0, 1)
+            steps_s = np.ones(running.shape)
+            own_s = np.where(sets < 0, 1.0, self._steps_s(sets, mode) * (1 + work) + host_s)
+            np.put_along_axis(steps_s, columns, own_s, axis=1)
+            return steps_s
+
+        work = np.where(kinds >= 0, self._work[kinds], 0.0)
+        for at, running, waiting, seconds in array_stretches(work, paced_s, at_once):
+            ends_s[at] += np.where(running | waiting, seconds[:, None], 0.0)
             if self._saves_energy:
-                energy_j[rows] += seconds * self._power_w(sets, mode)
-            ends_s[at] = np.where(done, now_s[rows, None], ends_s[at])
-            left[at] = np.where(runs, np.where(done, 0.0, rest), left[at])
-            started[rows] = np.minimum(started[rows] + done.sum(axis=1), lengths[rows])
+                energy_j[at] += seconds * self._power_w(in_front(at, running)[1], mode)
         joules = [float(each) if self._saves_energy else None for each in energy_j]
         return [
             (tuple(ends_s[row, : len(queue.order)].tolist()), joules[row])

@@ -10,9 +10,9 @@ The search is bounded by work and not by time, so a question always has the same
 The best of all predicted plans is the answer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import count, permutations
 from math import ceil, inf
 from random import Random
 from typing import Literal, get_args
@@ -69,8 +69,10 @@ class FleetSearch:
 
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
-        self._rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(problem.jobs)))
-        self._queues = problem.objective.in_seconds and max(problem.widths) == 1
+        self._effort, self._queues = effort, problem.objective.in_seconds
+        wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
+        self._single = [kind for kind in problem.jobs if problem.widths[kind] == 1]
+        self._wide = self._items(wide, predict=True) if self._queues and self._single else []
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
 
@@ -123,8 +125,9 @@ class FleetSearch:
         for order in orders:
             for most_busy in _BUSY:
                 yield "first-fit", self._first_fit(order, most_busy, busy)
-            for at_once in _AT_ONCE if self._queues else ():
-                yield "queue", [GpuQueue(tuple(order), at_once)]
+            line = tuple(kind for kind in order if problem.widths[kind] == 1)
+            for at_once in _AT_ONCE if self._queues and line else ():
+                yield "queue", [GpuQueue(line, at_once)]
 
     def _first_fit(
         self, order: Sequence[int], most: float, shares: Sequence[float]
@@ -201,6 +204,10 @@ class FleetSearch:
         if way == "queue":
             deal = self._dealt_as_free if predict else self._dealt
             return self._on_gpus(deal(queues[0]), predict=predict)
+        return arranged(self._items(queues, predict=predict), self._problem)
+
+    def _items(self, queues: Sequence[GpuQueue], *, predict: bool) -> list[list[FleetGroup]]:
+        """Return each batch as it would run on each pool, or if none may take it, its jobs."""
         singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
         wanted = list(dict.fromkeys([*queues, *singles]))
         of_pools = [
@@ -214,12 +221,31 @@ class FleetSearch:
         for queue in queues:
             alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
             items += [ways[queue]] if ways[queue] else alone
-        return arranged(items, self._problem)
+        return items
 
     def _on_gpus(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Run one of `queues` on each GPU; empty where that is not possible."""
-        plan = _from_the_start(self._groups(list(enumerate(queues)), predict=predict))
-        return plan if len(plan) == sum(bool(queue.order) for queue in queues) else ()
+        groups = self._groups(list(enumerate(queues)), predict=predict)
+        possible = all(
+            group or not queue.order for group, queue in zip(groups, queues, strict=False)
+        )
+        return self._placed(groups) if queues and possible else ()
+
+    def _placed(self, groups: Sequence[FleetGroup | None]) -> Placement:
+        """Place each of `groups` on the GPU of its number, and jobs that take several GPUs.
+
+        These start before all others or after them, whichever costs less.
+        """
+        if not self._wide:
+            return _in_place(groups, {}, self._problem)
+        first = arranged(self._wide, self._problem)
+        before = {gpu: each for each in sorted(first, key=_start_s) for gpu in each.gpus}
+        alone = _in_place(groups, {}, self._problem)
+        return min(
+            (*first, *_in_place(groups, before, self._problem)),
+            (*alone, *arranged(self._wide, self._problem, alone)),
+            key=self._problem.rank,
+        )
 
     def _groups(self, pairs: Sequence[_OnGpu], *, predict: bool = False) -> list[FleetGroup | None]:
         """Estimate or predict queues on their GPUs; None: empty, or not allowed."""
@@ -234,7 +260,8 @@ class FleetSearch:
     def _as_queues(self, plan: Placement) -> list[GpuQueue]:
         """Queues that start the jobs of each GPU of `plan` in the order of its groups."""
         queues = [GpuQueue((), 1)] * len(self._problem.pool_of)
-        for placed in sorted(plan, key=lambda each: each.start_s):
+        single = (each for each in plan if each.group.gpus == 1)
+        for placed in sorted(single, key=_start_s):
             before, members = queues[placed.gpus[0]], placed.group.members
             at_once = most_at_once(placed.group.sharing, len(members))
             longer = GpuQueue((*before.order, *members), max(before.at_once, at_once))
@@ -242,20 +269,33 @@ class FleetSearch:
         return queues
 
     def _improve(self, starts: Sequence[list[GpuQueue]]) -> None:
-        """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
-        rank = self._problem.rank
+        """Improve queues by estimates, predict them, and so on: predictions correct estimates.
+
+        More effort goes on where less would end, so its plan is never worse.
+        """
+        rank, jobs = self._problem.rank, len(self._problem.jobs)
         possible = [(rank(plan), queues) for queues in starts if (plan := self._on_gpus(queues))]
-        few = len(self._problem.jobs) <= _FEW
-        for _, start in sorted(possible, key=lambda pair: pair[0])[: 2 if few else 1]:
-            best, plan = start, self._on_gpus(start, predict=True)
-            for turn in range(_CORRECTED):
-                better = self._improved(best, ceil(self._rounds / (1 + turn)))
-                self._offer("queue", now := self._on_gpus(better, predict=True))
-                if now and (not plan or rank(now) < rank(plan)):
-                    best, plan = better, now
+        chosen = [start for _, start in sorted(possible, key=lambda pair: pair[0])]
+        best = [
+            (start, self._on_gpus(start, predict=True))
+            for start in chosen[: 2 if jobs <= _FEW else 1]
+        ]
+        all_rounds = _LEAST_ROUNDS + _ROUNDS_A_JOB * jobs
+        left = self._effort * len(best) * all_rounds * sum(1 / n for n in range(1, 1 + _CORRECTED))
+        for turn in count() if best else ():
+            at, part = turn % len(best), 1 + turn // len(best) % _CORRECTED
+            if left <= 0:
+                break
+            left -= (rounds := ceil(all_rounds / part))
+            start, plan = best[at]
+            better = self._improved(start, rounds)
+            self._offer("queue", now := self._on_gpus(better, predict=True))
+            if now and (not plan or rank(now) < rank(plan)):
+                best[at] = better, now
 
     def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
         """Return better queues than `queues` by estimates, where changes lower the cost."""
+        self.cut_short = False
         now, groups, stale = list(queues), self._groups(list(enumerate(queues))), 0
         least = self._close_rank(groups)
         for _ in range(rounds):
@@ -281,15 +321,16 @@ class FleetSearch:
 
     def _close_rank(self, groups: Sequence[FleetGroup | None]) -> tuple[float, ...]:
         """Late jobs and cost, and what decides between equal costs: the ends of all GPUs."""
-        late, cost, _ = self._problem.rank(plan := _from_the_start(groups))
+        late, cost, _ = self._problem.rank(plan := self._placed(groups))
         return late, round(cost, 6), sum(each.end_s**2 for each in plan)
 
     def _changes(
         self, queues: Sequence[GpuQueue], groups: Sequence[FleetGroup | None]
     ) -> Iterator[_Change]:
         """Changes of the GPU that ends last, or of any: move, swap, another order or width."""
-        draw, ends = self._draw, _from_the_start(groups)
-        (last,) = max(ends, key=lambda each: each.end_s).gpus
+        draw = self._draw
+        queued = [each for each in self._placed(groups) if each.group.gpus == 1]
+        (last,) = max(queued, key=lambda each: each.end_s).gpus
         for at_once in (1, *_AT_ONCE):
             yield ((last, replace(queues[last], at_once=at_once)),)
         longest = max(len(queue.order) for queue in queues)
@@ -338,9 +379,21 @@ class _Line:
         return None
 
 
-def _from_the_start(groups: Sequence[FleetGroup | None]) -> Placement:
-    """Place each of `groups` on the GPU of its number."""
-    return tuple(PlacedGroup(group, (gpu,), 0.0) for gpu, group in enumerate(groups) if group)
+def _start_s(placed: PlacedGroup) -> float:
+    return placed.start_s
+
+
+def _in_place(
+    groups: Sequence[FleetGroup | None], before: Mapping[int, PlacedGroup], problem: Problem
+) -> Placement:
+    """Place each of `groups` on the GPU of its number, after what runs there `before`."""
+    plan = []
+    for gpu, group in enumerate(groups):
+        if group:
+            first = before.get(gpu)
+            pause_s = problem.pause_s(first.group, group) if first else 0.0
+            plan.append(PlacedGroup(group, (gpu,), (first.end_s if first else 0.0) + pause_s))
+    return tuple(plan)
 
 
 # Most jobs of which some take several GPUs: groups of five in every order are 540 plans.

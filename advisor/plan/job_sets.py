@@ -277,7 +277,7 @@ def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -
     added_j = np.where(unknown, np.nan, 0.0)
     power_w = (added_w * sets.counts).sum(axis=1)
     takes_s = paced_steps([job.profile for job in sets.jobs], steps_s)
-    for at, running, seconds in array_stretches(
+    for at, running, _, seconds in array_stretches(
         np.where(present & ~unknown[:, None], work, 0.0),
         lambda at, running: takes_s[sets.parts(at, running)],
     ):

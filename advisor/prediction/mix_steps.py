@@ -11,8 +11,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
 from advisor.prediction.cache import answer_all, once_a_profile, one_thread
 from advisor.prediction.capacity import contended, steps_of_sets, uncorrected_steps
-from advisor.prediction.correction import corrected
-from advisor.prediction.features import features
+from advisor.prediction.correction import corrected, features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import Model

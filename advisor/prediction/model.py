@@ -11,8 +11,7 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.rates import unlikeness
 from advisor.prediction.capacity import CapacityModel
-from advisor.prediction.correction import Correction
-from advisor.prediction.features import COLUMNS
+from advisor.prediction.correction import COLUMNS, Correction
 from advisor.prediction.intervals import Intervals
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.power import Power

@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
-from advisor.prediction.features import dram_active, of_others
+from advisor.prediction.correction import dram_active, of_others
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace

@@ -14,7 +14,7 @@ from typing import Any
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
-from advisor.measure import on_ray
+from advisor.measure import ray_actors
 from advisor.measure.process import sweep
 from advisor.run.start import Say, StartTerms, start
 from advisor.run.watch import LOOK_S, Watcher, keep
@@ -83,8 +83,8 @@ class PlanActor:
         """Start the script of `plan` on the GPU that Ray assigned."""
         sweep()  # removes what killed runs left on this node
         os.environ.pop("OMP_NUM_THREADS", None)  # which Ray sets for its own workers
-        self._node = on_ray.node_name()
-        device = self._terms.device or on_ray.assigned_device()
+        self._node = ray_actors.node_name()
+        device = self._terms.device or ray_actors.assigned_device()
         folder = start(plan, device, self._terms.start)
         terms = self._terms
         self._watcher = Watcher(folder, self._news.append, terms.deadline_s, terms.patience_s)
@@ -189,7 +189,7 @@ class RayRun:
     """Plans of several GPUs that run on the cluster to which `ray` is connected.
 
     Args:
-        ray: From `advisor.measure.on_ray.connect`.
+        ray: From `advisor.measure.ray_actors.connect`.
         plans: One for each GPU.
         prepare: Makes a plan ready for its start.
         terms: Wishes of the user.
@@ -210,7 +210,9 @@ class RayRun:
         self._ray, self._prepare, self._terms, self._say = ray, prepare, terms, say
         self._nodes = [node for node in ray.nodes() if node["Alive"]]
         self._resources = {
-            plan.gpu: on_ray.gpu_resource(plan.gpu, self._nodes, on_cpu=terms.device is not None)
+            plan.gpu: ray_actors.gpu_resource(
+                plan.gpu, self._nodes, on_cpu=terms.device is not None
+            )
             for plan in plans
         }
         self.plans = [PlacedPlan(plan, prepare(plan)) for plan in plans]
@@ -273,7 +275,7 @@ class RayRun:
 
     def _make(self, plan: PlacedPlan) -> None:
         """Make an actor for `plan`; Ray starts it once a GPU is free."""
-        plan.actor = on_ray.make_actor(
+        plan.actor = ray_actors.make_actor(
             PlanActor,
             self._terms,
             num_cpus=0,
@@ -285,8 +287,8 @@ class RayRun:
     def _note(self, plan: PlacedPlan) -> None:
         """Note the answer of the actor of `plan`."""
         try:
-            report: Report = on_ray.result(plan.answer)
-        except on_ray.ActorLost as error:
+            report: Report = ray_actors.result(plan.answer)
+        except ray_actors.ActorLost as error:
             self._drop(plan)
             self._lose(plan, error)
             return

@@ -23,31 +23,42 @@ class ArrayStretch(NamedTuple):
     Attributes:
         sets: Indices of the sets in which a job still runs, shape (sets,).
         running: Whether each job of these sets runs, shape (sets, jobs).
+        waiting: Whether it waits until another ends, same shape.
         seconds: Seconds until the next job of each set ends, shape (sets,).
     """
 
     sets: Indices
     running: Bools
+    waiting: Bools
     seconds: Floats
 
 
-def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
+def array_stretches(
+    work_steps: Floats, steps_s: StepsOfRunning, at_once: Indices | None = None
+) -> Iterator[ArrayStretch]:
     """Simulate all sets; at the end of each stretch, at least one job of every set in it ends.
 
-    The jobs of each set start at once on a GPU of their own.
+    The jobs of each set run on a GPU of their own.
 
     Args:
-        work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
+        work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job; if
+            `at_once` is given, only after the jobs of a set.
         steps_s: Predicts the steps of the jobs that run; called once for each stretch.
+        at_once: Most jobs that run at the same time, shape (sets,), in the order in which they
+            start; None: all start at once.
     """
-    left = work_steps.copy()
+    left, jobs = work_steps.copy(), np.arange(work_steps.shape[1])
+    started = np.full(len(left), len(jobs)) if at_once is None else at_once.copy()
     while (at := np.flatnonzero((left > 0).any(axis=1))).size:
-        running = left[at] > 0
+        unended, may_run = left[at] > 0, jobs < started[at, None]
+        running = unended & may_run
         steps = steps_s(at, running)
         seconds = np.where(running, left[at] * steps, np.inf).min(axis=1)
-        yield ArrayStretch(at, running, seconds)
+        yield ArrayStretch(at, running, unended & ~may_run, seconds)
         remains = left[at] - seconds[:, None] / steps
-        left[at] = np.where(running & (remains > DONE * work_steps[at]), remains, 0.0)
+        ended = running & (remains <= DONE * work_steps[at])
+        left[at] = np.where(running, np.where(ended, 0.0, remains), left[at])
+        started[at] += ended.sum(axis=1)
 
 
 def array_ends_s(work_steps: Floats, steps_s: StepsOfRunning) -> Floats:

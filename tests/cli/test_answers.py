@@ -11,7 +11,6 @@ import pytest
 
 import advisor as library
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import catalogue
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
@@ -306,8 +305,8 @@ def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_
     assert found["estimated"] == {RESNET: GPU}
 
 
-@pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
-def test_the_layouts_of_every_gpu_with_mig_fit_in_80_columns(advisor, key):
+@pytest.mark.parametrize("key", ["a30-24gb", "h200-141gb", "rtx-pro-6000-96gb"])
+def test_the_layouts_of_gpus_with_few_and_many_slices_fit_in_80_columns(advisor, key):
     lines = advisor("layouts", "--gpu", key, "--all").out.splitlines()
     assert max(map(len, lines)) <= 80
     full = len(document_of(advisor, "layouts", "--gpu", key)["maximal"])
@@ -380,7 +379,7 @@ def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch
     assert (said.code, said.out, "gpu-advisor[mlflow]" in said.err) == (1, "", True)
 
 
-@pytest.mark.parametrize("form", ["svg", "png"])
+@pytest.mark.parametrize("form", ["svg", pytest.param("png", marks=pytest.mark.exhaustive)])
 def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_path, form):
     pytest.importorskip("vl_convert")
     file = tmp_path / f"ways.{form}"
@@ -465,17 +464,19 @@ def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp
     assert "one user" not in advisor("recommend", RESNET, BERT).out
 
 
-@pytest.mark.parametrize("objective", ["energy", "makespan"])
-def test_an_answer_by_any_objective_has_the_total_time_and_by_which_end_it_ranks(
-    advisor, objective
-):
-    question = ("recommend", RESNET, BERT, "--objective", objective)
-    for words in (question, (*question, "--gpus", 2)):
-        plain, careful = (
-            " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
-        )
-        assert objective == "makespan" or "all done in" in plain
-        assert "by the upper ends" in careful
-        assert "by the upper ends" not in plain
-    for words in (("copies", RESNET), ("trials", RESNET)):
-        assert "by the upper ends" in " ".join(advisor(*words, "--pessimistic").out.split())
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", RESNET, BERT, "--objective", "energy"),
+        ("recommend", RESNET, BERT, "--objective", "energy", "--gpus", 2),
+        ("copies", RESNET),
+        ("trials", RESNET),
+    ],
+)
+def test_an_answer_has_the_total_time_and_by_which_end_it_ranks(advisor, words):
+    plain, careful = (
+        " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
+    )
+    assert words[0] != "recommend" or "all done in" in plain
+    assert "by the upper ends" in careful
+    assert "by the upper ends" not in plain

@@ -22,8 +22,9 @@ from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed, predicted, write
 from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written
 from tests.launch.kubernetes_objects import check_mig_parted, check_objects
-from tests.launch.script_node import ended, put, seen_by
+from tests.launch.script_node import ended, pipe_folders, put, seen_by
 from tests.launch.slurm_node import MISSING, slurm_node
+from tests.waiting import until
 
 WRITTEN = written()
 LIMITS = handed("mps=43,57.5")
@@ -50,14 +51,16 @@ def bash_starts_its_daemons():
     assert seen_by(BERT) == "on device=0 limit=57.5"
 
 
-def slurm_starts_it():
+def slurm_runs_it():
     if MISSING:
         pytest.skip(f"not on this machine: {', '.join(MISSING)}")
     Path("sbatch").unlink()
     with slurm_node(write("slurm", LIMITS)) as variables:
         done = ended("slurm", LIMITS, **variables)
-        (number,) = re.findall(r"\d+", done.stdout)
-        subprocess.run(["scancel", number], env=os.environ | variables, check=True)
+        assert (done.returncode, len(re.findall(r"\d+", done.stdout))) == (0, 1)
+        until(lambda: seen_by(RESNET) and seen_by(BERT) and not pipe_folders())
+    assert seen_by(RESNET) == "on device=0 limit=43"
+    assert seen_by(BERT) == "on device=0 limit=57.5"
 
 
 def its_schemas_allow_it():
@@ -88,7 +91,7 @@ def radt_runs_it():
     }
     command = [RADT, "plan.csv"]
     subprocess.run(command, env=os.environ | variables, capture_output=True, check=True)
-    assert Path("words").read_text() == "[]\n['--lr', '0.1']\n"
+    assert Path("words").read_text() == "['-']\n['--lr', '0.1']\n"
 
 
 def advisor_reads_it():
@@ -105,7 +108,7 @@ def advisor_reads_it():
 ACCEPTED = {
     "commands": bash_runs_it,
     "mps": bash_starts_its_daemons,
-    "slurm": slurm_starts_it,
+    "slurm": slurm_runs_it,
     "kubernetes": its_schemas_allow_it,
     "mig-parted": mig_parted_parses_it,
     "radt": radt_runs_it,
@@ -218,7 +221,7 @@ def test_what_a_format_cannot_express_is_refused(form, plan, lacking):
 def test_what_a_row_for_radt_cannot_express_is_a_placeholder_with_a_note(words):
     job = of_script("python", *words, folder="/srv")
     text, notes = exported([handed("serial", [job, BERT, job])], "radt")
-    assert text.splitlines()[1].endswith(f'{job.name}.py,smi+top+dcgmi,""""""')
+    assert text.splitlines()[1].endswith(f"{job.name}.py,smi+top+dcgmi,-")
     assert notes[0].startswith(f"{job.name}.py, {BERT.name}.py: placeholders. Replace them")
     expressed = of_script("python3", "train.py", "--lr", "0.2", folder="/srv/a b")
     text, notes = exported([handed("serial", [expressed])], "radt")

@@ -20,7 +20,15 @@ from advisor.sharing import Mig
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, predicted, write
-from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
+from tests.launch.script_node import (
+    JOB,
+    ended,
+    pipe_folders,
+    put,
+    script,
+    seen_by,
+    tools_without_mps,
+)
 from tests.waiting import PATIENCE_S, until
 
 IN_BOTH_FORMS = [
@@ -39,16 +47,6 @@ def until_gone():
     folders = pipe_folders()
     until(lambda: not any(map(mps_within, folders)))
     assert not pipe_folders()
-
-
-@pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("form", ["commands", "slurm"])
-def test_mps_is_on_while_jobs_run_and_off_afterwards(form):
-    done = ended(form, PLAN)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert seen_by(RESNET) == "on device=0 limit=43"
-    assert seen_by(BERT) == "on device=0 limit=57.5"
-    until_gone()
 
 
 @pytest.mark.usefixtures("node")
@@ -115,13 +113,6 @@ def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
 
 
 @pytest.mark.usefixtures("node")
-def test_commands_on_a_terminal_leave_nothing_behind_either():
-    put(Path("plan.sh"), "\n".join(commands([PLAN])))
-    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
 def test_commands_for_several_gpus_end_with_all_of_their_jobs():
     plans = on_gpus(("mps", [RESNET]), ("naive", [BERT]))
     put(Path("plan.sh"), "\n".join(commands(plans)))
@@ -172,13 +163,6 @@ def test_jobs_of_a_queue_start_in_order_when_others_end(form, sharing):
     assert starts[2:] == [2, 3, 5]
     assert (max(at_once), at_once[-1]) == (2, 0)
     until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_a_job_of_a_queue_that_fails_fails_the_script_but_not_the_jobs_after_it():
-    done = ended("commands", handed("naive/2", logging_jobs(last=5, fail=2)))
-    assert done.returncode == 5
-    assert sorted(noted()[0]) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("node")
@@ -237,14 +221,6 @@ def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("submitted").read_text() == "0\n"
     assert Path("ran").exists()
-
-
-@pytest.mark.usefixtures("node")
-def test_the_folder_of_an_mps_daemon_names_its_gpu():
-    put(Path(f"{RESNET.name}.sh"), '#!/bin/sh\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n')
-    for form, gpu in (("commands", "1"), ("slurm", "2")):
-        ended(form, PLAN, GPU="1")
-        assert f"GPU-{gpu}-{os.environ['MACHINE']}" in Path("folder").read_text()
 
 
 @pytest.mark.usefixtures("node")
@@ -320,9 +296,17 @@ def test_a_job_sees_the_gpu_that_the_caller_names_or_does_not_start(gpu, mode_of
 
 @pytest.mark.usefixtures("node")
 def test_clients_of_mps_call_their_gpu_as_their_daemon_does():
-    for gpu, device in (("2", "0"), ("MIG-0a", "MIG-0a")):
-        ended("commands", handed("mps"), GPU=gpu)
+    note = '\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n'
+    put(Path(f"{RESNET.name}.sh"), JOB + note)
+    for form, gpu, device in (
+        ("commands", "1", "0"),
+        ("commands", "MIG-0a", "MIG-0a"),
+        ("slurm", "2", "0"),
+    ):
+        ended(form, handed("mps"), GPU=gpu)
         assert seen_by(RESNET) == f"on device={device} limit="
+        assert Path("folder").read_text().startswith(f"/tmp/advisor-mps-{os.getuid()}-")
+        assert f"-{gpu}-" in Path("folder").read_text()
     until_gone()
 
 

@@ -31,14 +31,6 @@ def test_each_job_sees_its_own_device_and_nothing_is_left(machine):
     assert machine.daemons == {}
 
 
-def test_jobs_on_instances_are_no_clients_of_the_callers_mps(machine):
-    for job in JOBS[:2]:
-        Path(f"{job.name}.sh").write_text("#!/bin/bash\nset | grep ^CUDA_MPS_ >> seen\n")
-    theirs = {"CUDA_MPS_PIPE_DIRECTORY": "/theirs", "CUDA_MPS_CLIENT_PRIORITY": "1"}
-    begun(machine, handed("mig=4g.71gb[1]+3g.71gb[2]"), **theirs).communicate(timeout=PATIENCE_S)
-    assert seen() == ["CUDA_MPS_PIPE_DIRECTORY=/dev/null"] * 2
-
-
 def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machine):
     machine.put(5, 0)
     machine.put(9, 4)
@@ -50,13 +42,6 @@ def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machi
     assert running.returncode == 0
     assert machine.changes == []
     assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
-
-
-def test_it_can_be_run_twice(machine):
-    for _ in range(2):
-        assert ended(machine, DIVIDED) == (0, "")
-    assert len(seen()) == 6
-    assert machine.layout() == []
 
 
 def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):

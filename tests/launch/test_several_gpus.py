@@ -1,3 +1,5 @@
+"""Plans of several GPUs: what each GPU runs, and which files express that."""
+
 import re
 import subprocess
 from dataclasses import replace
@@ -8,67 +10,14 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import fleet_launch_plans
-from advisor.launch.shell import commands_text, why_not_started
-from advisor.launch.slurm import slurm_text
-from advisor.plan.cluster import FleetTerms
-from advisor.plan.rules import Conditions
+from advisor.launch.shell import why_not_started
 from advisor.report.fleet import fleet_advice
-from advisor.sharing import Instance
-from advisor.workload.job import Job
-from tests import synthetic
-from tests.handed import write
-from tests.plan.fleet_twins import drawn, made, on_pools, planned
-from tests.plan.stand_in import H200, StandIn
+from tests.handed import JOBS, on_gpus, write
+from tests.plan.fleet_twins import drawn, made, on_pools
 
-JOBS = [
-    Job(synthetic.profile(f"cnn-cifar10-bs{size}", host_s=0.01, gpu_s=0.002), epochs=size)
-    for size in range(1, 8)
-]
-
-
-@pytest.fixture(scope="module")
-def found():
-    terms = FleetTerms(gpus=3, conditions=Conditions(root=False))
-    return planned(JOBS, terms, StandIn(), H200)
-
-
-@pytest.fixture
-def submitted(found, tmp_path):
-    """What Slurm is given by the script: its words, and the script of each job."""
-    text = slurm_text(fleet_launch_plans(found))
-    (tmp_path / "sbatch").write_text('#!/bin/sh\nn=$(ls | wc -l)\n(echo "$@"; cat) > job$n\n')
-    (tmp_path / "sbatch").chmod(0o755)
-    (tmp_path / "jobs").mkdir()
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    script = ["bash", "-c", re.sub(r"^: .*CORES.*$", "", text, flags=re.M)]
-    subprocess.run(script, cwd=tmp_path / "jobs", env=environment, check=True)
-    return [file.read_text().split("\n", 1) for file in sorted((tmp_path / "jobs").iterdir())]
-
-
-def test_slurm_is_given_a_job_for_each_gpu_that_runs_all_planned_there(found, submitted):
-    assert len(submitted) == len(found.on) > 1
-    for on, (words, script) in zip(found.on, submitted, strict=True):
-        assert "--gres=gpu:1" in words
-        planned = sorted(JOBS[number - 1].name for number in on.jobs)
-        assert sorted(re.findall(r" (?:job |ADVISOR_JOB=)\d+ \./(\S+)\.sh", script)) == planned
-        assert ("use_mps" in script) == ("mps" in str(on.sharing))
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-
-
-def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(found):
-    plans = fleet_launch_plans(found)
-    on_mig = planned(JOBS[:1], FleetTerms(), StandIn(), H200)
-    (cut,) = fleet_launch_plans(on_mig)
-    part = replace(cut.stages[0].partitions[0], instance=Instance("1g.18gb", 0))
-    cut = replace(cut, stages=(replace(cut.stages[0], partitions=(part,)),))
-    with pytest.raises(InvalidInput, match="Slurm makes no MIG instances"):
-        slurm_text([*plans, cut])
-    text = commands_text(plans)
-    assert sorted(re.findall(r"\./(\S+)\.sh$", text, re.M)) == sorted(job.name for job in JOBS)
-
-
-def test_a_recommendation_says_how_many_epochs_of_each_job_it_is_for(found):
-    assert fleet_advice(found).request.epochs == tuple(job.epochs for job in JOBS)
+BIG = replace(JOBS[2], gpus=2)
+MIG = ("mig=3g.71gb,4g.71gb", JOBS[:2])
+SERIAL = ("serial", JOBS)
 
 
 @given(jobs=drawn(most=5), wide=st.lists(st.booleans(), min_size=5, max_size=5))
@@ -78,44 +27,67 @@ def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wi
         for job, two in zip(made(jobs, "makespan"), wide, strict=False)
     ]
     fleet, _ = on_pools((1, 1, 2), (4, 2, 1), jobs=jobs)
+    assert fleet_advice(fleet).request.epochs == tuple(job.epochs for job in jobs)
     plans = fleet_launch_plans(fleet)
     assert [plan.number for plan in plans] == [on.number for on in fleet.on]
     places = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)]
     assert [(plan.host, plan.device) for plan in plans] == [places[plan.number] for plan in plans]
+    partitions = [part.number for plan in plans for part in plan.partitions]
+    assert partitions == list(range(1, len(partitions) + 1))
+    for plan, on in zip(plans, fleet.on, strict=True):
+        assert sorted(start.number for start in plan.starts) == sorted(on.jobs)
     for number, job in enumerate(jobs, start=1):
         own = [plan for plan in plans if number in [start.number for start in plan.starts]]
         assert [len(own), len({plan.host for plan in own})] == [job.gpus, 1]
 
 
 @pytest.mark.parametrize(
-    ("counts", "gpus"), [([(1, 1, 1), (1, 1, 2)], 1), ([(2, 1, 1)], 1), ([(2, 2, 1)], 2)]
+    ("plans", "form"),
+    [
+        (on_gpus(SERIAL, SERIAL, host_gpus=1), "slurm"),
+        (on_gpus(SERIAL, SERIAL, host_gpus=1, models=("h200-141gb", "a100-40gb")), "slurm"),
+        (on_gpus(("serial", [BIG]), ("serial", [BIG]), numbers=[[1], [1]]), "slurm"),
+        (on_gpus(SERIAL, MIG, host_gpus=1), "json"),
+    ],
 )
-def test_no_shell_script_starts_jobs_on_several_models_hosts_or_gpus_at_once(counts, gpus):
-    fleet, _ = on_pools(*counts, jobs=[replace(job, gpus=gpus) for job in JOBS * 2])
-    with pytest.raises(InvalidInput, match="--format slurm"):
-        commands_text(fleet_launch_plans(fleet))
+def test_a_plan_that_no_shell_script_starts_names_a_format_that_expresses_it(plans, form):
+    assert why_not_started(plans).endswith(f"--format {form}`.")
+    with pytest.raises(InvalidInput, match=f"--format {form}"):
+        write("commands", plans)
+    assert write(form, plans)
 
 
-def test_if_slurm_refuses_a_job_those_submitted_before_are_cancelled(found, tmp_path):
-    (tmp_path / "sbatch").write_text(
-        '#!/bin/sh\ncat > /dev/null\n[ ! -e first ] || exit 1\ntouch first; echo "7;cluster"\n'
-    )
-    (tmp_path / "scancel").write_text('#!/bin/sh\necho "$@" > cancelled\n')
-    for name in ("sbatch", "scancel"):
+def test_one_gpu_of_several_that_is_cut_up_is_refused_by_slurm_and_not_by_the_shell():
+    plans = on_gpus(SERIAL, MIG)
+    with pytest.raises(InvalidInput, match=r"GPU 1, .*Slurm makes no MIG instances"):
+        write("slurm", plans)
+    jobs = re.findall(r"job (\d) \./", write("commands", plans))
+    assert sorted(jobs) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_slurm_is_given_a_job_for_each_gpu_or_none(tmp_path, fails):
+    sbatch = '#!/bin/sh\n(echo "$@"; cat) > job$(ls | wc -l)\n'
+    if fails:
+        sbatch += "[ ! -e first ] || exit 1\ntouch first\n"
+    for name, text in (("sbatch", sbatch + 'echo "7;cluster"\n'), ("scancel", "echo $@ > ended")):
+        (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    text = re.sub(r"^: .*CORES.*$", "", slurm_text(fleet_launch_plans(found)), flags=re.M)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=environment, check=False)
-    assert (done.returncode, (tmp_path / "cancelled").read_text()) == (1, "7\n")
-
-
-@pytest.mark.parametrize(("profile", "form"), [(None, "slurm"), ("1g.18gb", "json")])
-def test_a_plan_that_no_shell_script_starts_names_a_format_that_expresses_it(profile, form):
-    fleet, _ = on_pools((2, 1, 1), jobs=JOBS * 2)
-    first, *others = fleet_launch_plans(fleet)
-    part = first.stages[0].partitions[0]
-    if profile:
-        part = replace(part, instance=Instance(profile, 0), profile=profile)
-    first = replace(first, stages=(replace(first.stages[0], partitions=(part,)),))
-    assert why_not_started([first, *others]).endswith(f"--format {form}`.")
-    assert write(form, [first, *others])
+    (tmp_path / "jobs").mkdir()
+    text = write("slurm", on_gpus(("mps=43,57", JOBS[:2]), ("serial", JOBS)))
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=tmp_path / "jobs",
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if fails:
+        assert (done.returncode, (tmp_path / "jobs/ended").read_text()) == (1, "7\n")
+        return
+    assert done.stdout == "Submitted: 7 7\n"
+    scripts = [file.read_text() for file in sorted((tmp_path / "jobs").iterdir())]
+    assert all("--gres=gpu:1" in each.partition("\n")[0] for each in scripts)
+    assert [re.findall(r" job (\d) \./", each) for each in scripts] == [["1", "2"], [*"345"]]
+    assert ["use_mps ''" in each for each in scripts] == [True, False]

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
+from tests.launch.golden_exports import BIG
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
 from tests.launch.slurm_node import MISSING, slurm_node
 from tests.waiting import until
@@ -61,14 +63,6 @@ def left():
     return [*pipe_folders(), *state.rglob("*.sh")]
 
 
-def test_jobs_under_mps_run_in_one_allocation_with_their_limits(submits):
-    (number,) = submits(LIMITS)
-    assert end_of(number) == ("COMPLETED", "0:0")
-    assert seen_by(RESNET) == "on device=0 limit=43"
-    assert seen_by(BERT) == "on device=0 limit=57.5"
-    assert not left()
-
-
 @pytest.mark.parametrize(
     "sharing", [pytest.param("naive", marks=pytest.mark.exhaustive), "naive/2"]
 )
@@ -89,14 +83,6 @@ def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(node, monkeypatch)
         assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
     assert seen_by(RESNET) == "off device=0 limit="
     assert seen_by(BERT) == "off device=1 limit="
-
-
-def test_plans_of_two_gpus_run_on_two_gpus(submits):
-    numbers = submits(on_gpus(("mps=43,57.5", JOBS[:2]), ("serial", JOBS[2:])))
-    assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
-    assert {seen_by(job).split()[1] for job in JOBS} == {"device=0", "device=1"}
-    assert seen_by(BERT).endswith("limit=57.5")
-    assert not left()
 
 
 def test_groups_of_a_gpu_run_in_turn_in_one_allocation_even_if_a_job_failed(submits, monkeypatch):
@@ -134,3 +120,60 @@ def test_scancel_leaves_neither_jobs_nor_a_daemon(submits, monkeypatch, ignores)
     until(lambda: not left())
     child = int(Path(f"{BERT.name}.sh.pid").read_text())
     until(lambda: not Path(f"/proc/{child}").exists())
+
+
+RECORDER = """\
+#!/bin/bash
+note() { echo "$ADVISOR_JOB $1 $EPOCHREALTIME ${SLURM_JOB_GPUS-$CUDA_VISIBLE_DEVICES}" >> events; }
+note begun
+sleep 0.2
+note ended
+"""
+
+
+def check_ran_as_planned(plans):
+    """Check that each job ran once, each group after the one before, and no more at once."""
+    times = defaultdict(dict)
+    for line in Path("events").read_text().splitlines():
+        number, what, time, _ = line.split()
+        assert what not in times[int(number)], f"{number} ran twice"
+        times[int(number)][what] = float(time)
+    assert times.keys() == {start.number for plan in plans for start in plan.starts}
+    for plan in plans:
+        free = 0.0
+        for stage in plan.stages:
+            runs = [times[start.number] for start in stage.starts]
+            assert free <= min(run["begun"] for run in runs)
+            free = max(run["ended"] for run in runs)
+            for run in runs:
+                at = run["begun"]
+                assert sum(o["begun"] <= at < o["ended"] for o in runs) <= stage.at_once
+
+
+def gpus_of_jobs():
+    """The indices of the GPUs that each job had."""
+    lines = [line.split() for line in Path("events").read_text().splitlines()]
+    return {int(number): [int(each) for each in gpus.split(",")] for number, _, _, gpus in lines}
+
+
+def test_jobs_of_two_models_and_of_several_gpus_run_once_where_and_when_planned(node, monkeypatch):
+    kinds = ("h200-141gb", "a100-40gb")
+    on_h200 = ("mps[1,2];serial[3]", (*JOBS[:2], BIG)), ("serial", (JOBS[1], BIG, JOBS[0]))
+    on_a100 = ("mps/2[3,1,2]", JOBS), ("naive[2];mps[1,3]", JOBS)
+    numbers = [[1, 2, 4], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    planned = on_gpus(*on_h200, *on_a100, numbers=numbers, models=kinds, host_gpus=2)
+    plans = [replace(plan, models=kinds) for plan in planned]
+    for job in JOBS:
+        put(node / f"{job.name}.sh", RECORDER)
+    (node / "sbatch").unlink()
+    # So many that job 4 would not have to wait for two GPUs.
+    with slurm_node(write("slurm", plans), (5, 2)) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        numbers = ended("slurm", plans).stdout.split()[1:]
+        assert {end_of(number) for number in numbers} == {("COMPLETED", "0:0")}
+    check_ran_as_planned(plans)
+    had = gpus_of_jobs()
+    assert len(had[4]) == 2
+    assert all({*had[number]} <= {0, 1, 2, 3, 4} for number in range(1, 6))
+    assert all({*had[number]} <= {5, 6} for number in range(6, 12))

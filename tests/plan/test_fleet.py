@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
@@ -334,3 +334,18 @@ def test_of_several_models_the_job_that_none_holds_is_named():
     ]
     with pytest.raises(NothingFits, match="gpt2-medium"):
         plan_fleet(pools, FleetTerms())
+
+
+def test_a_short_job_of_two_gpus_lengthens_no_plan_by_much():
+    jobs = [job_of(PROFILES[at % 3], 600 + 300 * at, None) for at in range(5)]
+    short, terms = job_of(PROFILES[0], 10, None), FleetTerms(gpus=2)
+    on_one, on_two = (planned([*jobs, replace(short, gpus=each)], terms).cost for each in (1, 2))
+    assert on_two <= on_one * 1.02 + 20
+
+
+@given(drawn(most=6), st.sampled_from(AIMS))
+@settings(max_examples=4)
+def test_more_effort_never_finds_a_worse_plan(jobs, aim):
+    jobs = made(jobs, aim)
+    costs = [planned(jobs, FleetTerms(objective=aim, gpus=2, effort=e)).cost for e in (0.3, 1)]
+    assert costs == sorted(costs, reverse=True)

@@ -1,6 +1,7 @@
 """A queue is offered where it wins: longest first, shortest first, or earliest due."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -34,12 +35,6 @@ def order(plan, jobs):
     return [number - 1 for number in group.jobs]
 
 
-def test_the_longest_jobs_start_first():
-    jobs = jobs_of([1, 3, 2, 5, 4])
-    (plan,) = queues(jobs, "makespan")
-    assert order(plan, 5) == [3, 4, 1, 2, 0]
-
-
 def test_for_the_mean_completion_the_shortest_jobs_start_first():
     jobs = jobs_of([1, 3, 2, 5, 4])
     (plan,) = queues(jobs, "mean-completion")
@@ -66,12 +61,17 @@ def test_jobs_of_different_users_share_no_queue():
     assert not queues(jobs, "makespan", Conditions(root=False))
 
 
-def test_the_queue_offered_is_nearly_as_good_as_the_best_one():
+@pytest.mark.parametrize("objective", ["makespan", "mean-completion", "deadlines"])
+def test_no_order_and_width_of_a_queue_is_much_better_than_the_one_offered(objective):
     jobs = [
-        replace(job, user=None, isolated=False, data_parallel=False) for job in drawn_jobs(3, 5)
+        replace(job, user=None, isolated=False, data_parallel=False) for job in drawn_jobs(3, 4)
     ]
-    (plan,) = queues(jobs, "makespan")
-    line, mixes = tuple(at + 1 for at in order(plan, 5)), Mixes(jobs, Toy(L40S))
-    every = [in_turn([Group(line, Queue(Mps(), most))]) for most in (2, 3, 4)]
-    least = min(cost(forecast(mixes, each), "makespan").p50 for each in every)
-    assert cost(plan, "makespan").p50 <= 1.03 * least
+    (plan,) = queues(jobs, objective)
+    mixes = Mixes(jobs, Toy(L40S))
+    every = [
+        in_turn([Group(order, Queue(Mps(), most))])
+        for order in permutations(range(1, 5))
+        for most in (2, 3)
+    ]
+    least = min(cost(forecast(mixes, each), objective).p50 for each in every)
+    assert cost(plan, objective).p50 <= 1.02 * least

@@ -95,7 +95,7 @@ def test_in_turn_no_job_slows_and_the_largest_sets_the_memory(name, kinds):
 
 
 @ANY
-@FEW
+@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
 @given(st.permutations(range(4)), LIMITS)
 def test_the_order_of_the_jobs_says_nothing(name, order, limits):
     kinds = [0, 1, 2, 0]
@@ -108,19 +108,6 @@ def test_the_order_of_the_jobs_says_nothing(name, order, limits):
         # With few cores the order matters by 0.13 % in one case: not explained.
         rel = 5e-3 if name == "few cores" else 1e-6
         assert after == pytest.approx(before[list(order)], rel=rel)
-
-
-@UNCAPPED
-@FEW
-@given(KINDS, LIMITS, st.integers(5, 100))
-def test_a_higher_limit_hardly_ever_slows_its_job_and_never_by_more_than_the_error(
-    name, kinds, limits, raised
-):
-    low, high = sorted((limits[0], float(raised)))
-    tight, loose = (
-        steps(mix(name, kinds, Mps((own, *limits[1 : len(kinds)]))))[0] for own in (low, high)
-    )
-    assert (loose <= tight * 1.03).all()
 
 
 SHIPPED = sound_profiles(H200.key)[0]
@@ -144,16 +131,6 @@ def test_a_higher_limit_slows_no_shipped_job_by_more_than_its_error(names, other
     assert own(place + 1).p50 <= 1.03 * own(place).p50, "to the next limit"
     tight, loose = map(own, sorted((place, raised)))
     assert loose.p50 <= tight.p95
-
-
-@given(NAMES, st.floats(1, 100), st.floats(1, 100))
-def test_a_higher_limit_never_slows_a_job_alone(name, one, other):
-    tight_s, loose_s, alone_s = (
-        plain().predict([SHIPPED[name]], each).jobs[0].step_s.p50
-        for each in (Mps((min(one, other),)), Mps((max(one, other),)), Mps())
-    )
-    assert tight_s >= loose_s * (1 - 1e-9)
-    assert loose_s >= alone_s * (1 - 1e-9)
 
 
 @ANY

@@ -1,7 +1,6 @@
 """Answers where a profile has what nvidia-smi shows and no more."""
 
 import csv
-from collections import defaultdict
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of, whole_gpu
-from advisor.learn.observations import hosts_of, shared_runs
+from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
 from advisor.prediction.capacity import (
     capacity_steps,
@@ -27,7 +26,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Window
-from advisor.workload.store import model_path, read_runs, sound_profiles
+from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit
 from tests.prediction.made_up_runs import PHYSICS
@@ -160,14 +159,6 @@ def test_on_all_of_the_gpu_a_job_is_as_fast_as_alone(busy, power_w, memory):
     for card in (A100, H200):
         found = slowdown_on(watched(card, busy, power_w, memory), whole_gpu(card))
         assert (found.p05, found.p50, found.p95) == pytest.approx((1, 1, 1))
-
-
-@given(st.floats(0.05, 1), SHARES)
-def test_a_job_of_which_nothing_is_known_has_the_widest_interval(busy, share):
-    known = slowdown_on(watched(H200, busy), part(H200, share))
-    widest = slowdown_on(watched(H200, None), part(H200, share))
-    assert widest.p05 <= known.p05 * (1 + 1e-12)
-    assert known.p95 <= widest.p95 * (1 + 1e-12)
 
 
 @given(SHARES, POWERS, MEMORY, st.sampled_from(SLICES))
@@ -351,67 +342,6 @@ def test_others_never_hasten_a_job_and_their_time_slices_make_it_wait(card, show
     busy = np.array([each.busy_share for each in jobs])
     assert (sliced > 1).all()
     assert busy.sum() < 1.2 or sliced.max() > 1.1, "a GPU that is busy all the time slows its jobs"
-
-
-@given(
-    st.sampled_from(CARDS),
-    st.lists(SHOWN, min_size=2, max_size=5),
-    st.integers(0, 4),
-    st.sampled_from([Naive(), Mps()]),
-)
-def test_one_per_cent_more_of_a_number_changes_an_answer_by_a_few(card, shown, at, sharing):
-    def slowdowns(shown):
-        jobs = [described(card, number, each) for number, each in enumerate(shown)]
-        return together(card, jobs, sharing) / [each.step_s for each in jobs]
-
-    more = tuple(
-        each and min(1.0 if place != 4 else 4.0, each * 1.01) for place, each in enumerate(shown[0])
-    )
-    changed = tuple(
-        b if place == at else a for place, (a, b) in enumerate(zip(shown[0], more, strict=True))
-    )
-    assert slowdowns([changed, *shown[1:]]) == pytest.approx(slowdowns(shown), rel=0.1)
-
-
-def of_shipped_runs(card):
-    """Sums of paces of jobs that shipped runs shared in two ways on a host: predicted, measured."""
-    folder = ROOT / "profiles"
-    profiles = {
-        name: seen_by_driver(each) for name, each in sound_profiles(card.key, folder)[0].items()
-    }
-    files = (folder / card.key / "runs").glob("*.jsonl")
-    paces = defaultdict(lambda: defaultdict(list))
-    runs = [run for file in files for run in read_runs(file)]
-    hosts = hosts_of(runs)
-    for run in runs:
-        # Runs that somebody chose were one of each, on a host that changed from one to the next.
-        repeated = run.purpose != "chosen" and run.shows_pace
-        if repeated and len(run.tenants) > 1 and run.sharing in ("naive", "mps"):
-            jobs = [profiles[name] for name in run.names]
-            alone_s = np.array([each.step_s for each in jobs])
-            steps_s = together(card, jobs, parse_sharing(run.sharing))
-            measured_s = [tenant.step_s for tenant in run.tenants]
-            pair = (alone_s / steps_s).sum(), (alone_s / measured_s).sum()
-            paces[hosts[run.id], *sorted(run.names)][run.sharing].append(pair)
-    return [
-        {way: np.mean(pairs, axis=0) for way, pairs in ways.items()}
-        for ways in paces.values()
-        if len(ways) == 2
-    ]
-
-
-def test_bare_numbers_choose_between_time_slices_and_mps_as_the_shipped_runs_came_out():
-    sets = of_shipped_runs(H200)
-    assert len(sets) > 90
-    lost, ahead = [], []
-    for ways in sets:
-        first = max(ways, key=lambda way: ways[way][0])
-        best = max(measured for _, measured in ways.values())
-        lost.append(1 - ways[first][1] / best)
-        if ways["mps"][1] > 1.05 * ways["naive"][1]:
-            ahead.append(first == "mps")
-    assert np.mean(lost) < 0.007
-    assert np.mean(ahead) > 0.9
 
 
 def test_seven_jobs_that_fill_the_time_of_a_gpu_gain_by_mps_what_they_were_measured_to():

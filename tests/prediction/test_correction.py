@@ -8,8 +8,7 @@ import pytest
 from advisor.hardware.gpus import gpu
 from advisor.learn.observations import Rows, shared_runs
 from advisor.learn.regression import FittedCorrection
-from advisor.prediction.correction import KERNEL
-from advisor.prediction.features import COLUMNS, features
+from advisor.prediction.correction import COLUMNS, KERNEL, features
 from advisor.prediction.mix_steps import surrogate_predictor
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
@@ -62,7 +61,7 @@ def mixes():
             list(random.choice(profiles, jobs, replace=False)),
             Mps(tuple(random.choice(limits, jobs))),
         )
-        for jobs in (2, 3) * 20
+        for jobs in (2, 3) * 8
     ]
 
 

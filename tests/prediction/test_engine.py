@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,32 +16,46 @@ from tests.waiting import PATIENCE_S
 PREDICT = [sys.executable, "-m", "advisor", "predict", BERT, BERT, "--gpu", GPU, "--json"]
 
 
-@pytest.mark.parametrize("at_first", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
-def test_first_commands_compile_and_say_so_in_one_line_and_later_ones_load(at_first, tmp_path):
-    def start():
-        return subprocess.Popen(
+def predictions(folder, at_once):
+    """Start so many commands at once; return each one's answer, and how many lines it noted."""
+    started = [
+        subprocess.Popen(
             PREDICT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+            env=os.environ | {"XDG_CACHE_HOME": str(folder)},
         )
-
-    answers, lines = [], []
-    for at_once in (at_first, 1):
-        for command in [start() for _ in range(at_once)]:
-            answer, notes = command.communicate(timeout=PATIENCE_S)
-            assert command.returncode == 0, notes
-            answers.append(json.loads(answer))
-            lines.append(len(notes.splitlines()))
-    assert (max(lines[:-1]), lines[-1]) == (1, 0)
-    assert all(answer == answers[0] for answer in answers)
-    assert len(list((tmp_path / "advisor/engine").iterdir())) == 1
+        for _ in range(at_once)
+    ]
+    outputs = [command.communicate(timeout=PATIENCE_S) for command in started]
+    assert [command.returncode for command in started] == [0] * at_once, outputs
+    return [(json.loads(answer), len(notes.splitlines())) for answer, notes in outputs]
 
 
 @pytest.fixture(scope="module")
-def code():
-    return engine._machine_code()
+def compiled(tmp_path_factory):
+    """A folder of code that a first command compiled, and what that command answered."""
+    folder = tmp_path_factory.mktemp("compiled")
+    return folder, predictions(folder, 1)
+
+
+def test_the_first_command_compiles_and_says_so_in_one_line_and_later_ones_load(compiled):
+    folder, [(answer, lines)] = compiled
+    assert lines == 1
+    assert predictions(folder, 1) == [(answer, 0)]
+
+
+@pytest.mark.exhaustive
+def test_commands_that_start_at_once_may_all_compile_and_leave_one_file(compiled, tmp_path):
+    _, [(answer, _)] = compiled
+    assert predictions(tmp_path, 2) == [(answer, 1)] * 2
+    assert kept(tmp_path).is_file()
+
+
+@pytest.fixture(scope="module")
+def code(compiled):
+    return kept(compiled[0]).read_bytes()[sha256().digest_size :]
 
 
 @pytest.fixture

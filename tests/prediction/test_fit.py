@@ -7,15 +7,13 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.fit import Constants, StepsLeftOut, fit, runs_by_mode, tune
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.prediction.model import load_model, model_text
-from advisor.prediction.prediction import LEVELS, Interval
+from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic
@@ -151,14 +149,6 @@ def test_intervals_of_a_gpu_never_seen_are_as_much_wider_as_the_model_says(fitte
             assert widths[1] == pytest.approx(fitted.unseen.widening * widths[0])
     assert far.power_w.p05 < near.power_w.p05
     assert far.power_w.p95 == near.power_w.p95 == A100.power_limit_w
-
-
-@given(st.floats(0.1, 1.0), st.floats(1.0, 3.0), st.floats(1.0, 5.0))
-def test_a_wider_interval_holds_the_narrower(low, high, factor):
-    narrow = Interval(low, 1.0, high)
-    wide = narrow.widened(factor)
-    assert wide.p05 <= narrow.p05 * (1 + 1e-12)
-    assert wide.p95 >= narrow.p95 * (1 - 1e-12)
 
 
 def test_runs_of_several_gpus_each_go_with_the_profiles_of_their_own(tmp_path):

@@ -34,18 +34,11 @@ def lawful(draw):
 
 
 @given(lawful(), SIZES)
-def test_what_obeys_the_laws_lies_in_the_band(step, batch):
+def test_what_obeys_the_laws_and_what_is_expected_lie_in_the_band(step, batch):
     takes, known = step
-    low, high = band(known, batch)
-    assert low * (1 - 1e-9) <= takes(batch) <= high * (1 + 1e-9)
-
-
-@given(lawful(), SIZES)
-def test_the_expected_value_lies_in_the_band_and_is_exact_where_it_was_measured(step, batch):
-    _, known = step
-    low, high = band(known, batch)
-    found = step_at(known, batch)
-    assert low * (1 - 1e-9) <= found.middle <= high * (1 + 1e-9)
+    (low, high), found = band(known, batch), step_at(known, batch)
+    for value in (takes(batch), found.middle):
+        assert low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
     if batch in known:
         assert (found.middle, found.spread) == (known[batch], 0.0)
     else:

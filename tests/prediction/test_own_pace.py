@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.learn.own_runs import own_paces
+from advisor.learn.fit import own_paces
 from advisor.prediction.wrappers import PacedPredictor, at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of
 from advisor.prediction import trace as traces
-from advisor.prediction.features import features
+from advisor.prediction.correction import features
 from advisor.prediction.host import on_host
 from advisor.prediction.mig_instances import step_on
 from advisor.prediction.other_gpu import on_gpu

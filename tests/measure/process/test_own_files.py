@@ -24,6 +24,7 @@ from advisor.measure.tenant import setup_of
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import ways_to_write
 from tests.measure.process.ways_to_write import WAYS, file_name, state, victim
+from tests.waiting import PATIENCE_S
 
 CHECKOUT = Path(__file__).parents[3]
 BIG = b"0\n" * (2**19 + 1)
@@ -336,7 +337,7 @@ def test_a_script_that_was_seen_to_write_to_a_file_of_the_user_fails_its_measure
     def measure():
         with tenants_on([setup_of(job, "cpu", {})], base) as (tenant,):
             tenant.send("load")
-            assert wait_until(lambda: (folder / "ours.log").stat().st_size > len(BIG), 60)
+            assert wait_until(lambda: tenant.exposed._written, PATIENCE_S), "it is looked at"
             (folder / "others.log").write_text("by another program")
 
     with pytest.raises(AdvisorError, match="changed files of yours"):
