@@ -105,8 +105,12 @@ for _group, _members in _COMMANDS.items():
         _app.command(
             cls=_Command, rich_help_panel=_group, help=_EXAMPLES.sub("\b\n", getdoc(_command) or "")
         )(_command)
-_app.command("profile --from-numbers", cls=_Command, hidden=True)(from_numbers)
-_app.command("profile --from-history", cls=_Command, hidden=True)(from_history)
+_app.command("profile --from-numbers", cls=_Command, hidden=True, rich_help_panel="Measure")(
+    from_numbers
+)
+_app.command("profile --from-history", cls=_Command, hidden=True, rich_help_panel="Measure")(
+    from_history
+)
 
 
 def _version(wanted: bool) -> None:

@@ -96,17 +96,17 @@ def export(
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
+    from advisor.launch.exports import check_format
     from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
     from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
     from advisor.plan.values import Recommendation
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    if gres_name and form != "slurm":
-        raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
     exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
     if plot is not None:
         require_extra("--plot", "page", "altair", "vl_convert")
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    check_format(form, total, gres_name)
     if only is not None and total == 1:
         raise InvalidInput("--only is for --gpus of several models.")
     cap_w, choose = options.cap_or_auto(power_cap)

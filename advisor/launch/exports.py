@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from advisor.errors import InvalidInput
 from advisor.launch import ExportFormat
@@ -46,6 +45,19 @@ FORMATS: dict[ExportFormat, Format] = {
 }
 
 
+def check_format(form: ExportFormat, gpus: int, gres_name: str | None) -> None:
+    """Check what `exported` will get, before so many GPUs are planned.
+
+    Raises:
+        InvalidInput: The format is for one GPU, or has no names of GPUs.
+    """
+    if gres_name and form != "slurm":
+        raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
+    if gpus > 1 and not FORMATS[form].several_gpus:
+        several = ", ".join(name for name, each in FORMATS.items() if each.several_gpus)
+        raise InvalidInput(f"--format {form} is for one GPU: for several use {several}.")
+
+
 def exported(
     plans: Plans, form: ExportFormat, gres_name: str | None = None
 ) -> tuple[str, tuple[str, ...]]:
@@ -63,9 +75,5 @@ def exported(
         InvalidInput: The format cannot express the plans.
     """
     row = FORMATS[form]
-    if len(plans) > 1 and not row.several_gpus:
-        several = ", ".join(name for name, each in FORMATS.items() if each.several_gpus)
-        raise InvalidInput(f"--format {form} is for one GPU: for several use {several}.")
-    write = partial(slurm_text, gres_name=gres_name) if form == "slurm" else row.write
-    notes = (*[NOT_RUN] * any(plan.on_mig for plan in plans), *row.wants(plans))
-    return write(plans), notes
+    text = slurm_text(plans, gres_name) if gres_name else row.write(plans)
+    return text, (*[NOT_RUN] * any(plan.on_mig for plan in plans), *row.wants(plans))

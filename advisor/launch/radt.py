@@ -10,18 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.workload.job import Job
 
-_COLUMNS = (
-    "Experiment",
-    "Workload",
-    "Status",
-    "Run",
-    "Devices",
-    "Collocation",
-    "File",
-    "Listeners",
-    "Params",
-)
-
+_HEAD = "Experiment,Workload,Status,Run,Devices,Collocation,File,Listeners,Params\n"
 _PYTHON = re.compile(r"python[\d.]*")
 _WORD = re.compile(r"[\w@%+=:,./-]+")
 # Of Params that begin with a dash, `radt run` takes others for options of its own.
@@ -56,8 +45,8 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
             f"{plan.sharing}: radT cannot express {lacking}. Export it as commands instead."
         )
     text = StringIO()
+    text.write(_HEAD)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
     workload = 0
     for stage in plan.stages:
         workload += 1

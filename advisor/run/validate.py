@@ -112,8 +112,7 @@ def validate_advice(
         runs = run_plans_on_ray(gpu.key, plans, ray, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
     comparisons = compared_as_ranked(runs, profiles, advisor)
-    corrections = corrected_by_first(comparisons, profiles)
-    return Validation(gpu, runs, comparisons, corrections, left_out, estimated=_estimated(profiles))
+    return _validation(gpu, runs, comparisons, profiles, left_out=left_out)
 
 
 def choose(
@@ -217,9 +216,17 @@ def process_text(process: PlannedProcess) -> str:
     return "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
 
 
-def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:
+def _validation(
+    gpu: Gpu,
+    runs: tuple[Run, ...],
+    comparisons: tuple[RunComparison, ...],
+    profiles: Mapping[str, Profile],
+    **more: Any,
+) -> Validation:
     sources = ((name, each.estimated_from) for name, each in sorted(profiles.items()))
-    return {name: key for name, key in sources if key is not None}
+    estimated = {name: key for name, key in sources if key is not None}
+    corrections = corrected_by_first(comparisons, profiles)
+    return Validation(gpu, runs, comparisons, corrections, estimated=estimated, **more)
 
 
 def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:
@@ -247,16 +254,13 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         if any(tenant.outcome == "out-of-memory" for tenant in run.tenants)
         and memory_problem(predictor.predict(profiles_of(run, profiles), sharing_of(run)), gpu)
     )
-    host = "Predicted for the cores that each run had, where it says how fast they were."
-    corrections = corrected_by_first(comparisons, profiles)
-    return Validation(
+    return _validation(
         gpu,
         runs,
         comparisons,
-        corrections,
-        host=host,
+        profiles,
         foreseen=foreseen,
-        estimated=_estimated(profiles),
+        host="Predicted for the cores that each run had, where it says how fast they were.",
     )
 
 

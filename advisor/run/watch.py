@@ -170,15 +170,20 @@ class Watcher:
                     f"end it: advisor stop {folder.name} --job {job.number}"
                 )
 
+    @property
+    def failure(self) -> GpuUnavailable:
+        """The error of a script that ended before it started a job."""
+        folder = self.run.folder
+        return GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+
     def records(self) -> tuple[Run, ...]:
         """Return what was measured for `fit`, once the run is over.
 
         Raises:
             GpuUnavailable: The script ended before it started a job.
         """
-        folder = self.run.folder
         if not self.run.events.started_s:
-            raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+            raise self.failure
         records: tuple[Run, ...] = ()
         with suppress(InvalidInput):  # cores of another process
             origin = Origin(self._device, COMMAND, len(allowed_cores()))
@@ -227,41 +232,31 @@ def watch(
         GpuUnavailable: A script ended before it started a job; the other runs have ended too.
         KeyboardInterrupt: It was interrupted, and the runs have ended.
     """
-    interrupted = False
-    while True:
+    interrupted, ending, going = False, False, list(watchers)
+    while going:
         try:
-            if interrupted:
+            if ending:
                 say("ending the jobs")
                 for watcher in watchers:
                     watcher.end()
-            _to_the_end(watchers, show)
-            break
+                ending = False
+            going = [watcher for watcher in going if watcher.look()]
+            show([watcher.run for watcher in watchers])
+            sleep(LOOK_S if going else 0)
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted = ending = True
     sweep()
     if interrupted:
         raise KeyboardInterrupt
-    records, failures = list[Run](), list[GpuUnavailable]()
-    for watcher in watchers:
-        try:
-            records += watcher.records()
-        except GpuUnavailable as error:
-            failures.append(error)
-    keep(records, say, log)
-    codes = [each.exit_code() for each in watchers if each.run.events.started_s]
+    begun = [watcher for watcher in watchers if watcher.run.events.started_s]
+    keep([record for watcher in begun for record in watcher.records()], say, log)
+    code = max((watcher.exit_code() for watcher in begun), default=0)
+    failures = [watcher.failure for watcher in watchers if watcher not in begun]
     for failure in failures[:-1]:
         say(str(failure))
-    for failure in failures[-1:]:
-        raise failure
-    return max(codes)
-
-
-def _to_the_end(watchers: Sequence[Watcher], show: Callable[[Sequence[WatchedRun]], None]) -> None:
-    going = list(watchers)
-    while going:
-        going = [watcher for watcher in going if watcher.look()]
-        show([watcher.run for watcher in watchers])
-        sleep(LOOK_S if going else 0)
+    if failures:
+        raise failures[-1]
+    return code
 
 
 def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) -> None:

@@ -23,10 +23,11 @@ from advisor.workload.reading import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
 
 _Record = TypeVar("_Record")
 
+_LARGEST = 2**63 - 1
 _REMOVED = [name.encode() for name in REMOVED_FIELDS]
 
 
@@ -72,10 +73,27 @@ class AsDict:
 
 
 @cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
+def _validator(kind: Any) -> "SchemaValidator":
     from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
 
-    return TypeAdapter(kind)
+    schema = TypeAdapter(kind).core_schema
+    _refuse_endless(schema)
+    return SchemaValidator(schema)
+
+
+def _refuse_endless(node: Any) -> None:
+    """Let no number of a schema have hundreds of digits, which a float reads as infinite."""
+    if isinstance(node, dict):
+        if node.get("type") == "float":
+            node["allow_inf_nan"] = False
+        elif node.get("type") == "int":
+            node.setdefault("le", _LARGEST)
+        for inner in node.values():
+            _refuse_endless(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            _refuse_endless(inner)
 
 
 def parse_record(
@@ -116,7 +134,9 @@ def _newest(kind: type) -> int:
 
 def json_schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema of records of type `kind`, which have no other fields."""
-    document = _adapter(kind).json_schema()
+    from pydantic import TypeAdapter
+
+    document: dict[str, Any] = TypeAdapter(kind).json_schema()
     for record in (document, *document.get("$defs", {}).values()):
         if "properties" in record:
             record["additionalProperties"] = False
@@ -135,9 +155,9 @@ def check_record(
 def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> _Record:
     from pydantic import ValidationError
 
-    adapter: TypeAdapter[_Record] = _adapter(kind)  # type: ignore[arg-type]  # types do hash
+    validator = _validator(kind)  # type: ignore[arg-type]  # types do hash
     try:
-        return adapter.validate_json(content, strict=True, extra="forbid")
+        record: _Record = validator.validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         reason = _reason(kind, wrong)
@@ -145,6 +165,7 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {str(error).removesuffix('.')}. {remedy}") from None
+    return record
 
 
 # One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``.

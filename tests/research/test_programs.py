@@ -42,7 +42,7 @@ while True:
     for step in range(40):
         sys.stderr.write(f"\\r{step}/40 [now]")
         sys.stderr.flush()
-        time.sleep(0.02)
+        time.sleep(0.005)
 """
 # Starts a process outside its group, too.
 LEAVES = (
@@ -175,7 +175,7 @@ def test_a_workload_of_the_zoo_prints_its_pace(capsys, monkeypatch):
 
 def test_programs_run_together_are_timed_by_their_prints_and_all_ended(checkouts):
     together = [SMALL["leaves"][0], SMALL["lines"][0]]
-    ran = run_together(together, checkouts, [{}, {}], cores(), window_s=1.5, start_s=60)
+    ran = run_together(together, checkouts, [{}, {}], cores(), window_s=0.7, start_s=60)
     epochs, lines = ran["jobs"]
     assert [epochs["exit"], lines["exit"]] == [None, None]
     assert any(

@@ -38,6 +38,7 @@ def with_labels(samples, name, **labels):
 def test_a_run_is_scraped_while_it_is_watched(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr("advisor.run.watch.LOOK_S", 0.02)
     monkeypatch.chdir(tmp_path)
     folder = started(prepared("naive", QUICK, "exit 3"))
     with serving("0") as (url, metrics):

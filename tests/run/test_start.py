@@ -13,6 +13,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.script import read_progress
 from advisor.run import start as runner
+from advisor.run import watch
 from advisor.run.doctor import leftover_findings
 from advisor.run.start import (
     StartTerms,
@@ -46,12 +47,21 @@ from tests.waiting import PATIENCE_S, until
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """Folders of this test alone, in which it is."""
+    """Folders of this test alone, in which it is; scripts and watchers look often."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(scratch_folders, "temporary_base", lambda: tmp_path)
+    monkeypatch.setattr(watch, "LOOK_S", 0.02)
+    put("sleep", '[ "$1" = 600 ] && exec /usr/bin/sleep 600\nexec /usr/bin/sleep 0.02', tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def put(name, text, folder):
+    """Put a program of the shell into `folder`."""
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
 
 
 @pytest.fixture
@@ -120,7 +130,7 @@ def test_one_job_is_stopped_and_the_others_go_on():
 
 def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
     code = f"trap '' TERM; setsid setsid sleep 600 & {FOREVER.replace('exec ', '')}; sleep 600"
-    folder = started(prepared("naive", code), grace_s=1)
+    folder = started(prepared("naive", code), grace_s=0)
     up(1)
     stop(folder, None, print)
     assert living(folder) == []
@@ -129,8 +139,10 @@ def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
 def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
     prepare_mode(machine, "MPS")
     deaf = "trap '' TERM; touch up-$ADVISOR_JOB; while :; do sleep 600; done"
-    folder = started(prepared("mps", deaf, FOREVER), "0", grace_s=1)
+    folder = started(prepared("mps", deaf, FOREVER), "0", grace_s=0)
     up(1, 2)
+    with pytest.raises(GpuUnavailable):  # a second run on the GPU
+        started(prepared("mps", QUICK), "0")
     stop(folder, 1, print)
     assert any(call.startswith("terminate_client 77 ") for call in machine.calls)
     until(lambda: runner.events_in(folder).running == {2})
@@ -144,31 +156,25 @@ def test_what_a_job_leaves_in_other_sessions_ends_with_it():
     assert living(folder) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM])
-def test_a_watcher_that_dies_harms_nothing_and_another_goes_on(how):
+def test_watchers_that_die_harm_nothing_and_ctrl_c_at_another_ends_the_run():
     folder = started(prepared("naive", "until [ -e go ]; do sleep 0.1; done", FOREVER))
-    watcher = command("run", folder)
+    watchers = {}
+    for how in (signal.SIGKILL, signal.SIGHUP, signal.SIGINT):
+        with Path(f"shown-{how}").open("wb") as shown:
+            watchers[how] = command("run", folder.name, stdout=shown)
     up(2)
-    until(lambda: Path(f"/proc/{watcher.pid}/stat").read_text().split()[2] == "S")
-    watcher.send_signal(how)
-    assert watcher.wait(PATIENCE_S) == -how
-    Path("go").touch()
-    until(lambda: 1 in runner.events_in(folder).ended)
-    assert runner.script_lives(folder)
-    again = Watcher(deadline_s=0)
+    for how, watcher in watchers.items():
+        until(lambda how=how: folder.name in Path(f"shown-{how}").read_text())
+        if how == signal.SIGINT:
+            Path("go").touch()
+            until(lambda: 1 in runner.events_in(folder).ended)
+            assert runner.script_lives(folder)
+        watcher.send_signal(how)
+        assert watcher.wait(PATIENCE_S) == (130 if how == signal.SIGINT else -how)
+    assert (living(folder), nothing_left()) == ([], True)
+    again = Watcher()
     assert again.watch(folder) == 0
     assert again.states == ["done", "stopped"]
-
-
-def test_ctrl_c_at_the_watcher_ends_the_run():
-    folder = started(prepared("naive", FOREVER))
-    with Path("shown").open("wb") as shown:
-        watcher = command("run", folder.name, stdout=shown)
-        up(1)
-        until(lambda: folder.name in Path("shown").read_text())
-        watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(PATIENCE_S) == 130
-    assert (living(folder), nothing_left()) == ([], True)
 
 
 def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended():
@@ -185,9 +191,8 @@ def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended(
 
 
 PLANS = {
-    "MPS": ("mps=40,60", None),
-    "MIG": ("mig=4g.71gb[1]+3g.71gb[2]/mps", None),
-    "a power cap": ("naive", 350.0),
+    "MPS": ("mps=40,60", 350.0),
+    "MIG": ("mig=4g.71gb[1]+3g.71gb[2]/mps", 350.0),
 }
 
 
@@ -245,21 +250,10 @@ def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(mac
     assert unchanged(machine)
 
 
-def test_a_second_run_on_the_gpu_is_refused(machine):
-    prepare_mode(machine, "MPS")
-    folder = started(prepared("mps", FOREVER), "0")
-    up(1)
-    with pytest.raises(GpuUnavailable):
-        started(prepared("mps", QUICK), "0")
-    stop(folder, None, print)
-    assert unchanged(machine)
-
-
 def test_no_job_starts_where_mps_does_not_answer(machine, home):
     prepare_mode(machine, "MPS")
-    (home / "nvidia-cuda-mps-control").write_text('#!/bin/sh\n[ "$1" = -d ]\n')
-    (home / "sleep").write_text("#!/bin/sh\n")
-    (home / "sleep").chmod(0o755)
+    put("nvidia-cuda-mps-control", '[ "$1" = -d ]', home)
+    put("sleep", "", home)
     folder = started(prepared("mps", QUICK), "0")
     with pytest.raises(GpuUnavailable, match="MPS"):
         Watcher().watch(folder)
@@ -339,38 +333,26 @@ optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
 for _ in range(25):
     optimizer.step()
 """
+HOOKED = "import own, sys; print([type(each).__module__ for each in sys.meta_path])"
 
 
-def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
-    (home / "own.py").write_text("")
-    (home / "sitecustomize.py").write_text(LEAN.read_text())  # the first job is not so lean
-    plain = job([sys.executable, "-c", STEPS])
-    own = job([sys.executable, "-c", "import own" + STEPS], environment={"PYTHONPATH": str(home)})
-    (home / "replaced.sh").write_text(f"export PYTHONPATH=.\npython -c '{STEPS}'")
-    replaced = job(["bash", str(home / "replaced.sh")])
-    folder, watcher = started(prepared("naive", plain, own, replaced)), Watcher()
-    assert watcher.watch(folder) == 0
-    assert [each.done for each in watcher.shown[-1].jobs] == [25, 25, 25]
-    assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
-
-
-def test_a_workload_of_the_zoo_trains_by_itself(monkeypatch):
+def test_steps_are_counted_of_the_zoo_and_of_scripts_with_a_python_path_of_their_own(
+    home, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
+    (home / "own.py").write_text("")
+    (home / "sitecustomize.py").write_text(LEAN.read_text())
     zoo = Job(replace(RESNET.profile, workload=workload("mlp-toy-bs32")))
-    folder, watcher = started(prepared("naive", zoo), steps=30), Watcher()
+    own = job([sys.executable, "-c", HOOKED], environment={"PYTHONPATH": str(home)})
+    (home / "replaced.sh").write_text(f"export PYTHONPATH=.\npython -c 'import own{STEPS}'")
+    replaced = job(["bash", str(home / "replaced.sh")])
+    folder, watcher = started(prepared("naive", zoo, replaced, own), steps=30), Watcher()
     assert watcher.watch(folder) == 0
-    assert [(each.done, each.steps) for each in watcher.shown[-1].jobs] == [(30, 30)]
-
-
-def test_a_job_that_prints_its_pace_is_watched_by_that():
-    code = "for _ in $(seq 20); do sleep 0.1; echo rate 10 examples/s, 0.1 s/step; done"
-    by_rate, by_time = (
-        job(code, throughput="([0-9]+) ex"),
-        job(code, seconds_per_step="([0-9.]+) s/"),
-    )
-    folder, watcher = started(prepared("naive", by_rate, by_time)), Watcher()
-    assert watcher.watch(folder) == 0
-    assert all(10 <= each.done <= 40 for each in watcher.shown[-1].jobs)
+    jobs = watcher.shown[-1].jobs
+    assert [each.done for each in jobs] == [30, 25, None]
+    assert jobs[0].steps == 30
+    assert dict(read_progress(folder / "job-2.progress").versions)["torch"]
+    assert "sitecustomize" in (folder / "job-3.log").read_text()
 
 
 @pytest.mark.exhaustive

@@ -3,14 +3,16 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from advisor import Advisor, recommend
+from advisor import Advisor
 from advisor.documents import answer_document
-from advisor.errors import InvalidInput, OutsideInterval, UnknownName
+from advisor.errors import InvalidInput, NothingFits, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
+from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.run import validate as validation_command
@@ -23,19 +25,18 @@ from advisor.run.validate import (
     compared_as_ranked,
     keep,
     run_plans,
+    run_plans_on_ray,
     store_file,
     validate_file,
     validation_table,
 )
-from advisor.sharing import Mps, Naive, Serial
+from advisor.sharing import parse_sharing
+from advisor.workload.job import Job
 from advisor.workload.profile import Window
-from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
-from tests.lean import LEAN_PATH
 from tests.measure.calibrate.recorded import host_check
-from tests.measure.process import scripts
 from tests.test_schemas import problems
 
 H200 = gpu("h200-141gb")
@@ -145,9 +146,6 @@ def test_runs_of_another_gpu_are_refused():
         comparisons(replace(advised_run("mps", 2.0, "v1"), gpu="a100-40gb"))
 
 
-JOBS = ("resnet50-imagenet64-bs128", "resnet26-cifar10-bs128:2")
-
-
 @pytest.fixture(scope="module")
 def shelved(tmp_path_factory):
     """A folder of made-up profiles and a model, found as a user's own would be."""
@@ -160,38 +158,30 @@ def shelved(tmp_path_factory):
         yield folder
 
 
-@pytest.fixture(scope="module")
-def advised(shelved):
-    return recommend(JOBS, profiles=shelved / "profiles")
-
-
-def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
-    chosen, _ = choose(advised, 3, "v")
-    runnable = [
-        str(plan.sharing)
-        for plan in advised.plans
-        if isinstance(plan.sharing, Serial | Naive | Mps)
+def test_the_best_plans_that_can_be_run_are_chosen_in_their_order():
+    ways = ("mig=4g.71gb[1]+3g.71gb[2]", "mps=40,60", "naive[1];naive[2]", "mps", "serial", "naive")
+    plans = [
+        SimpleNamespace(rank=rank, sharing=parse_sharing(sharing))
+        for rank, sharing in enumerate(ways, start=1)
     ]
-    assert [plan.sharing for plan in chosen] == runnable[:3]
+    advised = SimpleNamespace(plans=plans, jobs=tuple(map(Job, PAIR)))
+    chosen, left_out = choose(advised, 3, "v")
+    assert [plan.sharing for plan in chosen] == ["mps=40,60", "mps", "serial"]
+    assert [plan.id for plan in chosen] == ["v-plan2", "v-plan4", "v-plan5"]
     assert {plan.purpose for plan in chosen} == {"validation"}
+    assert [line.split(",")[0] for line in left_out] == ["plan 1", "plan 3"]
+    with pytest.raises(NothingFits):
+        choose(SimpleNamespace(plans=plans[:1], jobs=advised.jobs), 3, "v")
 
 
-def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
-    folder = scripts.write(tmp_path / "scripts")
-    script = Script(command=("python", "short.py", "100000", "0"), folder=str(folder))
-    job = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
-    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(job, job))]
-    store = store_file("cpu", tmp_path)
-    runs = run_plans("cpu", plans, "cpu", store)
-    assert [(run.id, run.purpose, run.ok, len(run.tenants)) for run in runs] == [
-        ("v1", "validation", True, 2)
-    ]
-    assert read_runs(tmp_path / "cpu" / "runs" / "validation.jsonl") == runs
+def measured(task, *_):
+    """A run whose jobs are never slowed."""
+    profiles = [synthetic.profile(each.name) for each in task.workloads]
+    return replace(synthetic.run(profiles, task.sharing, 1.0, task.id), purpose=task.purpose)
 
 
 class Runner:
-    """A runner on a cluster, whose jobs are never slowed."""
+    """A runner on a cluster."""
 
     def __init__(self, name):
         self.name = name
@@ -199,32 +189,46 @@ class Runner:
     def start(self):
         pass
 
-    stop = start
-
-    def measured(self, task):
-        profiles = [synthetic.profile(each.name) for each in task.workloads]
-        return replace(synthetic.run(profiles, task.sharing, 1.0, task.id), purpose=task.purpose)
+    stop, measured = start, staticmethod(measured)
 
 
-def test_plans_that_run_at_once_on_a_cluster_become_the_same_records(tmp_path, monkeypatch):
-    asked = []
-
-    def runners(address, settings, most):
-        asked.append((address, settings.campaign.gpu, most))
-        return [Runner("a-0"), Runner("b-1")]
-
-    monkeypatch.setattr(validation_command, "cluster_runners", runners)
+@pytest.mark.parametrize("ray", [False, True])
+def test_plans_become_records_where_fit_finds_them_here_and_on_a_cluster(
+    tmp_path, monkeypatch, ray
+):
     jobs = tuple(profile.workload for profile in PAIR)
     plans = [
         PlannedRun(id=f"v-plan{at}", sharing=sharing, purpose="validation", workloads=jobs)
         for at, sharing in enumerate(("mps", "serial", "mps=40,60"), start=1)
     ]
-    store = store_file(H200.key, tmp_path)
-    runs = validation_command.run_plans_on_ray(H200.key, plans, "auto", store)
-    assert [run.id for run in runs] == ["v-plan1", "v-plan2.1", "v-plan2.2", "v-plan3"]
-    assert asked == [("auto", H200.key, 4)]
+    key = H200.key if ray else "cpu"
+    store = store_file(key, tmp_path)
+    if ray:
+        wanted = []
+
+        def runners(address, settings, most):
+            wanted.append((address, settings.campaign.gpu, most))
+            return [Runner("a-0"), Runner("b-1")]
+
+        monkeypatch.setattr(validation_command, "cluster_runners", runners)
+        runs = run_plans_on_ray(key, plans, "auto", store)
+        assert wanted == [("auto", key, 4)]
+    else:
+        entry = []
+        monkeypatch.setattr(shared_run, "measure", measured)
+        monkeypatch.setattr(
+            validation_command,
+            "supervise",
+            lambda name, document: entry.append(name) or shared_run.run_list(document),
+        )
+        runs = run_plans(key, [replace(each, sharing="naive") for each in plans], "cpu", store)
+        assert entry == ["advisor.measure.shared_run:run_list"]
     kept = [run for path in store.parent.glob("*.jsonl") for run in read_runs(path)]
     assert sorted(run.id for run in kept) == sorted(run.id for run in runs)
+    of_serial = ["v-plan2.1", "v-plan2.2"] if ray else ["v-plan2"]
+    ids = ["v-plan1", *of_serial, "v-plan3"]
+    assert [run.id for run in runs] == ids
+    assert {run.purpose for run in runs} == {"validation"}
 
 
 def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path):

@@ -9,7 +9,7 @@ from advisor.measure.device import Device, Origin
 from advisor.measure.script import ReportedProgress
 from advisor.run import watched
 from advisor.run.watched import SETTLE_S, Events, WatchedRun
-from tests.run.machine import prepared
+from tests.run.machine import job, prepared
 
 ORIGIN = Origin(Device("cpu", None, "cpu", "a processor", None), "advisor run", 2)
 
@@ -30,8 +30,9 @@ class Meter:
 class Rehearsal:
     """A run of some jobs that start at once, unless the test says which do."""
 
-    def __init__(self, folder, monkeypatch, sharing, count, started=None):
-        plan = prepared(sharing, *["true"] * count)
+    def __init__(self, folder, monkeypatch, sharing, jobs, started=None):
+        jobs = ["true"] * jobs if isinstance(jobs, int) else jobs
+        plan, count = prepared(sharing, *jobs), len(jobs)
         (folder / "plan.json").write_text(plans_text([plan], with_steps=True))
         about = {"schema": 1, "gpu": "h200-141gb", "device": "cpu", "since": "", "grace_s": 3}
         (folder / "run.json").write_text(json.dumps(about | {"steps": None, "cores": None}))
@@ -149,3 +150,15 @@ def test_a_job_without_a_step_for_longer_than_the_patience_is_named(rehearse):
     assert (run.run.silent(None), run.run.silent(50)) == ([], [1, 2])
     run.run.look()
     assert run.run.silent(200) == []
+
+
+def test_a_job_that_prints_its_pace_is_watched_by_that(rehearse, tmp_path):
+    printing = (job("true", throughput="([0-9]+) ex"), job("true", seconds_per_step="([0-9.]+) s/"))
+    run = rehearse("naive", printing)
+    for _ in range(21):
+        for number in (1, 2):
+            with (tmp_path / f"job-{number}.log").open("a") as log:
+                log.write("rate 10 examples/s, 0.1 s/step\n")
+        run.run_for(1.0, 1.0)
+    assert [each.done for each in run.run.jobs] == pytest.approx([200, 200], abs=1)
+    assert [each.step_s for each in run.run.jobs] == pytest.approx([0.1, 0.1], rel=0.02)

@@ -18,9 +18,10 @@ from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read
 from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.store import read_profile, read_runs
-from advisor.workload.writing import append_run, profile_text, run_line
+from advisor.workload.writing import append_run, calibration_text, profile_text, run_line
 from research.evaluate import of_pace
 from tests import synthetic
+from tests.measure.calibrate.recorded import calibration
 from tests.research.whole_jobs import LONG, SHORT, whole
 
 PROFILE = replace(synthetic.profile(), host_s=0.01)
@@ -173,6 +174,32 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
 def test_a_run_that_cannot_have_been_is_refused(path, value):
     with pytest.raises(InvalidInput, match=r"^here: "):
         parse_record(Run, changed(run_line(RUN), path, value), "here")
+
+
+def numbers_in(node, path=()):
+    """Paths of the numbers in a document; of a list, those of its first entry."""
+    inner = node.items() if isinstance(node, dict) else enumerate(node[:1])
+    for key, value in inner:
+        if isinstance(value, dict | list):
+            yield from numbers_in(value, (*path, key))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield (*path, key)
+
+
+@pytest.mark.parametrize("digits", ["1e999", "1" + "0" * 400])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Profile, profile_text(ROUND)),
+        (Run, run_line(NAIVE)),
+        (Calibration, calibration_text(calibration())),
+    ],
+)
+def test_no_number_is_larger_than_any_can_be(kind, text, digits):
+    for path in numbers_in(json.loads(text)):
+        endless = changed(text, path, "endless").replace('"endless"', digits)
+        with pytest.raises(InvalidInput, match="here"):
+            parse_record(kind, endless, "here")
 
 
 def test_a_misspelt_field_is_refused_with_the_one_that_was_meant():
