@@ -62,16 +62,6 @@ def _with_tuples(value: Any) -> Any:
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
-@dataclass(frozen=True, slots=True)
-class AsDict:
-    """Marks a dict with the fields of a record of type `kind`, as `asdict` returns it."""
-
-    kind: type
-
-    def __get_pydantic_core_schema__(self, _source: Any, handler: Any) -> Any:
-        return handler.generate_schema(self.kind)
-
-
 @cache
 def _validator(kind: Any) -> "SchemaValidator":
     from pydantic import TypeAdapter
