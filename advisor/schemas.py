@@ -44,7 +44,6 @@ def _answers() -> dict[str, type]:
     from advisor.plan.slices import SlicesForJob
     from advisor.plan.trials import Search
     from advisor.plan.values import Forecast
-    from advisor.report.fleet import FleetAdvice
     from advisor.report.lists import (
         FittedModel,
         GpuList,
@@ -53,7 +52,7 @@ def _answers() -> dict[str, type]:
         ProfileList,
         WorkloadList,
     )
-    from advisor.report.recommendation import Advice
+    from advisor.report.plans import Advice, FleetAdvice
     from advisor.run.doctor import Findings
     from advisor.run.validate import Validation
     from advisor.run.watch import ListedRuns

@@ -31,8 +31,9 @@ def commands_text() -> str:
     others = {"profile": [f"profile --from-{kind}" for kind in ("numbers", "history")]}
     for name in (each for command in COMMANDS for each in (command, *others.get(command, ()))):
         command = group.commands[name]
-        if command.rich_help_panel not in (before, None):
-            before = command.rich_help_panel
+        panel = command.rich_help_panel  # typer's own default stands for none
+        if isinstance(panel, str) and panel != before:
+            before = panel
             parts.append(f"## {before}")
         parts += [f"### {name}", *_described(command, click.Context(command, top, name))]
     return "\n\n".join(parts) + "\n"

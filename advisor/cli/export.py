@@ -164,13 +164,12 @@ def _draw_and_log(
     from advisor.plan.values import Recommendation
 
     if plot is not None and isinstance(advised, Recommendation):
-        from advisor.report.picture import ways_picture
+        from advisor.report.charts import ways_picture
         from advisor.workload.writing import write_whole
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
-        from advisor.report.fleet import fleet_advice
-        from advisor.report.recommendation import advice
+        from advisor.report.plans import advice, fleet_advice
 
         shown = advice(advised) if isinstance(advised, Recommendation) else fleet_advice(advised)
         log.plans(answer_document(shown))

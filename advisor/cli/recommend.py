@@ -103,7 +103,7 @@ def show_plans(
     if as_json:
         warn(secrets_held([job.profile.workload for job in advised.jobs], variables=True))
     if not isinstance(advised, Recommendation):
-        from advisor.report.fleet import fleet_advice, fleet_csv, fleet_report
+        from advisor.report.plans import fleet_advice, fleet_csv, fleet_report
 
         if csv_file is not None:
             write_whole(csv_file, fleet_csv(advised))
@@ -112,8 +112,8 @@ def show_plans(
         else:
             show(fleet_report(advised, command=command, details=details))
         return
-    from advisor.report.plan_tables import plans_csv, plans_report
-    from advisor.report.recommendation import advice, another_layout_text
+    from advisor.report.plans import advice, plans_csv, plans_report
+    from advisor.report.recommendation import another_layout_text
 
     leave_out(*advised.refused_variants)
     if advised.another_layout is not None:

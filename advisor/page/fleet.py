@@ -1,5 +1,7 @@
 """The plan for many jobs or several GPUs: what to do, the jobs over time, and its commands."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from advisor.documents import answer_document
@@ -7,11 +9,11 @@ from advisor.launch.launch_plan import fleet_launch_plans
 from advisor.launch.shell import why_not_started
 from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
-from advisor.plan.fleet import FleetPlan
+from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.report import charts, fleet
 from advisor.report.forecast import NOT_CONFIRMED
-from advisor.report.simulation import row_name
-from advisor.simulation.simulate import Fleet
+from advisor.report.plans import fleet_advice
+from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 from advisor.workload.writing import json_text
 
@@ -28,20 +30,20 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
     st.markdown(plain(fleet.outcome(plan)))
     if plan.makespan_s is not None:
         one = Fleet(question.gpu, 1, "first-come")
-        simulations = [
-            advisor_of(question.gpu, on.power_cap_w or question.cap_w)
-            .simulate(tuple(map(Arrival, on.members)), on.sharing, one)
-            .simulation
+        placed = [
+            (number, replace(run, gpus=(on.number,)))
             for on in plan.on
+            for number, run in zip(on.jobs, _simulated(question, on, one).jobs, strict=True)
         ]
-        placed = fleet.jobs_of_plan(plan, simulations)
-        draw(charts.lanes_chart(fleet.lanes_of(placed), question.names))
+        # By GPU, and on each as they start; copies next to each other.
+        placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))
+        draw(charts.lanes_chart(placed, question.names))
         st.caption("The thin line is the 90 % interval of an end.")
         show_table(
             [
                 {
                     "GPU": run.gpu,
-                    "job": row_name(number, run.job.name),
+                    "job": charts.row_name(number, run.job.name),
                     "starts, min": run.start_s / 60,
                     "ends, min": run.end_s.p50 / 60,
                     "from": run.end_s.p05 / 60,
@@ -52,11 +54,17 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
             ]
         )
     st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json_text(answer_document(fleet.fleet_advice(plan)))
+    document = json_text(answer_document(fleet_advice(plan)))
     with st.container(horizontal=True):
         if why := why_not_started(fleet_launch_plans(plan)):
             st.caption(plain(why))
         else:
-            text = fleet.fleet_commands(plan, 1)
+            text = fleet.fleet_commands(plan)
             st.download_button("Download the commands", text, "fleet.sh", "text/plain")
         st.download_button("Download as JSON", document, "fleet.json", "application/json")
+
+
+def _simulated(question: Question, on: GpuPlan, one: Fleet) -> Simulation:
+    """The jobs of one GPU, which all arrive at once."""
+    advisor = advisor_of(question.gpu, on.power_cap_w or question.cap_w)
+    return advisor.simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation

@@ -23,7 +23,6 @@ from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
-from advisor.report.simulation import row_name
 from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
@@ -111,7 +110,7 @@ def _additions(question: Question) -> None:
             for gpu in live_gpus()
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu and tenants(gpu)
         }
-    rows = [row_name(number, job.name) for number, job in enumerate(question.jobs, start=1)]
+    rows = [charts.row_name(number, job.name) for number, job in enumerate(question.jobs, start=1)]
     left, right = st.columns(2)
     how = left.selectbox(
         "They share the GPU by",

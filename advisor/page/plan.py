@@ -1,4 +1,4 @@
-"""The plan in view: on the GPU, over time, each job, compared, its commands, and all plans."""
+"""The plan in view: over time, each job, compared, its commands, and all plans."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.documents import answer_document
 from advisor.errors import AdvisorError
-from advisor.hardware.gpus import Gpu
 from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan
 from advisor.launch.shell import plan_lines
@@ -18,12 +17,10 @@ from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
-from advisor.report.drawing import blocks, drawing
 from advisor.report.forecast import job_rows, plan_rows
-from advisor.report.format import NOT_MEASURED, shortened, words_of
-from advisor.report.plan_tables import plans_csv
-from advisor.report.recommendation import advice, caveats, hints
-from advisor.report.simulation import curves, timeline
+from advisor.report.format import notation_of, shortened
+from advisor.report.plans import advice, plans_csv
+from advisor.report.recommendation import caveats, hints
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
 from advisor.workload.writing import json_text
@@ -60,22 +57,6 @@ def draw(chart: charts.Layered, at: DeltaGenerator | None = None, **options: Any
     (at or st).vega_lite_chart(chart.to_dict(validate=False), **options)
 
 
-def _on_the_gpu(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
-    draw_gpu(plan, advised.gpu)
-
-
-def draw_gpu(plan: Plan, gpu: Gpu) -> None:
-    """Draw the jobs of `plan` in all of the memory and SMs of `gpu`."""
-    if cut := blocks(plan.sharing, gpu):
-        jobs = [job.job for job in plan.prediction.jobs]
-        draw(charts.slices_chart(cut, gpu.memory_slices, jobs))
-    drawn = drawing(plan.prediction, gpu)
-    left, right = st.columns([3, 2])
-    draw(charts.memory_chart(drawn), left)
-    draw(charts.sm_chart(drawn), right)
-    st.caption(drawn.caption)
-
-
 def simulate_on_one(advised: Recommendation, plan: Plan) -> Simulation:
     """Simulate the jobs of `plan`, which all arrive at once."""
     advisor = advisor_of(advised.gpu.key, plan.prediction.power_cap_w)
@@ -85,14 +66,9 @@ def simulate_on_one(advised: Recommendation, plan: Plan) -> Simulation:
 
 def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     simulation = simulate_on_one(advised, plan)
-    line = timeline(simulation)
-    draw(charts.lanes_chart(line, [job.name for job in advised.jobs]))
-    st.caption("The thin line is the 90 % interval of an end; the curves are medians.")
-    for column, curve in zip(st.columns(2) * 2, curves(simulation, advised.gpu), strict=True):
-        if curve.readings:
-            draw(charts.curve_chart(line, curve), column)
-        else:
-            column.caption(f"{curve.name}: {NOT_MEASURED}")
+    runs = enumerate(simulation.jobs, start=1)
+    draw(charts.lanes_chart(runs, [job.name for job in advised.jobs]))
+    st.caption("The thin line is the 90 % interval of an end.")
 
 
 def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
@@ -148,7 +124,7 @@ def show_commands(advised: Recommendation, plan: Plan) -> None:
 
 def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
     show_table(plan_rows(advised))
-    notations = dict.fromkeys(words_of(each.sharing).notation for each in plans.values())
+    notations = dict.fromkeys(notation_of(each.sharing) for each in plans.values())
     ways = f"Ways to share considered: {advised.considered}."
     st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))
     document = json_text(answer_document(advice(advised)))
@@ -158,7 +134,6 @@ def _all_plans(advised: Recommendation, _plan: Plan, plans: Plans) -> None:
 
 
 _VIEWS: Mapping[str, Callable[[Recommendation, Plan, Plans], None]] = {
-    "On the GPU": _on_the_gpu,
     "Timeline": _timeline,
     "Each job": _each_job,
     "Compare": _two_plans,

@@ -1,10 +1,11 @@
-"""Charts in altair: the GPU with its jobs, the ways to share, time, trials, speeds and runs."""
+"""Charts in altair: the ways to share, time, trials, speeds and runs; for the page, or as files."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from io import BytesIO, StringIO
 from itertools import cycle, groupby
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -15,10 +16,10 @@ from advisor.plan.trials import Trials
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units
-from advisor.report.drawing import Block, Drawing
 from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
 from advisor.report.format import way_of
-from advisor.report.simulation import Bar, Curve, Timeline, row_name
+from advisor.report.recommendation import instruction
+from advisor.simulation.simulate import SimulatedJob
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""
@@ -50,7 +51,6 @@ _JOB_COLOURS = (
     "#8F5BE8",
     "#9A6A3A",
 )
-_DARK = ("#0072B2",)
 
 
 def _job_colours(jobs: Iterable[str]) -> dict[str, str]:
@@ -118,53 +118,6 @@ def _drawn(
     return alt.layer(*drawn, description=words, config=_CONFIG, **size)
 
 
-_CURVE_PX, _CURVE_LABELS_PX = 150, 30
-
-
-def memory_chart(drawn: Drawing) -> Layered:
-    """Draw each job's part of all the GPU's memory; the thin line is the interval of its end."""
-    title, most_gib = f"memory, GiB of {drawn.memory_gib:.0f}", drawn.memory_gib
-    return _panel(drawn.memory, _rows(drawn.rows), title, max(most_gib, drawn.used_gib), "GiB")
-
-
-def sm_chart(drawn: Drawing) -> Layered:
-    """Draw the SMs that each job may use, in the rows of `memory_chart` by job number."""
-    rows = _rows(drawn.rows, shown="split(datum.label, ' ')[0]")
-    return _panel(drawn.sms, rows, f"SMs that it may use, of {drawn.sm_count}", drawn.sm_count)
-
-
-def _panel(
-    bars: Sequence[Bar], y: alt.Y, title: str, most: float, unit: str | None = None
-) -> Layered:
-    """Draw bars; with a `unit`, the size of each job is written at its end."""
-    x = _axis("start:Q", title, most)
-
-    def boxes(shown: Iterable[Bar]) -> alt.Chart:
-        return _chart(shown).encode(y=y, x=x, x2=alt.X2("end:Q"), tooltip=_hints("row", "hint"))
-
-    jobs = [bar for bar in bars if bar.kind == "job"]
-    frames = boxes(bar for bar in bars if bar.kind == "instance")
-    ends = boxes(bar for bar in jobs if bar.end_low is not None)
-    layers = [
-        frames.mark_bar(filled=False, stroke=_FRAME, strokeWidth=1.5, height={"band": 0.95}),
-        boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=_by_job(bar.job for bar in jobs)),
-        ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title, "end_low", "end_high")),
-    ]
-    if unit is not None:
-        sizes = (
-            {
-                "row": bar.row,
-                "end": max(bar.end, bar.end_high or 0.0),
-                "size": f"{bar.end - bar.start:.1f} {unit}",
-            }
-            for bar in jobs
-        )
-        words = _chart(sizes).mark_text(align="left", dx=6)
-        layers.append(words.encode(y=y, x=alt.X("end:Q"), text=alt.Text("size:N")))
-    parts = (f"{bar.row} {bar.hint}" for bar in jobs)
-    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
-
-
 def trials_chart(trials: Trials) -> Layered:
     """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
@@ -193,86 +146,68 @@ def trials_chart(trials: Trials) -> Layered:
     return _drawn(layers, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
 
 
-def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) -> Layered:
-    """Draw MIG instances on a GPU of so many memory slices; free slices are pale.
+def row_name(first: int, job: str, copies: int = 1) -> str:
+    """Return the name of the row of `copies` of `job`, the first of which has the number `first`.
 
-    An instance of one of `jobs` has its colour; one of several jobs is grey.
+    For example ``"2 · resnet26-cifar10-bs128"`` or ``"2-41 · resnet26-cifar10-bs128 x40"``.
     """
-    title = f"memory slices of the GPU, {memory_slices} in all"
-    rows = []
-    for block in cut:
-        fill, ink = _FREE, _FRAME
-        if block.kind != "free":
-            alone = len(block.jobs) == 1
-            fill = _job_colours(jobs)[jobs[block.jobs[0] - 1]] if alone else _ESTIMATE
-            ink = "white" if fill in _DARK else "black"
-        middle = (block.start + block.end) / 2
-        rows.append(asdict(block) | {"middle": middle, "fill": fill, "ink": ink})
-    base = _chart(rows).encode(
-        y=_rows(dict.fromkeys(each.row for each in cut)), tooltip=_hints("label", "kind")
-    )
-    boxes = base.mark_bar(stroke=_FRAME, height={"band": 0.9}).encode(
-        x=_axis("start:Q", title, memory_slices, memory_slices),
-        x2=alt.X2("end:Q"),
-        color=alt.Color("fill:N", scale=None),
-    )
-    names = base.mark_text().encode(
-        x=alt.X("middle:Q"), text=alt.Text("label:N"), color=alt.Color("ink:N", scale=None)
-    )
-    parts = (f"{each.row} {each.label}" for each in cut)
-    return _drawn([boxes, names], title, parts, alt.Step(_ROW_PX))
+    numbers = f"{first}" if copies == 1 else f"{first}-{first + copies - 1}"
+    return f"{numbers} · {units.collapsed([job] * copies)}"
 
 
-def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
-    """Draw when each job waits (pale), runs and ends; the thin line is the interval of its end.
+def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -> Layered:
+    """Draw when each numbered job waits (pale), runs and ends; the thin line is the interval.
 
-    The names of all `jobs` of the request, in order, fix their colours.
+    Runs of copies next to each other with equal times share a row. The names of all `jobs` of the
+    request, in order, fix their colours.
     """
-    title = f"time, {line.unit}"
+    rows: list[tuple[str, SimulatedJob]] = []
+    for (name, *_), equal in groupby(runs, lambda pair: _drawn_as_one(pair[1])):
+        (first, run), *others = equal
+        rows.append((f"GPU {run.gpu} · {row_name(first, name, 1 + len(others))}", run))
+    if len({run.gpus for _, run in rows}) == 1:
+        rows = [(name.partition(" · ")[2], run) for name, run in rows]
+    unit, size_s = units.time_unit(max(run.end_s.p50 for _, run in rows))
+    title, y = f"time, {unit}", _rows(name for name, _ in rows)
+    x = _axis("start:Q", title, max(run.end_s.p95 for _, run in rows) / size_s)
 
-    def spans(kind: str) -> alt.Chart:
-        return _chart(each for each in line.spans if each.kind == kind).encode(
-            y=_rows(line.rows),
-            x=_axis("start:Q", title, line.end),
-            x2=alt.X2("end:Q"),
-            tooltip=_hints("row", "hint"),
-        )
+    def spans(some: Iterable[dict[str, Any]]) -> alt.Chart:
+        return _chart(some).encode(y=y, x=x, x2=alt.X2("end:Q"), tooltip=_hints("row", "hint"))
 
-    ends = spans("runs").mark_bar(height=3, **_OVER_BARS)
+    waits = spans(
+        {
+            "row": name,
+            "start": run.arrival_s / size_s,
+            "end": run.start_s / size_s,
+            "hint": f"waits {units.duration(run.wait_s)}",
+        }
+        for name, run in rows
+        if run.wait_s > 0
+    )
+    running = spans(
+        {
+            "row": name,
+            "job": run.job.name,
+            "start": run.start_s / size_s,
+            "low": run.end_s.p05 / size_s,
+            "end": run.end_s.p50 / size_s,
+            "high": run.end_s.p95 / size_s,
+            "hint": f"ends after {units.seconds(run.end_s)}",
+        }
+        for name, run in rows
+    )
     layers = [
-        spans("waits").mark_bar(height={"band": 0.6}, color=_FREE),
-        spans("runs").mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
-        ends.encode(**_across(title, "end_low", "end_high")),
+        waits.mark_bar(height={"band": 0.6}, color=_FREE),
+        running.mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
+        running.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
     ]
-    parts = (f"{each.row} {each.hint}" for each in line.spans)
+    parts = (f"{name} ends after {units.seconds(run.end_s)}" for name, run in rows)
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 
-def curve_chart(line: Timeline, curve: Curve) -> Layered:
-    """Draw a curve over the time of `line`, a step for each set of jobs that run."""
-    rows = [dict(zip(("start", "end", "value"), each, strict=True)) for each in curve.readings]
-    y = alt.Y(
-        "value:Q",
-        title=curve.name,
-        scale=alt.Scale(domain=[0, curve.most]),
-        axis=alt.Axis(minExtent=_CURVE_LABELS_PX),
-    )
-    drawn = (
-        _chart(rows)
-        .mark_rect(color=_FRAME, opacity=0.6)
-        .encode(
-            x=_axis("start:Q", f"time, {line.unit}", line.end),
-            x2=alt.X2("end:Q"),
-            y=y,
-            y2=alt.datum(0),
-            tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
-        )
-    )
-    parts = (
-        f"{value:,.1f} from {start:.1f} to {end:.1f} {line.unit}"
-        for start, end, value in curve.readings
-    )
-    return _drawn([drawn], curve.name, parts, _CURVE_PX)
+def _drawn_as_one(run: SimulatedJob) -> tuple[str, tuple[int, ...], float, float, str]:
+    """A key that is equal for copies that share a row."""
+    return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
 
 
 _WAY_PX, _WAY_FONT = 36, 14
@@ -462,3 +397,29 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
     ]
     parts = (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
     return _drawn(layers, title, parts, _with_names_px(jobs, _PLOT_PX))
+
+
+PictureForm = Literal["svg", "png"]
+"""Forms of a picture; each is the suffix of its files."""
+
+_PICTURE_PX = 640
+
+
+def ways_picture(advised: Recommendation, form: PictureForm) -> bytes:
+    """Return the chart of each way to share at its best, with a title and how to read it."""
+    measure = OBJECTIVES[advised.ranked_by].measure
+    title = alt.TitleParams(
+        f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})",
+        subtitle=f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best",
+        anchor="start",
+        frame="group",
+        offset=12,
+        limit=_PICTURE_PX,
+    )
+    chart = ways_chart(advised).properties(width=_PICTURE_PX, title=title)
+    chart = chart.configure(background="white")
+    if form == "svg":
+        chart.save(text := StringIO(), format=form)
+        return text.getvalue().encode()
+    chart.save(image := BytesIO(), format=form, scale_factor=2)
+    return image.getvalue()

@@ -19,8 +19,7 @@ from advisor.plan.reasons import (
 )
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.csv_tables import csv_text, range_columns
-from advisor.report.format import table_of
+from advisor.report.tables import csv_text, range_columns, table_of
 
 _TIE = " tie"
 

@@ -1,16 +1,14 @@
 """A forecast of one plan: its name, figures and basis in words, as rows of the page and as JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Group
 from rich.text import Text
 
-from advisor.documents import Inline
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
@@ -19,81 +17,16 @@ from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
-from advisor.report.format import kind_of_mode
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
-from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
-from advisor.workload.profile import Profile
-from advisor.workload.spec import Workload
 
 _Ranked = TypeVar("_Ranked")
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 _MOST_NAMED = 3  # jobs; more are counted
 _NO_RESET = 9  # major compute capability from which MIG mode needs no reset of the GPU
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvisedJob:
-    """The prediction of a job, its request, and the position of its profile in an answer."""
-
-    prediction: Annotated[JobPrediction, Inline()]
-    request: Annotated[
-        Job,
-        Inline(
-            "epochs",
-            "validation_s",
-            "checkpoint_s",
-            "user",
-            "data_parallel",
-            "isolated",
-            "protect",
-        ),
-    ]
-    workload: Annotated[Workload, Inline("examples_per_epoch", "script")]
-    profile: int
-
-
-def advised_jobs(
-    jobs: Sequence[Job], predictions: Sequence[JobPrediction]
-) -> tuple[AdvisedJob, ...]:
-    """Return `jobs` with their `predictions`."""
-    profiles = profile_positions(jobs)
-    return tuple(
-        AdvisedJob(
-            prediction=prediction,
-            request=job,
-            workload=job.profile.workload,
-            profile=profiles[job.profile],
-        )
-        for job, prediction in zip(jobs, predictions, strict=True)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The jobs of an answer, with which ``advisor run`` runs a plan without their profiles.
-
-    Attributes:
-        workloads: By the jobs' names.
-        profiles: Those of the jobs, each once.
-        epochs: Of each job.
-    """
-
-    workloads: dict[str, Workload]
-    profiles: tuple[Profile, ...]
-    epochs: tuple[float, ...]
-
-
-def request_of(jobs: Sequence[Job]) -> Request:
-    """Return what an answer has of its `jobs` besides predictions."""
-    return Request(
-        workloads_by_name(job.profile.workload for job in jobs),
-        embedded(profile_positions(jobs)),
-        tuple(job.epochs for job in jobs),
-    )
 
 
 def cap_note(cap_w: float) -> str:
@@ -123,7 +56,7 @@ def host_note(standing: Standing) -> str:
     factors = []
     for name, pace in standing.own_paces.items():
         by_mode = (
-            f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
+            f"{units.number(each.factor)} ({mode}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
         )
         if pace.beside:
@@ -297,6 +230,43 @@ def deadlines_missed(
 def ranking_note(level: Level) -> str:
     """Return by what plans are ranked, where it is not by medians."""
     return "" if level == "p50" else " Ranked by the upper ends of the 90 % intervals."
+
+
+def gain_in_words(
+    measure: str,
+    cost: str,
+    before: str | None,
+    gain: Interval,
+    where: str,
+    time: str,
+    by_sharing: Sequence[Interval],
+) -> str:
+    """Return what a plan costs and gains over one job after another.
+
+    Args:
+        measure: What the cost is, if its unit does not say so.
+        cost: Of the plan, with its unit.
+        before: Of one job after another; None: that is the plan.
+        gain: Of the plan.
+        where: The GPU, or what it is compared with.
+        time: A remark on the time of all jobs.
+        by_sharing: Gains of the ways to share.
+    """
+    if measure == OBJECTIVES["throughput"].measure and before is not None:
+        return f"Gain in throughput {units.times(gain)} {where}{time}."
+    words = f"{measure.capitalize()} {cost}" if measure else cost
+    if before is None:
+        gained = best_gain(by_sharing)
+        return f"{words} {where}{time}{f'; {gained}' if gained else ''}."
+    return f"{words} instead of {before} {where}: gain {units.times(gain)}{time}."
+
+
+def best_gain(by_sharing: Sequence[Interval]) -> str:
+    """Return what sharing would gain at its best, where no sharing is recommended."""
+    if not by_sharing:
+        return ""
+    best = max(by_sharing, key=lambda each: each.p50)
+    return f"sharing at its best has a gain of {units.times(best)}"
 
 
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:

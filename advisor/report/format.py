@@ -1,25 +1,15 @@
-"""Numbers with units and 90 % intervals, tables for terminals, and the words for each sharing."""
+"""Numbers with units and 90 % intervals, and the words for each way to share."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from io import StringIO
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from math import inf
-from typing import NamedTuple, TypedDict
-
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
-from rich.table import Column, Table
-from rich.text import Text
 
 from advisor.errors import counted
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Mode, Sharing
-from advisor.sharing.groups import kind_of, partitions, sets_in_turn, without_phases
+from advisor.sharing.groups import kind_of, partitions
 
 NOT_MEASURED = "not measured"
 MIB_PER_GIB, J_PER_WH = 1024.0, 3600.0
@@ -150,284 +140,31 @@ def _with_interval(value: Interval, unit: str, size: float, between: str = " ") 
     return shown(value.p50) + unit if value.p05 == value.p95 else with_ends(value, shown, unit)
 
 
-_LINES, _COLUMNS = 25, 80
-
-
-def plain_table(first: str, *others: str) -> "FittedTable":
-    """Return a table without lines, whose `first` column is never wrapped."""
-    table = FittedTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)  # a name is copied from here
-    for heading in others:
-        table.add_column(heading)
-    return table
-
-
-def table_of(rows: Sequence[Mapping[str, str]]) -> "FittedTable":
-    """Return `plain_table` of `rows`, whose keys are the headings."""
-    table = plain_table(*rows[0])
-    for row in rows:
-        table.add_row(*row.values())
-    return table
-
-
-def answer_above_table(answer: str, table: Table, notes: Iterable[str]) -> Group:
-    """Return a report: the `answer` in a sentence, its table, and a line for each of `notes`."""
-    return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
-
-
-def fits(report: RenderableType, lines: int = _LINES, columns: int = _COLUMNS) -> bool:
-    """Check whether `report` fits in so many lines and columns; by default in a terminal.
-
-    Measuring fixes the widths of its tables, so build the report again to print it.
-    """
-    console = Console(width=columns, file=StringIO(), markup=False, emoji=False, highlight=False)
-    return len(console.render_lines(report, pad=False)) <= lines
-
-
-# A word, or a command with its blanks: in backticks, or after a colon to the end of the line.
-_UNBROKEN = re.compile(r"\s*(?:`[^`]+`|(?<=: )advisor .*|\S)+\s*")
-_HAS_COMMAND = re.compile(r"`[^`]+ [^`]+`|: advisor ")
-
-
-class ReportConsole(Console):
-    """A console that breaks no line inside of a command, so that the command can be copied."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Render as `Console.render`; a command that is too long exceeds the width."""
-        text = Text(renderable) if isinstance(renderable, str) else renderable
-        if isinstance(text, Text) and not text.no_wrap and _HAS_COMMAND.search(text.plain):
-            width = (options or self.options).max_width
-            renderable = Group(
-                *(part for line in text.split(allow_blank=True) for part in _broken(line, width))
-            )
-        return super().render(renderable, options)
-
-
-def _broken(line: Text, width: int) -> Iterable[Text]:
-    """The parts of `line` that fit in the `width`, between words and commands."""
-    ends, used = list[int](), 0
-    for word in _UNBROKEN.finditer(line.plain):
-        if used and used + cell_len(word[0].rstrip()) > width:
-            ends.append(word.start())
-            used = 0
-        used += cell_len(word[0])
-    for part in line.divide(ends):
-        part.rstrip()
-        part.no_wrap, part.overflow = True, "ignore"
-        yield part
-
-
-_LEAST_FOLDED = 12  # characters of a column whose words may break anywhere
-_GAP, _INDENT = 2, "  "
-_ENDLESS = 100_000
-
-
-class FittedTable(Table):
-    """A table whose words are never cut off and whose columns never vanish.
-
-    If the console is too narrow for its columns, each row becomes lines of a heading and a cell.
-
-    Attributes:
-        abreast: Cells that stay on one line even then.
-    """
-
-    abreast = 1
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        sizes = [_size(each, console, options) for each in self.columns]
-        whole = self.__rich_measure__(console, options.update(max_width=_ENDLESS)).maximum
-        between = whole - sum(each.maximum for each in sizes)
-        spare = options.max_width - between - sum(each.minimum for each in sizes)
-        if spare >= 0:
-            widths = [each.maximum for each in sizes]
-            for _ in range(sum(each.span for each in sizes) - spare):
-                shrinkable = [at for at, each in enumerate(sizes) if widths[at] > each.minimum]
-                widths[max(shrinkable, key=widths.__getitem__)] -= 1
-            for column, width in zip(self.columns, widths, strict=True):
-                column.width = width
-            yield from super().__rich_console__(console, options)
-            return
-        if self.title:
-            yield Text(str(self.title))
-        # On one line, without the hyphens of line ends.
-        headings = [str(each.header).replace("-\n", "").replace("\n", " ") for each in self.columns]
-        for row in zip(*(each.cells for each in self.columns), strict=True):
-            words = [*map(str, row)]
-            cells = ((each,) for each in words[self.abreast :])
-            first = (" " * _GAP).join(words[: self.abreast])
-            yield _record(first, zip(headings[self.abreast :], cells, strict=True))
-        if self.caption:
-            yield Text(str(self.caption))
-
-
-Cell = str | tuple[str, ...]
-"""Words, broken into lines by the column; or separate lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedRow:
-    """One line of a table of fixed widths, so that text of any length may follow it.
-
-    If it does not fit, each cell gets a line with its heading. Without cells it is the line of
-    headings.
-    """
-
-    cells: Sequence[Cell]
-    headings: Sequence[str]
-    widths: Sequence[int]
-
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        if sum(self.widths) + _GAP * (len(self.widths) - 1) <= options.max_width:
-            table = Table.grid(padding=(0, _GAP, 0, 0))
-            for width in self.widths:
-                table.add_column(width=width, overflow="fold")
-            cells = ["\n".join(each) if isinstance(each, tuple) else each for each in self.cells]
-            table.add_row(*(cells or self.headings), style="" if cells else "bold")
-            yield table
-        elif self.cells:
-            first, *rest = (
-                cell if isinstance(cell, tuple) else (cell.replace("\n", " "),)
-                for cell in self.cells
-            )
-            yield _record(" ".join(first), zip(self.headings[1:], rest, strict=True))
-
-
-def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
-    """A row on its own: the line `first`, if any, then the lines under each heading."""
-    inside = [
-        f"{_INDENT}{f'{name}: ' if name[:1].isalpha() and len(lines) == 1 else ''}{line}"
-        for name, lines in rest
-        for line in lines
-        if line
-    ]
-    return Text("\n".join([*filter(None, [first]), *inside]))
-
-
-def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:
-    """The fewest characters in which `column` reads well, and those that it can use."""
-    endless, least, most = options.update(max_width=_ENDLESS), 0, 0
-    for part in (column.header, *column.cells):
-        size = Measurement.get(console, endless, part)
-        whole = column.no_wrap or str(part).startswith(" ")  # an indented cell is one word
-        least, most = max(least, size.maximum if whole else size.minimum), max(most, size.maximum)
-    return Measurement(min(least, _LEAST_FOLDED) if column.overflow == "fold" else least, most)
-
-
 # Of nine jobs or more.
 _JOBS, _SHARES = re.compile(r"(?<=\[)(\d+,){8,}\d+"), re.compile(r"(?<==)(\d[\d.]*,){8,}\d[\d.]*")
 _TURNS = "[1,2];[3]: groups of job numbers, one group after another"
-
-
-class ModeWords(NamedTuple):
-    """The words for plans of one mode.
-
-    Attributes:
-        caption: Caption of a drawing of the GPU.
-        meaning: Its effect, if that is the same for all jobs.
-        notation: Explanation of its notation, if one is needed.
-    """
-
-    kind: str
-    caption: str
-    meaning: str = ""
-    notation: str = ""
-
-
-# The type checker finds a mode without words.
-_ByMode = TypedDict(
-    "_ByMode",
-    {
-        "serial": ModeWords,
-        "naive": ModeWords,
-        "mps": ModeWords,
-        "mps-limits": ModeWords,
-        "queue": ModeWords,
-        "mig": ModeWords,
-        "hybrid": ModeWords,
-        "phases": ModeWords,
-    },
-)
-_WORDS: _ByMode = {
-    "serial": ModeWords(
-        "serial",
-        "One job at a time: each has all memory and all SMs to itself.",
-        "one after another",
-    ),
-    "naive": ModeWords(
-        "naive",
-        "Memory adds up; the jobs take turns on all SMs.",
-        "time-slicing: the driver gives the GPU to each job in turn",
-    ),
-    "mps": ModeWords(
-        "mps",
-        "Memory adds up; the jobs run at the same time on all SMs that are free.",
-        "kernels of all jobs run at the same time",
-    ),
-    "queue": ModeWords(
-        "queue",
-        "The next job starts when one ends: jobs in one place follow each other.",
-        notation="mps/2[3,1,2]: job numbers in the order of their starts, at most 2 at once",
-    ),
-    "mps-limits": ModeWords(
-        "mps with limits",
-        "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
-        notation="mps=: SM limit of each job, in %",
-    ),
-    "mig": ModeWords(
-        "mig, estimated",
-        "Each job has memory and SMs of its own; the frame is its MIG instance.",
-        notation="mig=: a MIG instance for each job, @ its first memory slice",
-    ),
-    "hybrid": ModeWords(
-        "mig, estimated",
-        "Jobs on one MIG instance share what it has; the frame is the instance.",
-        notation="[1,2]: numbers of the jobs on an instance, 3c: three of its compute slices",
-    ),
-    "phases": ModeWords(
-        "phases",
-        "One group of jobs at a time: each group has all memory and all SMs to itself.",
-        notation=_TURNS,
-    ),
+_NOTATIONS = {
+    "queue": "mps/2[3,1,2]: job numbers in the order of their starts, at most 2 at once",
+    "mps-limits": "mps=: SM limit of each job, in %",
+    "mig": "mig=: a MIG instance for each job, @ its first memory slice",
+    "hybrid": "[1,2]: numbers of the jobs on an instance, 3c: three of its compute slices",
+    "phases": _TURNS,
 }
 
 
-def words_of(sharing: Sharing) -> ModeWords:
-    """Return the words for plans that share by `sharing`."""
-    words = _WORDS[kind_of(sharing)]  # which is "serial" of phases of a job each
-    return words._replace(notation=_TURNS) if sharing.mode == "phases" else words
+def notation_of(sharing: Sharing) -> str:
+    """Return an explanation of the notation of `sharing`, if it needs one."""
+    return _TURNS if sharing.mode == "phases" else _NOTATIONS.get(kind_of(sharing), "")
 
 
-def kind_of_mode(mode: Mode) -> str:
-    """Return the name of the kind of plans that share in `mode`."""
-    return _WORDS[mode].kind
-
-
-def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
-    """Return the meaning of the notation of `sharing` for `jobs`, which are names in order."""
-    if sharing.mode == "mps-limits":
-        if len(set(sharing.limits)) == 1:
-            return f"each may use {sharing.limits[0]:g} % of the SMs"
-        first, *rest = each_counted(
-            [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
-        )
-        return ", ".join([f"of the SMs at most {first}", *rest])
-    if without_phases(sharing) is None:
-        return ", then ".join(
-            _named([at + 1 for at in run], jobs)
-            if at_once == len(run)
-            else f"{in_order([jobs[at] for at in run])}, at most {at_once} at a time"
-            for run, at_once in sets_in_turn(sharing, len(jobs))
-        )
-    if sharing.instances:
-        places = []
-        for part in partitions(sharing, len(jobs)):
-            slices = f"{counted(part.slices, 'compute slice')} of " if part.slices else ""
-            instance = part.instance.profile if part.instance else ""
-            places.append(f"{_named(part.jobs, jobs)} on {slices}{instance}")
-        return "; ".join(places)
-    return words_of(sharing).meaning
+def places(sharing: Sharing, jobs: Sequence[str]) -> str:
+    """Return which of `jobs`, which are names in order, are on which MIG instance."""
+    words = []
+    for part in partitions(sharing, len(jobs)):
+        slices = f"{counted(part.slices, 'compute slice')} of " if part.slices else ""
+        names = ", ".join(each_counted([jobs[number - 1] for number in part.jobs]))
+        words.append(f"{names} on {slices}{part.instance.profile if part.instance else ''}")
+    return "; ".join(words)
 
 
 WAYS = ("one after another", "time-slicing", "MPS", "MPS with limits", "MIG")
@@ -472,10 +209,6 @@ def in_order(words: Sequence[str]) -> str:
     """Return `words` in their order, with the number of times that each occurs in a row."""
     rows = [(word, len(list(row))) for word, row in groupby(words)]
     return ", ".join(f"{count} x {word}" if count > 1 else word for word, count in rows)
-
-
-def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
-    return ", ".join(each_counted([jobs[number - 1] for number in numbers]))
 
 
 def each_counted(words: Sequence[str]) -> list[str]:

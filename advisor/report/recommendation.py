@@ -1,15 +1,13 @@
-"""The recommendation in sentences and as a record: plan, gain, certainty, alternatives, notes."""
+"""The recommendation in sentences: plan, gain, certainty, alternatives, notes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from advisor.documents import Inline
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.choice import starved
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import Verdict, rule_in_words, verdict
+from advisor.plan.ranking import rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Forecast, Plan, Recommendation
@@ -18,8 +16,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.forecast import AdvisedJob, Request
-from advisor.report.format import each_counted, explained, in_order, short_names
+from advisor.report.format import each_counted, in_order, places, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import one_by_one, running_together
@@ -102,7 +99,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
 def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False) -> str:
     """Return what to do, as a person says it; `names` are those of the jobs in order.
 
-    In short, it is without the order of a queue, and without the places of more than two jobs.
+    In short, it is without the order of a queue.
     """
     sharing, jobs = plan.sharing, len(names)
     if jobs == 1:
@@ -122,8 +119,7 @@ def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False)
     if len(runs) > 1:
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
-        places = "cut as drawn below" if in_short and jobs > 2 else explained(sharing, names)
-        return f"Use MIG, {places}{cap}"
+        return f"Use MIG, {places(sharing, names)}{cap}"
     way = runs[0].removeprefix(f"{every_job} ").removeprefix("under ").removeprefix("by ")
     return f"Use {way}{cap}"
 
@@ -200,7 +196,7 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
         return f"{_latest(plan)} {units.shortened(keeps[0])} keeps every deadline."
     better = forecast.gain(advised, plan)
     if one_by_one(plan.sharing):
-        gained = _gained_by_sharing(advised).removeprefix("; ")
+        gained = forecast.best_gain(_gains_by_sharing(advised))
         return f"{gained[:1].upper()}{gained[1:]}." if gained else ""
     parts = [f"Gain {units.times(better)}"]
     if not plan.prediction.confirmed_on_hardware:
@@ -235,17 +231,19 @@ def _may_lose(advised: Recommendation) -> tuple[str, ...]:
 
 def outcome(advised: Recommendation) -> str:
     """Return what the best plan costs and gains over one after another, with ranges."""
-    plan, by, time = advised.best, OBJECTIVES[advised.ranked_by], _all_done(advised, advised.best)
+    plan, by = advised.best, OBJECTIVES[advised.ranked_by]
     shown = forecast.shown_cost(advised.ranked_by)
     before, now = (_cost(advised, each) for each in (advised.serial, plan))
-    where = f"on {with_article(advised.gpu.key)}"
-    cost = shown(now) if by.name == "makespan" else f"{by.measure.capitalize()} {shown(now)}"
-    if one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction:
-        return f"{cost} {where}{time}{_gained_by_sharing(advised)}."
-    gained = units.times(forecast.gain(advised, plan))
-    if by.name == "throughput":
-        return f"Gain in throughput {gained} {where}{time}."
-    return f"{cost} instead of {units.middle(before, shown)} {where}: gain {gained}{time}."
+    serial = one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction
+    return forecast.gain_in_words(
+        "" if by.name == "makespan" else by.measure,
+        shown(now),
+        None if serial else units.middle(before, shown),
+        forecast.gain(advised, plan),
+        f"on {with_article(advised.gpu.key)}",
+        _all_done(advised, plan),
+        _gains_by_sharing(advised),
+    )
 
 
 def _all_done(advised: Recommendation, plan: Plan) -> str:
@@ -257,13 +255,9 @@ def _all_done(advised: Recommendation, plan: Plan) -> str:
     return f"; all done in {units.duration(done_s.p50)}{instead}"
 
 
-def _gained_by_sharing(advised: Recommendation) -> str:
-    """How much the best way to share would gain, where none is recommended."""
+def _gains_by_sharing(advised: Recommendation) -> list[Interval]:
     others = [plan for plan in advised.plans if not one_by_one(plan.sharing)]
-    if not others:
-        return ""
-    gains = max((forecast.gain(advised, plan) for plan in others), key=lambda each: each.p50)
-    return f"; sharing at its best has a gain of {units.times(gains)}"
+    return [forecast.gain(advised, plan) for plan in others]
 
 
 def _sure_gain(advised: Recommendation) -> Plan | None:
@@ -369,47 +363,4 @@ def another_layout_text(advised: Recommendation, other: Plan) -> str:
     return (
         f"With root, the best plan is {other.sharing}: {ratio:.2f}x the "
         f"{OBJECTIVES[advised.ranked_by].measure} of plan 1 here. --root ranks all plans."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class AdvisedPlan:
-    """A plan: how jobs share a GPU, its rank, and the shell lines that apply it."""
-
-    plan: Annotated[Plan, Inline()]
-    jobs: tuple[AdvisedJob, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """The answer of `advisor recommend` for jobs that start together on one GPU.
-
-    Attributes:
-        text: The recommendation in words.
-    """
-
-    advised: Annotated[Recommendation, Inline()]
-    text: str
-    verdict: Verdict
-    request: Annotated[Request, Inline()]
-    serial: AdvisedPlan
-    plans: tuple[AdvisedPlan, ...]
-    another_layout: AdvisedPlan | None
-
-
-def advice(advised: Recommendation, top: int | None = None) -> Advice:
-    """Return the answer with the `top` plans, by default all."""
-
-    def plan(each: Plan) -> AdvisedPlan:
-        return AdvisedPlan(each, forecast.advised_jobs(advised.jobs, each.prediction.jobs))
-
-    layout = advised.another_layout
-    return Advice(
-        advised=advised,
-        text=answer(advised),
-        verdict=verdict(advised),
-        request=forecast.request_of(advised.jobs),
-        serial=plan(advised.serial),
-        plans=tuple(map(plan, advised.plans[:top])),
-        another_layout=None if layout is None else plan(layout),
     )

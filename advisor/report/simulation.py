@@ -1,36 +1,27 @@
-"""A simulation over time: as text, as bars, as JSON and as a trace."""
+"""A simulation over time: as text, and as a trace."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import Any, Literal, get_args
+from itertools import chain
+from typing import Any, get_args
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from advisor.errors import counted
-from advisor.hardware.gpus import Gpu
 from advisor.plan.forecast import OverTime
 from advisor.plan.objectives import joint_ratio
-from advisor.prediction.prediction import LEVELS, Interval
+from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
+from advisor.report.tables import plain_table
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.parts import parts
-from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
+from advisor.simulation.simulate import Simulation, Usage
 
 _MOST_JOBS = 24  # with more, the answer has no table of jobs
-
-
-def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float | None]]]:
-    """Name, unit and values of activity, memory and power; None: not measured."""
-    yield "GPU busy", "%", [None if use.gract is None else 100 * use.gract for use in usage]
-    yield "SMs busy", "%", [None if use.smact is None else 100 * use.smact for use in usage]
-    yield "memory", "GiB", [use.memory_mib / units.MIB_PER_GIB for use in usage]
-    yield "power", "W", [use.power_w for use in usage]
 
 
 def simulation_report(over_time: OverTime) -> Group:
@@ -49,10 +40,10 @@ def simulation_report(over_time: OverTime) -> Group:
 def _table_of_jobs(simulation: Simulation) -> Iterator[RenderableType]:
     if len(simulation.jobs) > _MOST_JOBS:
         return
-    table = units.plain_table("job", "arrives", "starts", "ends")
+    table = plain_table("job", "arrives", "starts", "ends")
     for number, run in enumerate(simulation.jobs, start=1):
         times = units.duration(run.arrival_s), units.duration(run.start_s), units.seconds(run.end_s)
-        table.add_row(row_name(number, run.job.name), *times)
+        table.add_row(f"{number} · {run.job.name}", *times)
     yield Text()
     yield table
 
@@ -143,114 +134,6 @@ def _around(value: Interval) -> str:
 def _plain(value: float) -> str:
     """A small number with two significant digits."""
     return units.number(value) if value >= 0.1 else f"{value:.2g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A bar of memory, SMs or time in the row of one job.
-
-    Attributes:
-        kind: The job's share of the GPU, its MIG instance, or its state in that time.
-        start: Left end, in GiB, SMs or a unit of time.
-        end_low: Lower end of the interval of the right end; None: the right end is certain.
-    """
-
-    row: str
-    job: str
-    kind: Literal["job", "instance", "runs", "waits"]
-    start: float
-    end: float
-    hint: str
-    end_low: float | None = None
-    end_high: float | None = None
-
-
-def row_name(first: int, job: str, copies: int = 1) -> str:
-    """Return the name of the row of `copies` of `job`, the first of which has the number `first`.
-
-    For example ``"2 · resnet26-cifar10-bs128"`` or ``"2-41 · resnet26-cifar10-bs128 x40"``.
-    """
-    numbers = f"{first}" if copies == 1 else f"{first}-{first + copies - 1}"
-    return f"{numbers} · {units.collapsed([job] * copies)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """A simulation as bars of waiting and running.
-
-    Attributes:
-        unit: Of time, e.g. ``"min"``.
-        end: Right end of the drawing: the upper end of the makespan.
-    """
-
-    unit: str
-    rows: Sequence[str]
-    spans: Sequence[Bar]
-    end: float
-
-
-def timeline(simulation: Simulation) -> Timeline:
-    """Draw the jobs of `simulation`; copies next to each other with equal times share a row."""
-    rows, first = [], 1
-    for (name, *_), equal in groupby(simulation.jobs, same_times):
-        run, *others = equal
-        rows.append((row_name(first, name, 1 + len(others)), run))
-        first += 1 + len(others)
-    return in_rows(rows, simulation.makespan_s)
-
-
-def same_times(run: SimulatedJob) -> tuple[str, tuple[int, ...], float, float, str]:
-    """Return a key that is equal for copies that are drawn as one."""
-    return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
-
-
-def in_rows(jobs: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval) -> Timeline:
-    """Draw jobs, each in the named row."""
-    unit, size_s = units.time_unit(makespan_s.p50)
-    bars = [
-        Bar(
-            row,
-            run.job.name,
-            "waits",
-            run.arrival_s / size_s,
-            run.start_s / size_s,
-            f"waits {units.duration(run.wait_s)}",
-        )
-        for row, run in jobs
-        if run.wait_s > 0
-    ]
-    for row, run in jobs:
-        low, end, high = (run.end_s.at(level) / size_s for level in LEVELS)
-        hint = f"ends after {units.seconds(run.end_s)}"
-        bars.append(Bar(row, run.job.name, "runs", run.start_s / size_s, end, hint, low, high))
-    return Timeline(unit, [row for row, _ in jobs], bars, makespan_s.p95 / size_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A quantity of the GPU over time.
-
-    Attributes:
-        name: Name with unit, e.g. ``"memory, GiB"``.
-        most: End of its axis: the GPU's capacity, or the largest value.
-        readings: Start and end in the unit of the `Timeline`, and the value between them.
-    """
-
-    name: str
-    most: float
-    readings: Sequence[tuple[float, float, float]]
-
-
-def curves(simulation: Simulation, gpu: Gpu) -> Iterator[Curve]:
-    """Yield activity, memory and power of the one `gpu`; without readings: not measured."""
-    _, size_s = units.time_unit(simulation.makespan_s.p50)
-    usage, ends = simulation.usage, {"%": 100.0, "W": gpu.power_limit_w}
-    for name, unit, values in _quantities(usage):
-        measured = [value for value in values if value is not None]
-        spans = ((use.start_s / size_s, use.end_s / size_s) for use in usage)
-        most = ends.get(unit) or max(measured, default=0.0)
-        readings = [(*span, value) for span, value in zip(spans, measured, strict=False)]
-        yield Curve(f"{name}, {unit}", most, readings if len(measured) == len(usage) else ())
 
 
 _MOST_EPOCHS = 20_000  # with more in all, a trace shows jobs without their epochs

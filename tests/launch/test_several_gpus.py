@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import fleet_launch_plans
 from advisor.launch.shell import why_not_started
-from advisor.report.fleet import fleet_advice
+from advisor.report.plans import fleet_advice
 from tests.handed import JOBS, on_gpus, write
 from tests.plan.fleet_twins import drawn, made, on_pools
 

@@ -54,7 +54,7 @@ def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
     assert [row for row in jobs(page)] == [RESNET, SMALL, BERT]
     column = json.loads(editor(page).columns)["job"]
     assert {*shelf.PROFILES} <= {*column["type_config"]["options"]}
-    assert len(charts(page)) == 3, "ways to share; memory and SMs of the GPU"
+    assert len(charts(page)) == 2, "ways to share; jobs over time"
     above = [badge(page), line(page), words(page.markdown)[2]]
     assert len(" ".join(above).split()) <= 40
 

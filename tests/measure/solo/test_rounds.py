@@ -59,7 +59,7 @@ ALTERNATING = [STEP_S, STEP_S, STEP_S, 0.3 * STEP_S]
     ],
     ids=["4 short", "4 long", "16 short", "16 long", "320", "alternating", "both", "gan"],
 )
-@pytest.mark.parametrize("noise", [0.05, 0.15])
+@pytest.mark.parametrize("noise", [0.15])
 def test_a_round_is_the_rollout_and_its_updates(round_s, steps, noise):
     for shift in (0, len(round_s) // 2):
         rounds = find_rounds(times(noisy(round_s, steps, noise=noise, shift=shift)))
@@ -71,7 +71,7 @@ def test_a_round_is_the_rollout_and_its_updates(round_s, steps, noise):
     assert rounds.steps_s[0] == max(rounds.steps_s)
 
 
-@pytest.mark.parametrize("noise", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize("noise", [0.05, 0.3])
 @pytest.mark.parametrize("steps", [100, 600])
 def test_a_plain_loop_is_a_round_of_one_step_whatever_the_noise(noise, steps):
     for seed in range(2):
