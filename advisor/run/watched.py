@@ -454,7 +454,7 @@ class WatchedRun:
         """Its first line: its name, how its jobs share, and how long it has run."""
         seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
         power = "" if self.now_w is None else f", {self.now_w:.0f} W"
-        left = "" if self.left_s is None else f", {clock(self.left_s)} left"
+        left = f", {clock(self.left_s)} left" if self.left_s else ""
         return f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:

@@ -112,17 +112,23 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
 
 
 @pytest.mark.parametrize(
-    ("severity", "wrong", "remedy"),
+    ("severity", "wrong", "files", "remedy"),
     [
-        ("blocks", {"mps": (STRANGER,)}, "ada"),
-        ("spoils", {"pieces_s": [0.010, 0.019]}, "1.9 times"),
-        ("spoils", {"shm_mib": 64}, "/dev/shm"),
-        ("spoils", {"stolen_pct": 20.0}, "20%"),
-        ("spoils", {"load": 21.0}, "21.0 processes"),
+        ("blocks", {"mps": (STRANGER,)}, {}, "ada"),
+        ("spoils", {"pieces_s": [0.010, 0.019]}, {}, "1.9 times"),
+        ("spoils", {"shm_mib": 64}, {}, "/dev/shm"),
+        ("spoils", {"stolen_pct": 20.0}, {}, "20%"),
+        ("spoils", {"load": 21.0}, {}, "21.0 processes"),
+        ("spoils", {}, {GOVERNOR: "powersave\n"}, "by powersave"),
+        ("spoils", {}, {"sys/fs/cgroup/cpu.max": "400000 100000\n"}, "4 cores"),
+        ("note", {}, {"proc/1/cgroup": "0::/kubepods/pod1\n"}, "kubepods"),
+        ("note", {}, {".dockerenv": ""}, "docker"),
+        ("note", {}, {"proc/self/status": "CapEff:\t0000000000000000\n"}, "rights"),
     ],
 )
-def test_each_fault_of_a_host_is_found_with_a_remedy(host, severity, wrong, remedy):
+def test_each_fault_of_a_host_is_found_with_a_remedy(host, severity, wrong, files, remedy):
     vars(host).update(wrong)
+    host.put(files)
     (found,) = host.findings()
     check_finding(found, severity, remedy)
 
@@ -132,22 +138,6 @@ def check_finding(found, severity, remedy):
     assert remedy in f"{found.what} {found.remedy}"
     assert found.why
     assert found.remedy
-
-
-@pytest.mark.parametrize(
-    ("severity", "file", "text", "remedy"),
-    [
-        ("spoils", GOVERNOR, "powersave\n", "by powersave"),
-        ("spoils", "sys/fs/cgroup/cpu.max", "400000 100000\n", "4 cores"),
-        ("note", "proc/1/cgroup", "0::/kubepods/pod1\n", "kubepods"),
-        ("note", ".dockerenv", "", "docker"),
-        ("note", "proc/self/status", "CapEff:\t0000000000000000\n", "rights"),
-    ],
-)
-def test_each_fault_that_a_file_of_the_kernel_shows_is_found(host, severity, file, text, remedy):
-    host.put({file: text})
-    (found,) = host.findings()
-    check_finding(found, severity, remedy)
 
 
 def test_the_first_version_of_control_groups_is_read_too(host):
