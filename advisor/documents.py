@@ -68,7 +68,7 @@ def answer_document(record: Any) -> dict[str, Any]:
 
 
 def _tops(record: Any) -> Iterator[Any]:
-    """What stands at the top of an answer, of `record` or of records inlined in it."""
+    """Yield the records at the top of an answer, of `record` or of records inlined in it."""
     for name, _, mark in _entries(type(record)):
         if mark is Mark.AT_TOP:
             yield getattr(record, name)

@@ -208,7 +208,7 @@ def _secret_names(starts: Iterable[Start]) -> list[str]:
 
 
 def _on_product(gpu: Gpu) -> Document:
-    """What puts a pod on a node with `gpu`."""
+    """Return the affinity of a pod to nodes with `gpu`."""
     expression = {"key": _PRODUCT, "operator": "In", "values": product_labels(gpu)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}

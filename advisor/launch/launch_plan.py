@@ -295,7 +295,7 @@ HOST_MARGIN = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What one job of Slurm, or one pod of Kubernetes, runs.
+    """The part of a plan that one job of Slurm, or one pod of Kubernetes, runs.
 
     A GPU is one allocation from its first job to its last: so its jobs stay together, and no other
     user gets it between two groups. A partition of a GPU in MIG mode is one, too. A job that takes

@@ -31,7 +31,7 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class Goal:
-    """What tables of `sets` minimise; `terms` has the criteria by which a few ways are kept."""
+    """The goal of the tables of `sets`; `terms` has the criteria by which a few ways are kept."""
 
     sets: Sets
     objective: Objective

@@ -1,4 +1,4 @@
-"""What the first second of a run tells: its rest, and by the host's factor the next run.
+"""The first second of a run: it predicts the rest, and by the host's factor the next run.
 
 **The rest of the run.** A first window of 0.7 to 1 s predicts the others to 1.3 / 1.5 / 2.0 %
 (naive / MPS / MPS limits, mean error), the prediction to 3.2 / 6.3 / 8.4 %: 4,108 steps of drawn

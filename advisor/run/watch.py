@@ -248,10 +248,10 @@ def watch(
     sweep()
     if interrupted:
         raise KeyboardInterrupt
-    begun = [watcher for watcher in watchers if watcher.run.events.started_s]
-    keep([record for watcher in begun for record in watcher.records()], say, log)
-    code = max((watcher.exit_code() for watcher in begun), default=0)
-    failures = [watcher.failure for watcher in watchers if watcher not in begun]
+    started = [watcher for watcher in watchers if watcher.run.events.started_s]
+    keep([record for watcher in started for record in watcher.records()], say, log)
+    code = max((watcher.exit_code() for watcher in started), default=0)
+    failures = [watcher.failure for watcher in watchers if watcher not in started]
     for failure in failures[:-1]:
         say(str(failure))
     if failures:
