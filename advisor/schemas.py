@@ -4,7 +4,7 @@ from typing import Any
 
 from advisor.documents import document_type
 from advisor.errors import UnknownName
-from advisor.workload.records import json_schema
+from advisor.files.records import json_schema
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Fields of a campaign that its file need not have: by default they are its name.

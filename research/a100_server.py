@@ -21,6 +21,7 @@ from typing import Any
 
 from advisor.api import Advisor
 from advisor.errors import UnknownName
+from advisor.files.writing import write_whole
 from advisor.prediction.host import on_host
 from advisor.prediction.prediction import LEVELS
 from advisor.report.simulation import saving
@@ -30,7 +31,6 @@ from advisor.workload.job import Arrival, Job
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Memory, Profile, batch_name
 from advisor.workload.store import NO_CALIBRATION
-from advisor.workload.writing import write_whole
 from research.files import csv_rows, rounded
 from research.score_tables import markdown
 

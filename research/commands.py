@@ -10,7 +10,7 @@ import click
 import typer.main
 
 from advisor.cli import COMMANDS, _app
-from advisor.workload.writing import write_whole
+from advisor.files.writing import write_whole
 from research.files import ROOT
 from research.score_tables import markdown
 

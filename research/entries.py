@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.learn.scores import RunComparison, compare_entry, profiles_of, read_predictions
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.writing import write_whole
 from research.baselines import UNFITTED, with_baselines
 from research.evaluate import Evaluation, evaluate, select
 from research.files import PROFILES, measured

@@ -17,13 +17,13 @@ import altair as alt
 import numpy as np
 import vl_convert
 
+from advisor.files.writing import write_whole
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import PHYSICS, Effort, replay_mps, replay_naive
 from advisor.prediction.trace import ReplayTrace
 from advisor.sharing import SHARED_MODES, Sharing, parse_sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.writing import write_whole
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
 from research.score_tables import markdown

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from advisor.files.reading import read_bytes
+from advisor.files.records import parse_record
 from advisor.hardware.gpus import Gpu
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
-from advisor.workload.reading import read_bytes
-from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from research.bare import BareScores, bare_scores, selections
 from research.choices import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from advisor.files.reading import profile_files
 from advisor.workload.profile import Profile
-from advisor.workload.reading import profile_files
 from advisor.workload.run import Run
 from advisor.workload.store import read_profile, read_runs
 

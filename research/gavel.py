@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from advisor.api import Advisor
+from advisor.files.writing import write_whole
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import NO_CALIBRATION
-from advisor.workload.writing import write_whole
 from research.files import csv_rows, rounded
 from research.score_tables import markdown
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
+from advisor.files.records import parse_record
+from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu
 from advisor.learn.scores import JobComparison
 from advisor.prediction.find_profile import find_profile
@@ -28,9 +30,7 @@ from advisor.report.format import percent
 from advisor.sharing import Concurrent, Instance, Mig, Mps, Naive, Serial
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Profile
-from advisor.workload.records import parse_record
 from advisor.workload.store import model_path
-from advisor.workload.writing import write_whole
 from research.bare import (
     BY_DCGM,
     BY_DRIVER,

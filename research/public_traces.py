@@ -17,11 +17,11 @@ from pathlib import Path
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.files import units
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
-from advisor.workload import units
 from advisor.workload.job import MOST_HOST_GPUS, Arrival, Job
 from advisor.workload.profile import Profile
-from advisor.workload.writing import write_whole
 from research.traces import FORMATS, Part, Trace, TraceJob, read_trace
 
 STAND_INS = (

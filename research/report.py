@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.report.format import percent
-from advisor.workload.writing import write_whole
 from research.a100_server import solo_text, ways_text
 from research.bare import bare_section
 from research.choices import (

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api import Advisor
+from advisor.files.records import parse_record
+from advisor.files.writing import write_whole
 from advisor.report.format import percent
-from advisor.workload.records import parse_record
 from advisor.workload.store import NO_CALIBRATION
-from advisor.workload.writing import write_whole
 from research.files import csv_rows, rounded
 from research.steps import joined
 from research.studies import GPU, Claim, Question, Questions, claims, host_slowdown_at

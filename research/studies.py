@@ -18,13 +18,13 @@ from typing import Any, Literal, NamedTuple
 
 from advisor.api import Advisor
 from advisor.errors import NothingFits
+from advisor.files.writing import write_whole
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.values import Forecast
 from advisor.prediction.host import on_host
 from advisor.sharing import parse_sharing
 from advisor.workload.profile import Profile
 from advisor.workload.store import NO_CALIBRATION
-from advisor.workload.writing import write_whole
 from research.files import rounded
 from research.score_tables import markdown
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload import units
-from advisor.workload.reading import MOST_EPOCH_S, is_file, is_folder, reason_of
+from advisor.files import units
+from advisor.files.reading import MOST_EPOCH_S, is_file, is_folder, reason_of
 
 _EPOCH = datetime(1970, 1, 1)  # traces have local times without a zone
 _MIB_PER_GIB = 1024.0

@@ -16,11 +16,11 @@ from time import time
 
 import pytest
 
+from advisor.files.writing import record_line, write_whole
 from advisor.learn import fit as fit_model
 from advisor.learn import surrogate_fit
 from advisor.learn.observations import MeasuredGpu
 from advisor.prediction.model import load_model, model_text
-from advisor.workload.writing import profile_text, run_line, write_whole
 from research import evaluate
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ _FIT_AGAIN = evaluate.model_without
 def fit(profiles, runs, gpu):
     """As `advisor.learn.fit.fit` of one GPU, made once."""
     runs = tuple(runs)
-    given = ("fit", gpu.key, *_profiles(profiles.values()), *map(run_line, runs))
+    given = ("fit", gpu.key, *_profiles(profiles.values()), *map(record_line, runs))
     return _once(given, lambda: fit_model.fit([MeasuredGpu(gpu, profiles, runs)]))
 
 
@@ -54,7 +54,7 @@ def folds_fitted_once():
     """Wherever this is imported, evaluation in this process asks for no model twice."""
 
     def model_without(families, chosen, playback):
-        runs = map(run_line, chosen.runs)
+        runs = map(record_line, chosen.runs)
         names = ",".join(sorted(families))
         given = ("without", names, chosen.gpu.key, *_profiles(chosen.profiles.values()), *runs)
         return _once(given, lambda: _FIT_AGAIN(families, chosen, playback))
@@ -90,7 +90,7 @@ def _forget():
 
 
 def _profiles(profiles):
-    return map(profile_text, profiles)
+    return map(record_line, profiles)
 
 
 @cache

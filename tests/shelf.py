@@ -3,10 +3,10 @@
 from itertools import product
 from pathlib import Path
 
+from advisor.files.reading import MODEL_FILE
+from advisor.files.writing import record_line, write_whole
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import model_text
-from advisor.workload.reading import MODEL_FILE
-from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
 from tests.fitted import fit
 
@@ -29,7 +29,7 @@ PROFILES = {
 def fill(folder: Path) -> None:
     """Put profiles and a model under `folder`, as ``profiles/GPU`` and ``models``."""
     for name, each in PROFILES.items():
-        write_whole(folder / "profiles" / GPU / f"{name}.json", profile_text(each))
+        write_whole(folder / "profiles" / GPU / f"{name}.json", record_line(each))
     tenants = list(PROFILES.values())[:3]
     modes = ("naive", "mps", "mps=28,28")
     runs = [

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.cli import main
-from advisor.workload.writing import profile_text, write_whole
+from advisor.files.writing import record_line, write_whole
 from research import public_traces
 from tests import gpu_machine
 from tests.cli.conftest import few_lessons, measured
@@ -129,7 +129,7 @@ def prepare(path, folder):
     text = path.read_text()
     if not re.search(r"-- \S*python train\.py", text):
         own = folder.parent / "data/advisor/profiles" / gpu_machine.GPU / "train.json"
-        write_whole(own, profile_text(gpu_machine.script_profile(folder)))
+        write_whole(own, record_line(gpu_machine.script_profile(folder)))
     if "my-job.json" in text and "--name my-job" not in text:
         numbers = dict(steps(ROOT / "docs" / "bare-numbers.md"))["json"]
         (folder / "my-job.json").write_text(numbers)

@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from advisor.workload.reading import cache_folder
+from advisor.files.reading import cache_folder
 from advisor.workload.store import read_profile
 from tests.test_document_commands import FILES
 from tests.waiting import PATIENCE_S

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from advisor.cli import main
+from advisor.files.writing import record_line
 from advisor.schemas import schema_document, schema_names
-from advisor.workload.writing import profile_text
 from tests import synthetic
 
 ROOT = Path(__file__).parents[1]
@@ -134,7 +134,7 @@ def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
 
 
 def test_a_profile_with_two_moments_follows_its_schema():
-    profile = json.loads(profile_text(synthetic.profile()))
+    profile = json.loads(record_line(synthetic.profile()))
     moments = [{"date": "2026-11-21T10:00:00+00:00", "step_s": 0.01, "host_check_s": None}] * 2
     assert problems("profile", shortened(profile | {"moments": moments})) == []
     assert problems("profile", shortened(profile | {"moments": [{"step_s": "fast"}]}))

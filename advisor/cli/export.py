@@ -164,8 +164,8 @@ def _draw_and_log(
     from advisor.plan.values import Recommendation
 
     if plot is not None and isinstance(advised, Recommendation):
+        from advisor.files.writing import write_whole
         from advisor.report.charts import ways_picture
-        from advisor.workload.writing import write_whole
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
@@ -192,10 +192,10 @@ def _write(
     plans: "Sequence[LaunchPlan]", form: ExportFormat, file: Path | None, gres_name: str | None
 ) -> None:
     """Write the plan of each GPU to `file`, or to stdout."""
+    from advisor.files.writing import write_whole
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import run_command
     from advisor.workload.spec import secrets_held
-    from advisor.workload.writing import write_whole
 
     text, notes = exported(plans, form, gres_name)
     workloads = [start.job.profile.workload for plan in plans for start in plan.starts]

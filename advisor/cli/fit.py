@@ -50,13 +50,13 @@ def fit(
     One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
     --out to fit to the shipped runs.
     """
+    from advisor.files.reading import MODEL_FILE, user_folder
+    from advisor.files.writing import writable, write_whole
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
     from advisor.prediction.model import model_text
     from advisor.report.lists import fit_of, fit_report
-    from advisor.workload.reading import MODEL_FILE, user_folder
     from advisor.workload.store import profiled_gpus
-    from advisor.workload.writing import writable, write_whole
 
     require_extra("`advisor fit`", "fit", "sklearn", *(["optuna"] if tune else []))
     if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):

@@ -159,8 +159,8 @@ def init(
 
         show_json(schema_document(schema))
         return
-    from advisor.workload.reading import is_file
-    from advisor.workload.writing import write_whole
+    from advisor.files.reading import is_file
+    from advisor.files.writing import write_whole
 
     if kind is None:
         for each, (name, use, content) in _FILES.items():
@@ -182,7 +182,7 @@ def app(
     ] = 8501,
 ) -> None:
     """Serve the page on localhost until Ctrl-C."""
-    from advisor.workload.reading import beside_package
+    from advisor.files.reading import beside_package
 
     require_extra("`advisor app`", "page", "streamlit", "altair")
     served = "from advisor.page import serve; serve()"

@@ -10,14 +10,14 @@ from typer import Argument, BadParameter, Option
 from advisor.cli.completion import complete_gpu, complete_job
 from advisor.cli.question import choose_gpu
 from advisor.errors import InvalidInput
+from advisor.files import units
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import Layouts, ObjectiveName
-from advisor.workload import units
 
 
 def to_write(word: str) -> Path:
     """Return the path `word` of a file after checking that it can be written."""
-    from advisor.workload.writing import writable
+    from advisor.files.writing import writable
 
     writable(path := folder_to_write(word))
     return path
@@ -25,7 +25,7 @@ def to_write(word: str) -> Path:
 
 def folder_to_write(word: str) -> Path:
     """Return the path `word` after checking that its parent exists."""
-    from advisor.workload.writing import new_path
+    from advisor.files.writing import new_path
 
     return new_path(word)
 

@@ -16,7 +16,7 @@ import typer
 
 from advisor.documents import answer_document
 from advisor.errors import clean
-from advisor.workload.writing import json_text
+from advisor.files.writing import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

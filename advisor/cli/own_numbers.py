@@ -11,7 +11,7 @@ from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput
-from advisor.workload import units
+from advisor.files import units
 
 if TYPE_CHECKING:
     from advisor.run.mlflow import MlflowLog
@@ -23,8 +23,8 @@ def show_written(
     """Print as JSON, and log, the profiles written since a moment."""
     if log is None and not as_json:
         return
+    from advisor.files.reading import profile_files, user_folder
     from advisor.report.lists import MeasuredProfiles, listed_profile
-    from advisor.workload.reading import profile_files, user_folder
     from advisor.workload.store import read_profile
 
     folder = user_folder("profiles") if out is None else out

@@ -83,9 +83,9 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
+    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
-    from advisor.workload.writing import write_whole
 
     named, jobs = plans_and_jobs(words)
     if len(named) < 2:

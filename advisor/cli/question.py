@@ -29,9 +29,9 @@ def choose_gpu(context: Context, word: str) -> str:
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
+    from advisor.files.reading import located
     from advisor.hardware.gpus import gpu_meant, read_own_gpu
     from advisor.measure.device import first_gpu
-    from advisor.workload.reading import located
 
     if context.resilient_parsing:  # a shell completes a word
         return word
@@ -64,8 +64,8 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.workload.reading import read_bytes
-    from advisor.workload.records import kind_of_file
+    from advisor.files.reading import read_bytes
+    from advisor.files.records import kind_of_file
 
     def is_plan(word: str) -> bool:
         if word.endswith(".json"):

@@ -95,9 +95,9 @@ def show_plans(
     details: bool = False,
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
+    from advisor.files.writing import write_whole
     from advisor.plan.values import Recommendation
     from advisor.workload.spec import secrets_held
-    from advisor.workload.writing import write_whole
 
     warn(advised.standing.doubts)
     if as_json:

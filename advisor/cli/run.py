@@ -95,10 +95,10 @@ def run(
     jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
     steps.
     """
+    from advisor.files.reading import is_file
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
     from advisor.run.watch import Watcher, find_run
-    from advisor.workload.reading import is_file
 
     if list_runs:
         _list(as_json)

@@ -113,13 +113,13 @@ def simulate(
     The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
     GPU.
     """
+    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_report, trace_text
     from advisor.simulation.simulate import MOST_SIMULATED, Fleet
     from advisor.workload.arrivals import read_arrivals
     from advisor.workload.job import Arrival
-    from advisor.workload.writing import write_whole
 
     total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
     require(context, "kernels", "timeline")

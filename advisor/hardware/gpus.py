@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.files.reading import Within, read_json, read_once, read_toml, user_folder
+from advisor.files.records import check_record
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
-from advisor.workload.reading import Within, read_json, read_once, read_toml, user_folder
-from advisor.workload.records import check_record
-from advisor.workload.writing import write_whole
 
 # Of any count or size of a GPU in its unit: 16 TiB of memory.
 _MOST = 2**24

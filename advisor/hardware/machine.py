@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 import psutil
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.profile import Counters
-from advisor.workload.reading import (
+from advisor.files.reading import (
     MOST_CORES,
     Length,
     Within,
@@ -26,7 +25,8 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import parse_record
+from advisor.files.records import parse_record
+from advisor.workload.profile import Counters
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.files.reading import located, parse_json, present_folder, read_bytes
+from advisor.files.records import check_record, expecting, parse_record
+from advisor.files.writing import json_text
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.launch.shell import commands_text
@@ -34,10 +37,7 @@ from advisor.workload.plan_document import (
     workloads_by_name,
 )
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.reading import located, parse_json, present_folder, read_bytes
-from advisor.workload.records import check_record, expecting, parse_record
 from advisor.workload.spec import Script, is_secret, masked_words
-from advisor.workload.writing import json_text
 
 _SHARED_FIELDS = (
     "epochs",

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from advisor.errors import InvalidInput, counted
+from advisor.files.writing import record_line
 from advisor.learn.memory_power import (
     NO_CONTEXT,
     Trial,
@@ -62,7 +63,6 @@ from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import tenants_of
-from advisor.workload.writing import run_line
 
 
 def widening(held: float) -> float:
@@ -119,7 +119,7 @@ def fit(
     for on_gpu, usable in shared:
         if usable:
             used = {profile.name for run in usable for profile in run.profiles}
-            lines = sorted(run_line(run.run) for run in usable)
+            lines = sorted(record_line(run.run) for run in usable)
             data[on_gpu.gpu.key] = Data(
                 profiles=len(used & on_gpu.profiles.keys()),
                 runs=dict(Counter(run.mode for run in usable)),

@@ -16,14 +16,14 @@ import numpy as np
 
 from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName, counted
+from advisor.files.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
+from advisor.files.records import parse_record
 from advisor.plan.choice import weighed
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing
 from advisor.sharing.groups import without_phases
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
-from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 
 

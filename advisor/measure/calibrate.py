@@ -20,6 +20,9 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import AdvisorError, InvalidInput, require_extra
+from advisor.files.reading import user_folder
+from advisor.files.records import parse_record
+from advisor.files.writing import record_text, writable, write_whole
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.bench import Bench, MpsSession, bench_on, receive_all, send_all, tenants_on
@@ -40,9 +43,6 @@ from advisor.sharing import Concurrent, Mps, Naive
 from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import median_step_s
-from advisor.workload.reading import user_folder
-from advisor.workload.records import parse_record
-from advisor.workload.writing import calibration_text, writable, write_whole
 
 _REMEDY = ". Calibrate again."
 
@@ -256,7 +256,7 @@ def run_calibrate(document: str) -> int:
     writable(path)
     with bench_on(device, cores, command_line("calibrate", words.words)) as bench:
         calibration = _calibrate(bench)
-    write_whole(path, calibration_text(calibration))
+    write_whole(path, record_text(calibration))
     say(f"  {path}")
     return 0
 

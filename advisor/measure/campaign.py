@@ -12,6 +12,15 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
+from advisor.files.reading import profile_files, user_folder
+from advisor.files.records import parse_record
+from advisor.files.writing import (
+    append_line,
+    append_record,
+    record_line,
+    writable_folder,
+    write_whole,
+)
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.measure.device import command_line, devices_in
 from advisor.measure.planned_runs import (
@@ -34,18 +43,9 @@ from advisor.measure.runners import (
 )
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile
-from advisor.workload.reading import profile_files, user_folder
-from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 from advisor.workload.store import read_profile, read_runs
-from advisor.workload.writing import (
-    append_line,
-    append_run,
-    profile_text,
-    writable_folder,
-    write_whole,
-)
 
 
 class Ledger:
@@ -69,10 +69,10 @@ class Ledger:
     def add(self, record: Record, runner: str) -> None:
         """Write `record`, which `runner` measured, to its file."""
         if isinstance(record, Run):
-            append_run(self._out / f"{self._name}-{runner}.jsonl", record)
+            append_record(self._out / f"{self._name}-{runner}.jsonl", record)
             self.runs[record.id] = record
         else:
-            write_whole(self._folder / f"{record.name}.json", profile_text(record))
+            write_whole(self._folder / f"{record.name}.json", record_line(record))
             self.profiles[record.name] = record
 
     def fail(self, name: str, why: str) -> None:

@@ -21,6 +21,8 @@ from time import sleep, time
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
+from advisor.files.reading import is_file
+from advisor.files.writing import write_whole
 from advisor.hardware.counters import ActivitySampler
 from advisor.hardware.gpus import gpu_meant
 from advisor.hardware.live_gpu import (
@@ -42,10 +44,8 @@ from advisor.hardware.machine import (
 from advisor.measure.inside import FOLDER, installed_version
 from advisor.measure.process import wait_until
 from advisor.workload.profile import Memory, Provenance
-from advisor.workload.reading import is_file
 from advisor.workload.spec import Script, masked_words, python_of
 from advisor.workload.staleness import Present
-from advisor.workload.writing import write_whole
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from advisor.errors import InvalidInput, shortened
+from advisor.files.reading import DAY_S, read_bytes
 from advisor.workload.arrivals import csv_text
-from advisor.workload.reading import DAY_S, read_bytes
 
 Profiled = Literal["sm_active", "sm_occupancy", "tensor_active", "dram_active"]
 Quantity = (

@@ -7,6 +7,8 @@ from pathlib import Path
 from time import time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.files.reading import DAY_S, is_file, read_bytes, user_folder
+from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu_meant, gpu_of_product
 from advisor.measure.history import Series, has_labels, read_history, renamed
 from advisor.measure.process import say
@@ -19,8 +21,6 @@ from advisor.measure.prometheus import (
 from advisor.measure.recorded_jobs import CURE, JOB_LABELS, RecordedJob, recorded_jobs
 from advisor.workload.arrivals import arrivals_text
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.reading import DAY_S, is_file, read_bytes, user_folder
-from advisor.workload.writing import write_whole
 
 # dcgm-exporter reads its counters every 30 s by default.
 _INTERVAL_S = 30.0

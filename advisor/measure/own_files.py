@@ -22,9 +22,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.files.reading import is_file, is_folder, reason_of
 from advisor.measure.launcher import Overlays, tied_to_parent
 from advisor.measure.process import say
-from advisor.workload.reading import is_file, is_folder, reason_of
 from advisor.workload.spec import Script
 
 # Entries that are looked at below a folder, those near its top first, and of one folder.

@@ -22,6 +22,17 @@ from random import Random
 from typing import Annotated, Any, Literal, get_args
 
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
+from advisor.files.reading import (
+    check,
+    check_number,
+    is_folder,
+    located,
+    read_bytes,
+    read_json,
+    read_toml,
+)
+from advisor.files.records import OrText, check_record, expecting
+from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu_meant
 from advisor.sharing import Concurrent, Mps, Naive, parse_sharing
 from advisor.sharing.groups import (
@@ -34,19 +45,8 @@ from advisor.sharing.groups import (
 )
 from advisor.workload.catalogue import workload
 from advisor.workload.job import MAX_JOBS
-from advisor.workload.reading import (
-    check,
-    check_number,
-    is_folder,
-    located,
-    read_bytes,
-    read_json,
-    read_toml,
-)
-from advisor.workload.records import OrText, check_record, expecting
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
-from advisor.workload.writing import write_whole
 
 REMEDY = "Correct the file."
 

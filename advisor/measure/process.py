@@ -25,8 +25,8 @@ from types import FrameType
 import psutil
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean
+from advisor.files.reading import present_folder, reason_of
 from advisor.hardware.machine import mps_processes
-from advisor.workload.reading import present_folder, reason_of
 
 # What the interpreter prints last of an exception that was not caught; a rank may precede it.
 _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): \S.*")

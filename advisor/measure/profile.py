@@ -8,6 +8,9 @@ from statistics import median
 from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.files.reading import beside_package, is_file, read_bytes, shown, user_folder
+from advisor.files.records import parse_record
+from advisor.files.writing import record_line, writable, writable_folder, write_whole
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.hardware.profile_checks import check_power, preallocating_profiles
@@ -25,14 +28,11 @@ from advisor.workload.catalogue import workload
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.moments import add_moment
 from advisor.workload.profile import Profile
-from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
-from advisor.workload.records import parse_record
 from advisor.workload.spec import (
     Workload,
     masked_words,
 )
 from advisor.workload.store import read_profile
-from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
 
 
 def write_numbers(minimal: MinimalProfile, card: Gpu, out: Path | None) -> Path:
@@ -155,7 +155,7 @@ class _Batch:
                 )
                 kept = replace(profile.workload, script=job.script)
                 profile, lines = _with_moments(path, replace(profile, workload=kept))
-                write_whole(path, profile_text(profile))
+                write_whole(path, record_line(profile))
                 for line in (*lines, path):
                     say(f"  {line}")
             except AdvisorError as error:

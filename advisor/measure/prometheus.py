@@ -17,8 +17,8 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
+from advisor.files.reading import MOST_BYTES, parse_json
 from advisor.measure.history import DCGM_FIELDS, Series, renamed, series_of_answer
-from advisor.workload.reading import MOST_BYTES, parse_json
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
 MOST_POINTS = 11_000

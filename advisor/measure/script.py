@@ -19,6 +19,8 @@ from time import monotonic
 import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
+from advisor.files.reading import MOST_COUNT, check_number, is_file, reason_of
+from advisor.files.records import parse_record
 from advisor.measure.inside import FOLDER, RECORD_BYTES, VARIABLE, lacks_memory
 from advisor.measure.launcher import tied_to_parent
 from advisor.measure.own_files import Place
@@ -33,8 +35,6 @@ from advisor.measure.process import (
     wait_until,
 )
 from advisor.workload.profile import Memory
-from advisor.workload.reading import MOST_COUNT, check_number, is_file, reason_of
-from advisor.workload.records import parse_record
 from advisor.workload.spec import Script, is_launcher, is_shell, program_of, python_of
 
 # Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that

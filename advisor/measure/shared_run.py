@@ -8,6 +8,8 @@ from statistics import mean
 from time import monotonic, time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.files.records import parse_record
+from advisor.files.writing import append_record, writable
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
 from advisor.measure.bench import (
     Bench,
@@ -27,12 +29,10 @@ from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance
-from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload
 from advisor.workload.store import read_runs
-from advisor.workload.writing import append_run, writable
 
 # Between the request to start and the start, in which every tenant receives the request.
 _NOTICE_S = 0.1
@@ -314,7 +314,7 @@ def run_list(document: str) -> int:
                 say(f"{left} left at the deadline; --skip-existing does them")
                 break
             run = measure(plan, bench, timing)
-            append_run(words.out, run)
+            append_record(words.out, run)
             run_s = (monotonic() - began) / number  # so far on average
             say(
                 f"{number}/{len(todo)} {run_summary(run)} {monotonic() - run_began:.1f} s; "

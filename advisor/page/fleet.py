@@ -5,6 +5,7 @@ from dataclasses import replace
 import streamlit as st
 
 from advisor.documents import answer_document
+from advisor.files.writing import json_text
 from advisor.launch.launch_plan import fleet_launch_plans
 from advisor.launch.shell import why_not_started
 from advisor.page.plan import draw, show_table
@@ -15,7 +16,6 @@ from advisor.report.forecast import NOT_CONFIRMED
 from advisor.report.plans import fleet_advice
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
-from advisor.workload.writing import json_text
 
 
 def show_headline(text: str, *, estimated: bool = False) -> None:

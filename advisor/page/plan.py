@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.documents import answer_document
 from advisor.errors import AdvisorError
+from advisor.files.writing import json_text
 from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan
 from advisor.launch.shell import plan_lines
@@ -23,7 +24,6 @@ from advisor.report.plans import advice, plans_csv
 from advisor.report.recommendation import caveats, hints
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival
-from advisor.workload.writing import json_text
 
 Plans = Mapping[str, Plan]
 _HOW_TO_RUN = (

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from advisor.documents import Inline, Mark, in_document
 from advisor.errors import InvalidInput
+from advisor.files.reading import DAY_S
 from advisor.hardware.gpus import GpuCount, parse_gpus
 from advisor.hardware.machine import client_variables
 from advisor.plan import MOST_GPUS, START_ERROR
@@ -20,7 +21,6 @@ from advisor.prediction.prediction import LEVELS, Interval, Level
 from advisor.simulation import START_CPU_S
 from advisor.simulation.turns import start_cpu_s
 from advisor.workload.job import MAX_JOBS, Job
-from advisor.workload.reading import DAY_S
 
 MAX_TRIALS = 100_000
 

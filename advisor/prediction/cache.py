@@ -13,10 +13,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy.linalg  # noqa: F401 - loads its BLAS, whose threads are set here
 
+from advisor.files.reading import is_file
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.launcher import die_with_parent
 from advisor.workload.profile import Profile
-from advisor.workload.reading import is_file
 
 # Fitting converts a profile to the host of each run, and evaluation fits to the same thousand runs
 # many times.

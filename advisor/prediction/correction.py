@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_LOG, check_scaled
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_profile
@@ -21,7 +22,6 @@ from advisor.prediction.replay import Physics, replay_mix
 from advisor.prediction.trace import Floats, demand
 from advisor.sharing import Concurrent, Mode, Mps
 from advisor.workload.profile import PROBE_LIMITS_PCT, Profile
-from advisor.workload.reading import MOST_LOG, check_scaled
 
 _KERNELS = (
     "over_one_wave",  # share of kernel time in grids of more blocks than fit on the GPU at once

@@ -29,9 +29,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from advisor.errors import AdvisorError
+from advisor.files.reading import cache_folder
+from advisor.files.writing import write_whole
 from advisor.prediction.trace import Floats
-from advisor.workload.reading import cache_folder
-from advisor.workload.writing import write_whole
 
 # The policies by which tenants share a GPU.
 SIDE_BY_SIDE, TIME_SLICES = 0, 1

@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName, with_article
+from advisor.files.reading import beside_package, is_file, is_folder, user_folder
 from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.profile_checks import check_key, check_power
 from advisor.hardware.rates import unlikeness
@@ -23,7 +24,6 @@ from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
-from advisor.workload.reading import beside_package, is_file, is_folder, user_folder
 from advisor.workload.spec import is_launcher
 from advisor.workload.store import (
     load_profile,

@@ -12,11 +12,11 @@ from math import log
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_LOG, check_number
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
 from advisor.prediction.prediction import Interval, interval_around
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_LOG, check_number
 
 # Logs of a step over its host's path at which quantiles are taken: a host-bound job's errors shrink
 # with it, those of GPU-bound ones next to others do not change.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import check
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, partition_of
 from advisor.prediction.cache import once_a_profile
@@ -25,7 +26,6 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
 from advisor.sharing.groups import memories, mps_servers, partitions
 from advisor.workload.profile import Profile
-from advisor.workload.reading import check
 
 Bools = NDArray[np.bool_]
 FloatOrArray = TypeVar("FloatOrArray", float, Floats)

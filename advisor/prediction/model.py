@@ -8,6 +8,16 @@ from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.files.reading import (
+    MOST_SPREADS,
+    check,
+    check_number,
+    is_file,
+    read_bytes,
+    read_once,
+    shown,
+)
+from advisor.files.records import parse_record
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.rates import unlikeness
 from advisor.prediction.capacity import CapacityModel
@@ -19,16 +29,6 @@ from advisor.prediction.replay import Physics
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.sharing import Mode
 from advisor.workload.calibration import Calibration
-from advisor.workload.reading import (
-    MOST_SPREADS,
-    check,
-    check_number,
-    is_file,
-    read_bytes,
-    read_once,
-    shown,
-)
-from advisor.workload.records import parse_record
 
 _MOST = 1000.0
 

@@ -15,6 +15,7 @@ from statistics import fmean
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import LEAST_STEP_S, MOST_BLOCKS
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
@@ -31,7 +32,6 @@ from advisor.workload.profile import (
     Profile,
     batch_name,
 )
-from advisor.workload.reading import LEAST_STEP_S, MOST_BLOCKS
 
 FARTHEST = 4.0
 """Times beyond the largest or smallest batch size measured, up to which a size is estimated."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput, with_article
+from advisor.files.reading import LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
 from advisor.hardware.partition import limited_sms, sm_limits
 from advisor.hardware.profile_checks import check_power
@@ -37,7 +38,6 @@ from advisor.workload.profile import (
     MpsProbe,
     Profile,
 )
-from advisor.workload.reading import LEAST_STEP_S
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.

@@ -19,6 +19,7 @@ from statistics import fmean, median
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_LOG, check, check_number
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
@@ -36,7 +37,6 @@ from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Hybrid, Mode
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_LOG, check, check_number
 
 # Power of jobs that share is near the sum of what each draws alone.
 _MOST_SHARE = 1000.0

@@ -8,6 +8,7 @@ from math import hypot, prod
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import DAY_S, LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
@@ -50,7 +51,6 @@ from advisor.sharing.groups import (
 )
 from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S
 
 # Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
 # H200 to an H100 and back, and of those that others timed on GPUs of four other architectures.

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction import engine
@@ -29,7 +30,6 @@ from advisor.sharing import Arrangement, Concurrent
 from advisor.sharing.groups import together
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_LOG, check_scaled
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
@@ -23,7 +24,6 @@ from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_LOG, check_scaled
 
 # Limits at which a job's features are computed, per cent, growing, the last one 100. Between two of
 # them features are interpolated.

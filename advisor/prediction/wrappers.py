@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_CORES
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import once_a_mix, once_a_profile
 from advisor.prediction.host import on_host, stretch_on
@@ -18,7 +19,6 @@ from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Arrangement
 from advisor.sharing.groups import restricted, running_together, without_idle_limits
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_CORES
 
 # Smaller factors on host work are within a host's own fluctuation.
 _FELT = 1.001

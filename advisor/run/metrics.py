@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
+from advisor.files.reading import reason_of
 from advisor.run.watched import STATES, WatchedJob, WatchedRun
-from advisor.workload.reading import reason_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

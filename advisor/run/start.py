@@ -28,6 +28,8 @@ from time import monotonic, sleep
 from types import FrameType
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, counted
+from advisor.files.reading import reason_of
+from advisor.files.writing import write_whole
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import (
@@ -44,8 +46,6 @@ from advisor.measure.launcher import tied_to_parent
 from advisor.measure.process import lock_gpu, processes_of, sweep, unowned
 from advisor.measure.script import create_progress, hook_variables
 from advisor.run.watched import RunFile, events_in, read_about, script_lives
-from advisor.workload.reading import reason_of
-from advisor.workload.writing import write_whole
 
 Say = Callable[[str], None]
 

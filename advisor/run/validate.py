@@ -24,6 +24,8 @@ from advisor.errors import (
     counted,
     with_article,
 )
+from advisor.files.reading import is_file, read_json, user_folder
+from advisor.files.writing import append_record, writable, write_whole
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
@@ -46,10 +48,8 @@ from advisor.run.host_pace import RunCorrection, corrected_by_first, correction_
 from advisor.sharing import Mode
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
-from advisor.workload.reading import is_file, read_json, user_folder
 from advisor.workload.run import Run
 from advisor.workload.store import read_runs, runs_by_owner, shipped_folder
-from advisor.workload.writing import append_run, writable, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -275,7 +275,7 @@ def keep(runs: Sequence[Run], store: Path) -> int:
     new = [run for run in runs if (run.provenance, run.tenants) not in contents]
     for run in new:
         taken = run.id in ids
-        append_run(store, replace(run, id=f"{run.id}-{run.provenance.date}") if taken else run)
+        append_record(store, replace(run, id=f"{run.id}-{run.provenance.date}") if taken else run)
     return len(new)
 
 

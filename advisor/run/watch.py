@@ -9,14 +9,14 @@ from typing import Annotated
 
 from advisor.documents import Mark
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.files.reading import is_file, user_folder
+from advisor.files.writing import append_record, writable
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
 from advisor.run.start import COMMAND, Say, ask_to_end, state_home, stop
 from advisor.run.watched import WatchedRun, events_in, read_about, script_lives
-from advisor.workload.reading import is_file, user_folder
 from advisor.workload.run import Run
-from advisor.workload.writing import append_run, writable
 
 
 def run_folders() -> list[Path]:
@@ -264,7 +264,7 @@ def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) ->
     for record in records:
         file = user_folder("profiles") / record.gpu / "runs" / "validation.jsonl"
         writable(file)
-        append_run(file, record)
+        append_record(file, record)
         if log is not None:
             log(record)
     if not records:

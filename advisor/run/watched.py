@@ -21,6 +21,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from advisor.errors import AdvisorError
+from advisor.files.reading import read_bytes
+from advisor.files.records import parse_record
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
@@ -30,8 +32,6 @@ from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
 from advisor.workload.profile import Window
-from advisor.workload.reading import read_bytes
-from advisor.workload.records import parse_record
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Workload
 

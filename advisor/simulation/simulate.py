@@ -12,6 +12,7 @@ import numpy as np
 
 from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, NothingFits
+from advisor.files.reading import MOST_WAIT_S, check_number
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
 from advisor.hardware.mig import refuse_without_mig
 from advisor.prediction.mig_instances import placed
@@ -43,7 +44,6 @@ from advisor.simulation.queues import queue_of
 from advisor.simulation.turns import from_the_start, start_cpu_s, task_of
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_WAIT_S, check_number
 
 _HOUR_S = 3600.0
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import read_bytes
+from advisor.files.records import OrText, expecting
+from advisor.files.units import amount, seconds
 from advisor.workload.job import Arrival, Job, name_from
 from advisor.workload.profile import FindsProfiles
-from advisor.workload.reading import read_bytes
-from advisor.workload.records import OrText, expecting
-from advisor.workload.units import amount, seconds
 
 _PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
 
+from advisor.files.reading import DAY_S, Mib, Percent, Seconds, Sms, Watts, Within, check_schema
 from advisor.workload.profile import Provenance
-from advisor.workload.reading import DAY_S, Mib, Percent, Seconds, Sms, Watts, Within, check_schema
 
 
 @dataclass(frozen=True, slots=True)

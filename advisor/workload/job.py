@@ -16,8 +16,7 @@ from types import NoneType
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.profile import FindsProfiles, Profile, batch_name
-from advisor.workload.reading import (
+from advisor.files.reading import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
     MOST_EPOCH_S,
@@ -31,9 +30,10 @@ from advisor.workload.reading import (
     read_bytes,
     shown,
 )
-from advisor.workload.records import OrText, check_record, expecting
+from advisor.files.records import OrText, check_record, expecting
+from advisor.files.units import seconds, share
+from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.spec import Script, is_name
-from advisor.workload.units import seconds, share
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")

@@ -5,6 +5,13 @@ import re
 from dataclasses import asdict, dataclass, field
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import (
+    LEAST_STEP_S,
+    MOST_EPOCH_S,
+    check,
+    check_number,
+    check_schema,
+)
 from advisor.workload.profile import (
     Counters,
     LimitedRun,
@@ -13,13 +20,6 @@ from advisor.workload.profile import (
     Profile,
     Window,
     batch_name,
-)
-from advisor.workload.reading import (
-    LEAST_STEP_S,
-    MOST_EPOCH_S,
-    check,
-    check_number,
-    check_schema,
 )
 from advisor.workload.spec import Workload
 

@@ -7,9 +7,9 @@ from math import ceil
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MOST_COUNT
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
-from advisor.workload.reading import MOST_COUNT
 from advisor.workload.spec import Script, Workload
 
 

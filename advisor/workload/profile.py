@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Annotated, Literal, NamedTuple
 
 from advisor.errors import InvalidInput
-from advisor.workload.reading import (
+from advisor.files.reading import (
     DAY_S,
     LEAST_STEP_S,
     MOST_BLOCKS,

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from advisor.errors import InvalidInput
-from advisor.sharing import parse_sharing
-from advisor.sharing.groups import running_together
-from advisor.workload.profile import Counters, Memory, Provenance, Window, median_step_s
-from advisor.workload.reading import (
+from advisor.files.reading import (
     Count,
     Joules,
     Mib,
@@ -18,6 +15,9 @@ from advisor.workload.reading import (
     Within,
     check_schema,
 )
+from advisor.sharing import parse_sharing
+from advisor.sharing.groups import running_together
+from advisor.workload.profile import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.spec import Workload
 
 

@@ -19,10 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
-from advisor.workload.catalogue import how_to_measure
-from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
-from advisor.workload.profile import Profile
-from advisor.workload.reading import (
+from advisor.files.reading import (
     MODEL_FILE,
     Kind,
     beside_package,
@@ -34,7 +31,10 @@ from advisor.workload.reading import (
     shown,
     user_folder,
 )
-from advisor.workload.records import expecting, parse_record
+from advisor.files.records import expecting, parse_record
+from advisor.workload.catalogue import how_to_measure
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
 if TYPE_CHECKING:

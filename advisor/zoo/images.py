@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from advisor.errors import InvalidInput
-from advisor.workload.reading import reason_of
+from advisor.files.reading import reason_of
 
 _IMAGES = (".jpg", ".jpeg", ".png")
 _MOST_FILES = 20_000_000

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from advisor.errors import InvalidInput
-from advisor.workload.reading import cache_folder
+from advisor.files.reading import cache_folder
 from advisor.workload.spec import Workload
 from advisor.zoo.recipes import Examples, recipe_of
 from advisor.zoo.tables import GraphConvolution

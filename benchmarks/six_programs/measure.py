@@ -21,10 +21,10 @@ from statistics import median
 from threading import Event, Thread
 from typing import Any, Self
 
+from advisor.files.writing import record_line
 from advisor.hardware.counters import ActivitySampler
 from advisor.workload.profile import Counters
 from advisor.workload.store import load_profile
-from advisor.workload.writing import profile_text
 from benchmarks.programs.measure import MODES, Place, Task, work_on
 from benchmarks.programs.program_list import SEED, Program
 from benchmarks.six_programs.program_list import MIXES, six_programs
@@ -115,7 +115,7 @@ def profiled(place: Place, program: Program) -> dict[str, Any]:
         "kind": "programs",
         "seconds": 0.0,
         "exit": 0,
-        "profile": json.loads(profile_text(named)),
+        "profile": json.loads(record_line(named)),
     }
 
 

@@ -18,13 +18,13 @@ from statistics import mean
 from typing import Any
 
 from advisor.api import Advisor
+from advisor.files.writing import write_whole
 from advisor.plan.ranking import by_precedence
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Counters, Profile
 from advisor.workload.store import NO_CALIBRATION, model_path, parse_profile
-from advisor.workload.writing import write_whole
 from benchmarks.programs.measure import MODES, sharing_of
 from benchmarks.six_programs.program_list import BATCHES, MIXES
 from research.programs import printed_step_s, results_in

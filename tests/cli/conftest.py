@@ -7,11 +7,11 @@ from itertools import combinations
 import pytest
 
 from advisor.cli import main
+from advisor.files.reading import MODEL_FILE
+from advisor.files.writing import append_record, record_line
 from advisor.hardware.gpus import gpu
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.model import model_text
-from advisor.workload.reading import MODEL_FILE
-from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
 
@@ -57,10 +57,10 @@ def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measured")
     (folder / "profiles" / GPU).mkdir(parents=True)
     for name, profile in PROFILES.items():
-        (folder / "profiles" / GPU / f"{name}.json").write_text(profile_text(profile))
+        (folder / "profiles" / GPU / f"{name}.json").write_text(record_line(profile))
     runs = tuple(_runs())
     for run in runs:
-        append_run(folder / "profiles" / GPU / "runs" / "made-up.jsonl", run)
+        append_record(folder / "profiles" / GPU / "runs" / "made-up.jsonl", run)
     (folder / "models").mkdir()
     (folder / "models" / MODEL_FILE).write_text(model_text(fit(PROFILES, runs, gpu(GPU))))
     return folder

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 import advisor as library
+from advisor.files.writing import append_record, record_line, write_whole
 from advisor.hardware import DEFAULT_GPU
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
-from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
 from tests.report import mlflow_stand_in
@@ -59,7 +59,7 @@ def own(tmp_path):
     """The user's folder of profiles, with another batch size of a job and one of bare numbers."""
     folder = tmp_path / "nobody" / "advisor" / "profiles" / GPU
     small = synthetic.profile("dlrm-29gb-bs32", host_s=0.008, gpu_s=0.002, memory_mib=60_000)
-    write_whole(folder / f"{small.name}.json", profile_text(small))
+    write_whole(folder / f"{small.name}.json", record_line(small))
     (folder / "my-job.json").write_text(minimal_text(BARE))
     return folder
 
@@ -290,7 +290,7 @@ def test_a_plan_from_another_gpu_says_so_and_without_root_it_has_no_mig(advisor,
     ],
 )
 def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
-    (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
+    (path := tmp_path / f"{RESNET}.json").write_text(record_line(PROFILES[RESNET]))
     job = path if words[0] in ("predict", "simulate") else RESNET
     asked = [str(word).replace("JOB", str(job)) for word in words]
     found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
@@ -299,7 +299,7 @@ def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, 
 
 def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_path):
     run = synthetic.run([PROFILES[RESNET]] * 2, "naive", 2.0)
-    append_run(tmp_path / "runs.jsonl", replace(run, gpu="l40s-48gb"))
+    append_record(tmp_path / "runs.jsonl", replace(run, gpu="l40s-48gb"))
     words = ("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path)
     found = json.loads(advisor(*words, "--gpu", "l40s-48gb", "--json").out)
     assert found["estimated"] == {RESNET: GPU}

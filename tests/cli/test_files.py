@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.workload.reading import MODEL_FILE
-from advisor.workload.records import kind_of_file
-from advisor.workload.writing import calibration_text, profile_text
+from advisor.files.reading import MODEL_FILE
+from advisor.files.records import kind_of_file
+from advisor.files.writing import record_line, record_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 from tests.measure.calibrate.recorded import calibration
@@ -59,7 +59,7 @@ def test_a_path_that_cannot_be_written_is_refused_and_no_folder_is_made(advisor,
 def test_a_broken_profile_is_left_out_unless_it_is_asked_for(advisor, tmp_path):
     folder = tmp_path / "profiles" / GPU
     folder.mkdir(parents=True)
-    (folder / f"{BERT}.json").write_text(profile_text(PROFILES[BERT]))
+    (folder / f"{BERT}.json").write_text(record_line(PROFILES[BERT]))
     (folder / "broken.json").write_text('{"schema": 1')
     words = ("--profiles", folder.parent)
     said = advisor("profiles", *words, "--json")
@@ -144,7 +144,7 @@ def test_any_change_of_a_file_is_answered_or_refused(
         text = (
             (measured / "models" / MODEL_FILE).read_text()
             if kind == "model"
-            else (profile_text(synthetic.profile(kernels=3)))
+            else (record_line(synthetic.profile(kernels=3)))
         )
         path.write_text(mutated(text, data))
     said = advisor(*words)
@@ -185,10 +185,10 @@ def files(advisor, tmp_path, monkeypatch):
     texts = {
         "advisor run plan.json": None,
         "--jobs jobs.toml": f'[[job]]\nprofile = "{BERT}"\n',
-        "advisor recommend solo.json": profile_text(synthetic.profile()),
+        "advisor recommend solo.json": record_line(synthetic.profile()),
         "--rank": advisor("recommend", *jobs, "--json").out,
         "advisor profiles": advisor("predict", *jobs, "--json").out,
-        "--calibration": calibration_text(calibration()),
+        "--calibration": record_text(calibration()),
         "--trace-in table.csv": "a,b,c\n1,2,3\n",
     }
     names = (

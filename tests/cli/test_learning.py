@@ -7,15 +7,15 @@ from platform import node
 
 import pytest
 
+from advisor.files.reading import MODEL_FILE
+from advisor.files.writing import append_record, record_line, record_text, write_whole
 from advisor.hardware.gpus import gpu, keep_gpu
 from advisor.measure import device
 from advisor.measure.planned_runs import single_runs
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import PHYSICS
-from advisor.workload.reading import MODEL_FILE
 from advisor.workload.staleness import present_of
 from advisor.workload.store import read_runs
-from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 from tests.measure.calibrate import recorded
@@ -45,7 +45,7 @@ def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor
     assert advisor("recommend", *PAIR, "--models", tmp_path / "models").code == 0
     for number in range(3):
         run = synthetic.run(JOBS, "mps", 1.6, f"mps-{number}")
-        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+        append_record(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     fitted = json.loads(advisor("fit", "--json").out)
     assert problems("fit", fitted) == []
     assert sum(fitted["fitted_to"][GPU]["runs"].values()) == 48
@@ -74,7 +74,7 @@ def test_a_run_of_another_gpu_stops_the_fit_and_without_any_the_model_stays(
     advisor, own, monkeypatch
 ):
     run = replace(synthetic.run(JOBS), gpu="a100-80gb")
-    append_run(own / "profiles" / GPU / "runs" / "mine.jsonl", run)
+    append_record(own / "profiles" / GPU / "runs" / "mine.jsonl", run)
     said = advisor("fit")
     assert (said.code, "a100-80gb" in said.err) == (2, True)
     (own / "profiles" / GPU / "runs" / "mine.jsonl").unlink()
@@ -86,7 +86,7 @@ def test_a_run_of_another_gpu_stops_the_fit_and_without_any_the_model_stays(
 def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tmp_path):
     dry = advisor("validate", *PAIR, "--top", 1, "--dry-run")
     assert (dry.code, "$ " in dry.out) == (0, True)
-    append_run(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
+    append_record(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
     said = advisor("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
     assert (said.code, "outside" in said.err) == (5, True)
 
@@ -96,7 +96,7 @@ def test_runs_of_a_removed_mode_are_skipped_and_counted_on_stderr(advisor, tmp_p
     file = tmp_path / "runs.jsonl"
     for sharing, count in (("mps/priority=0,1", 12), ("mps", 1)):
         for number in range(count):
-            append_run(file, synthetic.run(JOBS, sharing, run_id=f"{sharing}-{number}"))
+            append_record(file, synthetic.run(JOBS, sharing, run_id=f"{sharing}-{number}"))
     said = advisor("validate", "--runs", file, "--out", tmp_path / "kept")
     assert said.err.count("warning: skipped 12 runs with MPS priorities in") == 1
     assert len(read_runs(tmp_path / "kept" / GPU / "runs" / "validation.jsonl")) == 1
@@ -110,7 +110,7 @@ def here(request, own, advisor):  # noqa: ARG001 - which says where the user's d
         keep_gpu(replace(listed, key=UNLISTED, products=("NVIDIA H800",)))
     for each in JOBS:
         path = own / "profiles" / request.param / f"{each.name}.json"
-        write_whole(path, profile_text(replace(each, gpu=request.param)))
+        write_whole(path, record_line(replace(each, gpu=request.param)))
     return request.param
 
 
@@ -138,7 +138,7 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
             alone = [PROFILES[each.name] for each in mix.workloads]
             run = synthetic.run(alone, str(mix.sharing), 1.0 if len(alone) == 1 else 1.7, mix.id)
             made.append(replace(run, gpu=key, purpose="validation"))
-            append_run(store, made[-1])
+            append_record(store, made[-1])
         return tuple(made)
 
     monkeypatch.setattr("advisor.run.validate.run_plans", run_plans)
@@ -154,7 +154,7 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
 def on_slow_host(own, monkeypatch):
     """BERT's profile knows its host, and a check here takes one and a half times as long."""
     job = replace(PROFILES[BERT], host_check_s=1e-3)
-    write_whole(own / "profiles" / GPU / f"{BERT}.json", profile_text(job))
+    write_whole(own / "profiles" / GPU / f"{BERT}.json", record_line(job))
     monkeypatch.setattr(device, "check_host", lambda busy, *_: recorded.host_check(1.5e-3, busy))
     return ("predict", f"{BERT}:2", "--sharing", "serial")
 
@@ -213,24 +213,24 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
         )
     ]
     for run in alone:
-        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+        append_record(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     factor = document_of(advisor, *on_slow_host)["host_factor"]
     assert factor == pytest.approx((1.5**0.73 * 1.2) ** 0.5)
 
 
 def test_a_calibration_is_named(advisor, own):
     path = own / "calibrations" / f"{GPU}.json"
-    write_whole(path, calibration_text(calibration()))
+    write_whole(path, record_text(calibration()))
     words = ("predict", BERT, "--sharing", "serial")
     assert document_of(advisor, *words)["calibrated"] == str(path)
     assert document_of(advisor, *words, "--calibration", "none")["calibrated"] is None
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
-    path.write_text(calibration_text(newer))
+    path.write_text(record_text(newer))
     said = advisor(*words, "--json")
     (stale,) = json.loads(said.out)["stale"]
     assert (stale["what"], stale["present"]) == ("driver", "590")
     assert said.err.startswith("warning: ")
-    path.write_text(calibration_text(replace(calibration(), gpu="a100-80gb")))
+    path.write_text(record_text(replace(calibration(), gpu="a100-80gb")))
     said = advisor(*words, "--calibration", path)
     assert (said.code, "a100-80gb" in said.err) == (2, True)
 
@@ -241,7 +241,7 @@ def test_evaluate_compares_predictions_with_ones_own_runs(advisor, own, tmp_path
     assert (said.code, "validate" in said.err) == (2, True)
     for sharing in ("naive", "mps"):
         run = synthetic.run(JOBS, sharing, 1.6, f"mine-{sharing}")
-        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+        append_record(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     scores = document_of(advisor, "evaluate")
     assert problems("evaluation", scores) == []
     assert [(row["mode"], row["n"]) for row in scores["modes"]] == [("naive", 2), ("mps", 2)]

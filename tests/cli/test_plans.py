@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from advisor.files.writing import record_line
 from advisor.hardware.gpus import gpu
 from advisor.launch.plan_file import read_plan, read_plans
 from advisor.prediction.find_profile import profile_finder
 from advisor.workload.job import read_jobs
-from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 
@@ -74,7 +74,7 @@ def test_a_plan_is_run_wherever_its_profiles_lay_and_whatever_became_of_them(
     }
     for file, profile in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(profile_text(profile))
+        (tmp_path / file).write_text(record_line(profile))
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "jobs.toml").write_text(
         '[[job]]\nprofile = "../mine/a.json"\nexamples_per_epoch = 5000\ncommand = "true 1"\n'

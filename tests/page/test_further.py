@@ -3,8 +3,8 @@
 import pytest
 
 from advisor.api import Advisor
+from advisor.files.writing import append_record
 from advisor.report.fleet import instruction
-from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
@@ -102,7 +102,7 @@ def test_earlier_runs_are_drawn_or_it_is_said_how_to_make_some(more_page, tmp_pa
     runs.mkdir(parents=True)
     if measured:
         pair = [shelf.PROFILES[RESNET], shelf.PROFILES[BERT]]
-        append_run(runs / "validation.jsonl", synthetic.run(pair, "mps", run_id="mine"))
+        append_record(runs / "validation.jsonl", synthetic.run(pair, "mps", run_id="mine"))
     ask(more_page, "Accuracy")
     assert len(charts(more_page)) == measured
     assert measured != any("advisor validate" in each.value for each in more_page.info)

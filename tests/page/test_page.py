@@ -7,13 +7,13 @@ from typing import get_args
 import pytest
 
 from advisor.api import Advisor
+from advisor.files.writing import write_whole
 from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetPlan
 from advisor.report.fleet import instruction
 from advisor.report.format import WAYS
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
-from advisor.workload.writing import write_whole
 from tests import shelf
 from tests.page.seen import (
     badge,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan.cluster import FleetTerms
@@ -22,7 +23,6 @@ from advisor.prediction.predictor import Predictor
 from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps
 from advisor.workload.job import Job
-from advisor.workload.reading import MODEL_FILE
 from tests import handed, shelf, synthetic
 from tests.fitted import with_surrogate
 from tests.plan.fleet_twins import planned

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.files.writing import record_line
 from advisor.hardware.gpus import gpu
 from advisor.prediction.find_profile import find_profile, nearest_profile
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import why_wide
 from advisor.sharing import parse_sharing
 from advisor.workload.store import measured_profiles
-from advisor.workload.writing import profile_text
 from tests import synthetic
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 def write(folder, profile):
     (folder / profile.gpu).mkdir(exist_ok=True)
     path = folder / profile.gpu / f"{profile.name}.json"
-    path.write_text(profile_text(profile))
+    path.write_text(record_line(profile))
     return path
 
 

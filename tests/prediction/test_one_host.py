@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
+from advisor.files.reading import profile_files
+from advisor.files.writing import record_line
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import HostCheck
 from advisor.hardware.rates import rates_of
@@ -21,9 +23,7 @@ from advisor.prediction.wrappers import date_of
 from advisor.report.forecast import with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.reading import profile_files
 from advisor.workload.store import model_path, read_profile
-from advisor.workload.writing import profile_text
 from tests import synthetic
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
@@ -138,7 +138,7 @@ def own(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         job = synthetic.profile(host_s=0.02 * times, gpu_s=0.004)
         job = replace(job, gpu=card.key, host_check_s=0.001 * times)
-        (folder / f"{RESNET}.json").write_text(profile_text(job))
+        (folder / f"{RESNET}.json").write_text(record_line(job))
         return job
 
     return write

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.files.writing import record_line
 from advisor.hardware.gpus import gpu
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.memory import Context, Edge, need
@@ -14,7 +15,6 @@ from advisor.prediction.other_batch import FARTHEST, at_batch, band, check_near,
 from advisor.prediction.predictor import estimate_spread
 from advisor.workload.profile import batch_name
 from advisor.workload.store import estimated_profiles
-from advisor.workload.writing import profile_text
 from tests import synthetic
 
 SIZES = st.integers(1, 4096)
@@ -96,7 +96,7 @@ def folder(tmp_path, monkeypatch):
     for each in (SMALL, LARGE):
         path = tmp_path / each.gpu / f"{each.name}.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(profile_text(each))
+        path.write_text(record_line(each))
     return tmp_path
 
 

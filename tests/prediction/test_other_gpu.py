@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.files.reading import profile_files
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.prediction import interval_around
 from advisor.prediction.predictor import estimate_spread
 from advisor.workload.profile import Window
-from advisor.workload.reading import profile_files
 from advisor.workload.store import read_profile
 from tests import synthetic
 

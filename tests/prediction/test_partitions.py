@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
+from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.prediction.memory import pools
@@ -20,7 +21,6 @@ from advisor.prediction.predictor import Predictor, step_intervals
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import named_jobs
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import sound_profiles
 from tests import synthetic
 from tests.prediction.made_up_runs import PHYSICS

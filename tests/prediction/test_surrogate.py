@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
 from advisor.learn.surrogate_fit import with_surrogate
@@ -14,7 +15,6 @@ from advisor.prediction.model import load_model, model_text
 from advisor.prediction.predictor import step_intervals
 from advisor.prediction.surrogate import MixBatch
 from advisor.sharing import Mps, Naive
-from advisor.workload.reading import MODEL_FILE
 from tests import shelf
 
 H200 = gpu(shelf.GPU)

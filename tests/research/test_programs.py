@@ -10,7 +10,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from advisor.workload.writing import profile_text
+from advisor.files.writing import record_line
 from benchmarks.programs import keep, measure
 from benchmarks.programs.data import MAKERS, image_folder, mnist, words
 from benchmarks.programs.prepare import prepare_all
@@ -332,7 +332,7 @@ def results():
             "kind": "zoo",
             "seconds": 20.0,
             "exit": 0,
-            "profile": json.loads(profile_text(profile)),
+            "profile": json.loads(record_line(profile)),
         }
         for name, profile in profiles.items()
     }

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import append_record, record_line, write_whole
 from advisor.hardware.gpus import gpu
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import compare, profiles_of
 from advisor.prediction.predictor import Predictor
-from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
 from research.evaluate import families_of, of_pace, select
 from research.figures import (
@@ -108,14 +108,14 @@ def made_up(tmp_path_factory):
     pair = list(PROFILES.values())[:2]
     for name in (GPU, "h100-sxm-80gb"):
         for profile in PROFILES.values():
-            text = profile_text(replace(profile, gpu=name))
+            text = record_line(replace(profile, gpu=name))
             write_whole(root / name / f"{profile.name}.json", text)
         runs = [*campaign(), whole("whole", "mps", (1.0, 2.0), pair)]
         for sharing, slowdown in (("mps", 1.2), ("naive", 1.9)):
             advised = synthetic.run(pair, sharing, slowdown, f"advice-{sharing}")
             runs.append(replace(advised, purpose="validation"))
         for run in runs:
-            append_run(root / name / "runs" / "all.jsonl", replace(run, gpu=name))
+            append_record(root / name / "runs" / "all.jsonl", replace(run, gpu=name))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("research.figures.script_scores", lambda: COMMITTED.scripts)
         return figures_of(root / GPU, H200)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from advisor.workload.reading import beside_package
+from advisor.files.reading import beside_package
 from benchmarks.programs.measure import MODES
 from benchmarks.six_programs import measure, predict
 from benchmarks.six_programs.program_list import BATCHES, MIXES, six_programs

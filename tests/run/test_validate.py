@@ -11,6 +11,7 @@ from rich.console import Console
 from advisor import Advisor
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, NothingFits, OutsideInterval, UnknownName
+from advisor.files.writing import append_record
 from advisor.hardware.gpus import gpu
 from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
@@ -34,7 +35,6 @@ from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Window
 from advisor.workload.store import read_runs
-from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.measure.calibrate.recorded import host_check
 from tests.test_schemas import problems
@@ -234,7 +234,7 @@ def test_plans_become_records_where_fit_finds_them_here_and_on_a_cluster(
 def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path):
     pair = [shelf.PROFILES["resnet50-imagenet64-bs128"], shelf.PROFILES["bert-base-finetune-bs16"]]
     run = replace(synthetic.run(pair, "naive", 1.3, "v1"), purpose="validation")
-    append_run(tmp_path / "runs.jsonl", run)
+    append_record(tmp_path / "runs.jsonl", run)
     for _ in range(2):
         validated = validate_file(tmp_path / "runs.jsonl", Advisor(shelf.GPU))
         assert [len(each.jobs) for each in validated.comparisons] == [2]
@@ -249,7 +249,7 @@ def test_a_run_that_was_predicted_not_to_fit_and_did_not_is_no_surprise(tmp_path
         run = synthetic.run([small] * copies, "naive", 1.3, f"{copies}x")
         dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
         file = tmp_path / f"{copies}.jsonl"
-        append_run(file, replace(run, tenants=(dead, *run.tenants[1:])))
+        append_record(file, replace(run, tenants=(dead, *run.tenants[1:])))
         validated = validate_file(file, Advisor(shelf.GPU))
         assert validated.foreseen == ((run.id,) if foreseen else ())
         with nullcontext() if foreseen else pytest.raises(OutsideInterval, match="out-of-memory"):

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import record_text
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
 from advisor.workload.spec import Script
 from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration, model_path, read_calibration
-from advisor.workload.writing import calibration_text
 from tests import synthetic
 from tests.measure.calibrate.recorded import calibration
 
@@ -22,7 +22,7 @@ RECORDED = Path(__file__).parents[1] / "measure" / "calibrate" / "h200.json"
 
 @pytest.fixture
 def file(tmp_path):
-    (tmp_path / "c.json").write_text(calibration_text(calibration()))
+    (tmp_path / "c.json").write_text(record_text(calibration()))
     return tmp_path / "c.json"
 
 

@@ -9,8 +9,8 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.reading import MOST_BYTES, MOST_TOML_BYTES, read_bytes, read_toml
-from advisor.workload.writing import append_line, writable, writable_folder, write_whole
+from advisor.files.reading import MOST_BYTES, MOST_TOML_BYTES, read_bytes, read_toml
+from advisor.files.writing import append_line, writable, writable_folder, write_whole
 
 
 def unix_socket(path):

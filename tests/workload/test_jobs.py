@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import record_line
 from advisor.workload.arrivals import read_arrivals
 from advisor.workload.job import MAX_JOBS, Arrival, Job, parse_jobs, read_jobs
 from advisor.workload.spec import Script, Workload, masked_words, secret_options
 from advisor.workload.store import load_profile
-from advisor.workload.writing import profile_text
 from tests import synthetic
 
 GPU = "h200-141gb"
@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
     (tmp_path / "profiles" / GPU).mkdir(parents=True)
     for each in (synthetic.profile(BERT), synthetic.profile(RESNET), SCRIPTED):
-        (tmp_path / "profiles" / GPU / f"{each.name}.json").write_text(profile_text(each))
+        (tmp_path / "profiles" / GPU / f"{each.name}.json").write_text(record_line(each))
     return tmp_path / "profiles"
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.files.records import parse_record
+from advisor.files.writing import record_line
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.profile import Profile
-from advisor.workload.records import parse_record
 from advisor.workload.store import load_profile, read_profile
-from advisor.workload.writing import profile_text
 
 NUMBERS = {
     "schema": 1,
@@ -59,7 +59,7 @@ def written(tmp_path, **changes):
 @given(MINIMAL)
 def test_what_is_written_is_read_back_equal(minimal):
     assert parse_record(MinimalProfile, minimal_text(minimal), "here") == minimal
-    assert parse_record(Profile, profile_text(minimal.whole()), "here") == minimal.whole()
+    assert parse_record(Profile, record_line(minimal.whole()), "here") == minimal.whole()
 
 
 def test_the_numbers_of_a_log_are_a_profile_in_which_nothing_else_was_measured(tmp_path):

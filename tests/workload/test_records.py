@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
+from advisor.files.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
+from advisor.files.records import parse_record
+from advisor.files.writing import append_record, record_line, record_text
 from advisor.hardware.gpus import gpu
 from advisor.learn.observations import shared_runs
 from advisor.prediction.model import Model
@@ -14,11 +17,8 @@ from advisor.workload.job import JobFile
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.plan_document import PlanDocument
 from advisor.workload.profile import EpochEnd, PartSeconds, Profile
-from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
-from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.store import read_profile, read_runs
-from advisor.workload.writing import append_run, calibration_text, profile_text, run_line
 from research.evaluate import of_pace
 from tests import synthetic
 from tests.measure.calibrate.recorded import calibration
@@ -53,18 +53,18 @@ ROUND = replace(
 
 @pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, took=TOOK), ROUND])
 def test_a_profile_reads_back_as_it_was_written(profile):
-    assert parse_record(Profile, profile_text(profile), "here") == profile
+    assert parse_record(Profile, record_line(profile), "here") == profile
 
 
 @pytest.mark.parametrize("run", [RUN, MEMORY_RUN, NAIVE, DIED])
 def test_a_run_reads_back_as_it_was_written(run):
-    assert parse_record(Run, run_line(run), "here") == run
+    assert parse_record(Run, record_line(run), "here") == run
 
 
 def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_path):
     file = tmp_path / "runs.jsonl"
     for number, sharing in enumerate(("mps/priority=0,1", "mps", "mps=50,50/priority=1,0")):
-        append_run(file, replace(RUN, id=str(number), sharing=sharing))
+        append_record(file, replace(RUN, id=str(number), sharing=sharing))
     with pytest.warns(AdvisorWarning, match=r"2 runs .*runs\.jsonl") as warned:
         runs = read_runs(file)
     assert runs == (replace(RUN, id="1"),)
@@ -72,7 +72,7 @@ def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_
 
 
 def test_an_old_profile_with_a_removed_field_and_without_newer_ones_is_read():
-    document = json.loads(profile_text(PROFILE))
+    document = json.loads(record_line(PROFILE))
     document["workload"][min(REMOVED_FIELDS)] = 1
     for node, name in (
         (document, "took"),
@@ -88,8 +88,8 @@ def test_an_old_profile_with_a_removed_field_and_without_newer_ones_is_read():
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Profile, profile_text(PROFILE)),
-        (Run, run_line(RUN)),
+        (Profile, record_line(PROFILE)),
+        (Run, record_line(RUN)),
         (MinimalProfile, "{}"),
         (PlanDocument, "{}"),
         (Calibration, "{}"),
@@ -155,7 +155,7 @@ IMPOSSIBLE = [
 def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, value):
     keys = [int(key) if key.isdigit() else key for key in path.split(".")]
     file = tmp_path / "p.json"
-    file.write_text(changed(profile_text(PROFILE), keys, value))
+    file.write_text(changed(record_line(PROFILE), keys, value))
     with pytest.raises(InvalidInput) as refusal:
         read_profile(file)
     assert str(refusal.value).startswith(f"{file}: ")
@@ -173,7 +173,7 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
 )
 def test_a_run_that_cannot_have_been_is_refused(path, value):
     with pytest.raises(InvalidInput, match=r"^here: "):
-        parse_record(Run, changed(run_line(RUN), path, value), "here")
+        parse_record(Run, changed(record_line(RUN), path, value), "here")
 
 
 def numbers_in(node, path=()):
@@ -190,9 +190,9 @@ def numbers_in(node, path=()):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Profile, profile_text(ROUND)),
-        (Run, run_line(NAIVE)),
-        (Calibration, calibration_text(calibration())),
+        (Profile, record_line(ROUND)),
+        (Run, record_line(NAIVE)),
+        (Calibration, record_text(calibration())),
     ],
 )
 def test_no_number_is_larger_than_any_can_be(kind, text, digits):
@@ -204,15 +204,15 @@ def test_no_number_is_larger_than_any_can_be(kind, text, digits):
 
 def test_a_misspelt_field_is_refused_with_the_one_that_was_meant():
     with pytest.raises(InvalidInput, match="idle_power_w"):
-        parse_record(Profile, changed(profile_text(PROFILE), ("idle_powr_w",), 1), "here")
+        parse_record(Profile, changed(record_line(PROFILE), ("idle_powr_w",), 1), "here")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        profile_text(PROFILE)[:-40],
-        profile_text(PROFILE).replace('"power_w":300.0', '"power_w":300.0,"power_w":200.0'),
-        changed(profile_text(PROFILE), ("mps",), "X").replace('"X"', "[" * 9999 + "]" * 9999),
+        record_line(PROFILE)[:-40],
+        record_line(PROFILE).replace('"power_w":300.0', '"power_w":300.0,"power_w":200.0'),
+        changed(record_line(PROFILE), ("mps",), "X").replace('"X"', "[" * 9999 + "]" * 9999),
     ],
     ids=["cut off", "a key twice", "nested deep"],
 )
@@ -224,10 +224,10 @@ def test_a_damaged_profile_is_refused_with_its_file(tmp_path, text):
 
 def test_a_profile_is_read_again_only_if_its_file_changed(tmp_path):
     file = tmp_path / "p.json"
-    file.write_text(profile_text(PROFILE))
+    file.write_text(record_line(PROFILE))
     first = read_profile(file)
     assert read_profile(file) is first
-    file.write_text(profile_text(replace(PROFILE, gpu_s=0.0625)))
+    file.write_text(record_line(replace(PROFILE, gpu_s=0.0625)))
     assert read_profile(file).gpu_s == 0.0625
 
 

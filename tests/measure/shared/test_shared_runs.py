@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
+from advisor.files.writing import append_record
 from advisor.measure.planned_runs import PlannedRun, read_plans, single_runs
 from advisor.measure.shared_run import planned_processes
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
-from advisor.workload.writing import append_run
 from tests import synthetic
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import Command
@@ -64,7 +64,7 @@ def command():
 
 def test_runs_that_the_file_has_are_done_again_only_if_it_is_another(command, capsys):
     shared = command(mix("pair"))
-    append_run(shared.out, replace(synthetic.run([synthetic.profile()] * 2), id="pair"))
+    append_record(shared.out, replace(synthetic.run([synthetic.profile()] * 2), id="pair"))
     words = (shared.plans, "--out", shared.out, "--device", "cpu", *SHORT)
     code, said = refused("runs", words, capsys)
     assert (code, "--skip-existing" in said) == (2, True)

@@ -7,9 +7,9 @@ import pytest
 
 from advisor import Advisor
 from advisor.cli import main
+from advisor.files.writing import record_line
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
-from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S
@@ -158,7 +158,7 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
     run_from_numbers([*WORDS, "--step-s", "0.2"])
     path = home / "my-job.json"
     assert read_profile(path).step_s == 0.2
-    whole = profile_text(synthetic.profile())
+    whole = record_line(synthetic.profile())
     path.write_text(whole)
     code, said = refused("profile --from-numbers", WORDS, capsys)
     assert (code, "--name" in said, path.read_text()) == (2, True, whole)

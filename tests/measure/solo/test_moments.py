@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor import Advisor
+from advisor.files.writing import record_line
 from advisor.hardware.gpus import gpu
 from advisor.measure import profile as profile_command
 from advisor.prediction.model import load_model
@@ -19,7 +20,6 @@ from advisor.workload.moments import add_moment, averaged
 from advisor.workload.profile import Moment, Profile
 from advisor.workload.staleness import unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
-from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.refusals import refused
 
@@ -153,10 +153,10 @@ def test_a_moment_that_differs_by_half_is_named(paces, named):
 
 
 def test_profiles_of_before_have_no_moments_and_read_as_they_were(tmp_path):
-    (tmp_path / "old.json").write_text(profile_text(measured()).replace('"moments":[],', ""))
+    (tmp_path / "old.json").write_text(record_line(measured()).replace('"moments":[],', ""))
     assert read_profile(tmp_path / "old.json") == measured()
     again, _ = add_moment(read_profile(tmp_path / "old.json"), measured(1.1, minute=9))
-    (tmp_path / "new.json").write_text(profile_text(again))
+    (tmp_path / "new.json").write_text(record_line(again))
     assert read_profile(tmp_path / "new.json") == again
 
 
@@ -193,7 +193,7 @@ def test_an_estimate_for_another_gpu_keeps_the_spread_of_what_follows_the_host(n
     once, widths = load_profile(name, "h200-141gb"), {}
     for paces in ((1.0,), (1.0, 1.0), (0.7, 1.0, 1.3)):
         job = averaged(once, [Moment(date="", step_s=once.step_s * pace) for pace in paces])
-        (tmp_path / f"{name}.json").write_text(profile_text(job))
+        (tmp_path / f"{name}.json").write_text(record_line(job))
         (there,) = (
             Advisor("a100-40gb").predict([str(tmp_path / f"{name}.json")], "serial").prediction.jobs
         )

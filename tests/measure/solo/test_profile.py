@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from advisor.files.writing import record_line
 from advisor.measure import alone as probing
 from advisor.measure import pace, process
 from advisor.measure import profile as profile_command
@@ -20,7 +21,6 @@ from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
-from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.lean import LEAN_PATH
 from tests.measure.process import scripts
@@ -141,7 +141,7 @@ def kept_profile(tmp_path, folder, *command):
     start = Script(command=command, folder=str(folder))
     task = replace(synthetic.profile().workload, name="train", source="script", script=start)
     path = tmp_path / "train.json"
-    path.write_text(profile_text(replace(synthetic.profile(), workload=task, gpu="cpu")))
+    path.write_text(record_line(replace(synthetic.profile(), workload=task, gpu="cpu")))
     return path
 
 
@@ -176,7 +176,7 @@ def test_a_bundled_workload_does_not_replace_a_script_nor_a_script_a_shipped_pro
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "own"))
     (tmp_path / "shipped" / "cpu").mkdir(parents=True)
     shipped = replace(synthetic.profile("mlp-toy-bs32"), gpu="cpu")
-    (tmp_path / "shipped" / "cpu" / "mine.json").write_text(profile_text(shipped))
+    (tmp_path / "shipped" / "cpu" / "mine.json").write_text(record_line(shipped))
     words = ("--device", "cpu", "--name", "mine", "--", "python", "train.py")
     code, text = refused("profile", words, capsys)
     assert (code, "--name NAME" in text) == (2, True)

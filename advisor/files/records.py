@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted
-from advisor.workload.reading import (
+from advisor.files.reading import (
     REMOVED_FIELDS,
     NewerFile,
     distinct_keys,

@@ -14,12 +14,10 @@ from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.reading import kind_of, reason_of
+from advisor.files.reading import kind_of, reason_of
 
 if TYPE_CHECKING:
-    from advisor.workload.calibration import Calibration
-    from advisor.workload.profile import Profile
-    from advisor.workload.run import Run
+    from _typeshed import DataclassInstance
 
 
 def new_path(word: str) -> Path:
@@ -114,9 +112,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
                 raise
 
 
-def append_run(path: Path, run: "Run") -> None:
-    """Add `run` to the JSON Lines file `path`; see `append_line`."""
-    append_line(path, run_line(run))
+def append_record(path: Path, record: "DataclassInstance") -> None:
+    """Add `record` to the JSON Lines file `path`; see `append_line`."""
+    append_line(path, record_line(record))
 
 
 def append_line(path: Path, line: str) -> None:
@@ -138,20 +136,11 @@ def json_text(document: object) -> str:
     return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()), text) + "\n"
 
 
-def profile_text(profile: "Profile") -> str:
-    """Return `profile` as JSON in one line, with numbers as short as they round-trip."""
-    return _line(profile)
-
-
-def calibration_text(calibration: "Calibration") -> str:
-    """Return `calibration` as JSON, indented for a person to read."""
-    return json_text(asdict(calibration))
-
-
-def run_line(run: "Run") -> str:
-    """Return `run` as one line of JSON Lines."""
-    return _line(run)
-
-
-def _line(record: "Profile | Run") -> str:
+def record_line(record: "DataclassInstance") -> str:
+    """Return `record` as JSON in one line, with numbers as short as they round-trip."""
     return json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def record_text(record: "DataclassInstance") -> str:
+    """Return `record` as JSON, indented for a person to read."""
+    return json_text(asdict(record))
