@@ -10,6 +10,7 @@ from math import isfinite, prod
 import numpy as np
 
 from advisor.errors import counted
+from advisor.plan.cuts import Cut, cut_into, cuts
 from advisor.plan.job_sets import (
     WHOLE_GPU,
     Kinds,
@@ -25,7 +26,6 @@ from advisor.plan.job_sets import (
     predicted_answers,
 )
 from advisor.plan.objectives import OBJECTIVES, Terms, costs_of_ways
-from advisor.plan.partitions import Cut, cut_into, cuts
 from advisor.plan.rules import broken_rule
 from advisor.plan.tables import (
     Batch,

@@ -13,10 +13,10 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidate_space import proposed
 from advisor.plan.choice import STARVED, first_plan, starved
+from advisor.plan.cuts import cut_into
 from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed, why_no_caps
 from advisor.plan.limits import best_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
-from advisor.plan.partitions import cut_into
 from advisor.plan.progress import step
 from advisor.plan.rules import (
     TOO_SLOW,

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.plan.cuts import Cut
 from advisor.plan.job_sets import Option, Outcomes, Sets
 from advisor.plan.objectives import Objective, Terms, Ways, ways_of
-from advisor.plan.partitions import Cut
 from advisor.plan.progress import step
 from advisor.prediction.trace import Floats
 from advisor.simulation.arrays import Bools, Indices
