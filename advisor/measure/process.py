@@ -289,20 +289,20 @@ def supervise(entry: str, document: str) -> int:
     sweep()
     sweeper, held = start_own("sweep", start_new_session=True, output=subprocess.DEVNULL)
     inner, ours = start_own("inner", entry, document, start_new_session=True, keep=[held])
-    try:
-        _interrupt_on_signals()
-        code = inner.wait()
-    except KeyboardInterrupt:
-        os.close(ours)
+    with _interrupted_by_signals():
         try:
-            code = inner.wait(90)  # longer than it takes to end tenants, MPS and its server
-        except subprocess.TimeoutExpired:
-            os.killpg(inner.pid, signal.SIGKILL)
             code = inner.wait()
-    finally:
-        sweep()
-        sweeper.kill()
-        sweeper.wait()
+        except KeyboardInterrupt:
+            os.close(ours)
+            try:
+                code = inner.wait(90)  # longer than it takes to end tenants, MPS and its server
+            except subprocess.TimeoutExpired:
+                os.killpg(inner.pid, signal.SIGKILL)
+                code = inner.wait()
+        finally:
+            sweep()
+            sweeper.kill()
+            sweeper.wait()
     if code < 0:
         name = signal.Signals(-code).name
         say(f"error: the run was killed by {name}. Look for the cause in dmesg.")
@@ -343,11 +343,11 @@ def run_inner(entry: str, document: str) -> int:
 
     module, _, function = entry.partition(":")
     try:  # an interrupt may come during the imports, too
-        _interrupt_on_signals()
-        threading.Thread(target=watch_lifeline, daemon=True).start()
-        run: Callable[[str], int] = getattr(import_module(module), function)
-        present_folder()
-        return run(document)
+        with _interrupted_by_signals():
+            threading.Thread(target=watch_lifeline, daemon=True).start()
+            run: Callable[[str], int] = getattr(import_module(module), function)
+            present_folder()
+            return run(document)
     except AdvisorError as error:
         say(clean(f"error: {error}"))
         return error.exit_code
@@ -356,11 +356,18 @@ def run_inner(entry: str, document: str) -> int:
         return INTERRUPTED
 
 
-def _interrupt_on_signals() -> None:
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Let the first of `_INTERRUPTS` interrupt the block, as Ctrl-C does, and ignore the others."""
+
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in _INTERRUPTS:  # a second one must not interrupt the cleaning up
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in _INTERRUPTS:
-        signal.signal(number, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -95,7 +96,7 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process, "import_module", interrupted)
-    monkeypatch.setattr(process, "_interrupt_on_signals", lambda: None)
+    monkeypatch.setattr(process, "_interrupted_by_signals", nullcontext)
     monkeypatch.setattr(process.threading, "Thread", lambda **_: SimpleNamespace(start=int))
     assert process.run_inner("module:function", "{}") == process.INTERRUPTED
     assert "Traceback" not in capsys.readouterr().err
