@@ -1,4 +1,4 @@
-"""How good predictions are on the committed runs, by `advisor evaluate`.
+"""How good predictions are on the committed runs, as the report scores them.
 
 Each family is left out in turn, so that its jobs are predicted by a model that saw none of them.
 """
@@ -6,7 +6,11 @@ Each family is left out in turn, so that its jobs are predicted by a model that 
 import json
 from pathlib import Path
 
-from tests.answers.asking import run_command
+from advisor.hardware.gpus import gpu
+from research.evaluate import evaluate
+from research.files import measured
+from research.regret import MODEL
+from research.scoreboard import ALL, scores_of
 
 GPU = "h200-141gb"
 LEFT_OUT = ("bert", "resnet", "t5")
@@ -36,14 +40,12 @@ def figures_of(folder, *, whole=False):
         whole: Whether each of the 29 families is left out.
     """
     _fill(folder / GPU, whole)
-    printed = run_command(["evaluate", "--gpu", GPU, "--profiles", str(folder), "--json"])
-    assert printed.code == 0, printed.err
-    document = json.loads(printed.out)
-    figures = {"regret": {name: document["regret"][name] for name in ("n", "mean", "worst")}}
-    for row in document["rows"]:
-        everything = row["host"] == row["bound"] == row["jobs"] == "all" and row["degree"] is None
-        if everything and row["view"] == "raw" and row["mode"] in MODES:
-            figures[row["mode"]] = {name: row[name] for name in ("n", "mape", "coverage90")}
+    scores = scores_of(evaluate(*measured(folder / GPU), gpu(GPU)))
+    regret = scores.chosen.rules[MODEL]
+    figures = {"regret": {name: getattr(regret, name) for name in ("n", "mean", "worst")}}
+    for row in scores.pooled():
+        if row.bound == row.jobs == ALL and row.mode in MODES:
+            figures[row.mode] = {name: getattr(row, name) for name in ("n", "mape", "coverage90")}
     return figures
 
 

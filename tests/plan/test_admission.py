@@ -39,10 +39,10 @@ def added(running, offered, sharing="naive", max_slowdown=0.05, free_mib=None):
 def test_jobs_are_added_until_those_that_run_would_feel_it():
     found = added([HOST_BOUND], [HOST_BOUND] * 6)
     # 7 ms of host work hide 2 ms of the GPU's: three fit into a step, the fourth makes it 8 ms.
-    assert max(len(each.jobs) for each in found.sets) == 2
-    assert found.sets[0].slowed_by == 0
+    assert max(len(each.added) for each in found.plans) == 2
+    assert found.plans[0].slowed_by == 0
     assert (
-        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, "naive", 0.15).sets)
+        max(len(each.added) for each in added([HOST_BOUND], [HOST_BOUND] * 6, "naive", 0.15).plans)
         == 3
     )
 
@@ -60,20 +60,20 @@ def test_no_running_job_slows_by_more_than_allowed_and_only_offered_jobs_are_add
         found = added(running, offered, sharing, max_slowdown)
     except NothingFits:
         return
-    for each in found.sets:
+    for each in found.plans:
         assert each.slowed_by <= max_slowdown
-        assert all(each.jobs.count(job) <= offered.count(job) for job in each.jobs)
+        assert all(each.added.count(job) <= offered.count(job) for job in each.added)
         before = [job.step_s.p50 for job in found.before.jobs]
         after = [job.step_s.p50 for job in each.prediction.jobs[: len(running)]]
         assert all(new <= (1 + max_slowdown) * old for new, old in zip(after, before, strict=True))
-    assert [each.added for each in found.sets] == sorted(
-        (each.added for each in found.sets), reverse=True
+    assert [each.work_added for each in found.plans] == sorted(
+        (each.work_added for each in found.plans), reverse=True
     )
 
 
 def test_limits_of_those_that_run_are_kept_and_who_joins_may_have_its_own():
     found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", max_slowdown=0.2)
-    limits = found.sets[0].prediction.sharing.limits
+    limits = found.plans[0].prediction.sharing.limits
     assert limits[:2] == (30, 70)
     assert len(limits) == 3
 
@@ -91,21 +91,21 @@ class LimitsGuard(OnInstances):
 def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     there = Running(jobs=(HOST_BOUND,), sharing=Mps())
     found = additions(there, [HOST_BOUND], H200, LimitsGuard())
-    assert found.sets[0].prediction.sharing.limits[0] == 100
-    assert found.sets[0].prediction.sharing.limits[1] < 100
+    assert found.plans[0].prediction.sharing.limits[0] == 100
+    assert found.plans[0].prediction.sharing.limits[1] < 100
 
 
 def test_on_mig_a_job_that_joins_takes_what_is_free_and_slows_no_other():
     found = added([GPU_BOUND], [HOST_BOUND, HOST_BOUND], "mig=4g.71gb@0", max_slowdown=0.0)
-    sharing = found.sets[0].prediction.sharing
+    sharing = found.plans[0].prediction.sharing
     assert sharing.instances[0].profile == "4g.71gb"
-    assert len(found.sets[0].jobs) == 2
+    assert len(found.plans[0].added) == 2
     with pytest.raises(NothingFits, match="no room left"):
         added([GPU_BOUND], [HOST_BOUND], "mig=7g.141gb@0")
 
 
 def test_memory_that_others_hold_now_is_not_given_out_again():
-    assert added([HOST_BOUND], [LARGE]).sets
+    assert added([HOST_BOUND], [LARGE]).plans
     with pytest.raises(NothingFits, match="50,000 MiB are free now"):
         added([HOST_BOUND], [LARGE], free_mib=50_000)
 
@@ -114,9 +114,9 @@ def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
     late = replace(HOST_BOUND, deadline_s=1.0)
     slower = Job(replace(HOST_BOUND.profile, gpu_s=0.001))
     found = added([HOST_BOUND], [late, slower], max_slowdown=1.0)
-    assert [each.late for each in found.sets] == [(), (late.name,), (late.name,)]
-    assert found.sets[0].jobs == (slower,)
-    assert found.sets[0].added < found.sets[1].added
+    assert [each.late for each in found.plans] == [(), (late.name,), (late.name,)]
+    assert found.plans[0].added == (slower,)
+    assert found.plans[0].added < found.plans[1].added
 
 
 @pytest.mark.parametrize(
