@@ -116,7 +116,7 @@ def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
     found = added([HOST_BOUND], [late, slower], max_slowdown=1.0)
     assert [each.late for each in found.plans] == [(), (late.name,), (late.name,)]
     assert found.plans[0].added == (slower,)
-    assert found.plans[0].added < found.plans[1].added
+    assert found.plans[0].work_added < found.plans[1].work_added
 
 
 @pytest.mark.parametrize(
