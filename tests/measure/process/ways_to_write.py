@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -169,9 +170,12 @@ def main():
         change(file_name(way))
         if state(path) == before:
             print(way, flush=True)
+    before_b = Path("held.log").stat().st_size
     with subprocess.Popen("cat >> held.log", shell=True, stdin=subprocess.PIPE) as holder:
         holder.stdin.write(b"x")
         holder.stdin.flush()
+        while Path("held.log").stat().st_size == before_b:  # until it is open and written to
+            time.sleep(0.01)
         print("held", flush=True)
         sys.stdin.read()
 
