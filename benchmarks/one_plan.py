@@ -4,8 +4,8 @@
     python -m benchmarks.one_plan compare benchmarks/one_plan.jsonl
 
 `store` writes the least-cost plan of each question as notation, before the rule of choice.
-`compare` searches anew, and predicts both plans with the same predictor: a ratio above 1 is the
-cost of the stored plan over that of the new one, so above 1 the new plan is better.
+`compare` searches again, and predicts both plans with the same predictor. It prints the cost of the
+stored plan over that of the new one: above 1 the new plan is better.
 """
 
 import argparse

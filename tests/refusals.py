@@ -1,4 +1,4 @@
-"""What a measuring command prints when it ends, without the processes that it would start."""
+"""The refusals of measuring commands, without the processes that these would start."""
 
 from importlib import import_module
 from unittest.mock import patch

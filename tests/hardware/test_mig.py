@@ -27,7 +27,7 @@ MIG_GPUS = sorted(key for key, known in catalogue().items() if known.mig)
 
 
 def geometry(key: str) -> tuple:
-    """What decides which layouts a GPU has."""
+    """The slices, profiles and rules of a GPU that decide which layouts it has."""
     rows = gpu(key).mig
     return tuple((r.compute_slices, r.starts, r.max_instances, "+me" in r.name) for r in rows)
 
