@@ -44,9 +44,7 @@ from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
 from advisor.sharing.groups import in_turn, simplest
-from advisor.simulation.arrays import Bools
-from advisor.simulation.events import PlacedJobs
-from advisor.simulation.turns import from_the_start, task_of
+from advisor.simulation.arrays import Bools, Indices, array_ends_s
 from advisor.workload.job import Job
 
 _Places = tuple[PartitionKind | tuple[PartitionKind, ...], ...]
@@ -81,7 +79,7 @@ class Space:
         )
         waits_s = (0.0, *(share * alone_s for share in _WAITS))
         self.goal = Goal(sets, self.objective, Terms(due_s, tuple(dict.fromkeys(watts)), waits_s))
-        # The parts of a GPU are awake together: each has a part of what that takes.
+        # The parts of a GPU are awake together: of what that takes, each counts half (a choice).
         self._in_parts = Goal(sets, self.objective, Terms(due_s, (self._awake_w / 2,)))
         self._outcomes: dict[Option, Outcomes] = {}
         self._batches: dict[tuple[PartitionKind, bool], Batches] = {}
@@ -108,7 +106,7 @@ class Space:
     def in_turn(self) -> InTurn:
         """Batches one after another, on the whole GPU or on MIG instances."""
         confined = self.question.conditions.instances is not None
-        on_cuts = self.on_instances(one_each=self.question.conditions.mig == "plain")
+        on_cuts = self.cut_tables(one_each=self.question.conditions.mig == "plain")
         if not on_cuts:
             return self.in_turn_on_whole
         return InTurn(Either([*([] if confined else [self._whole]), *on_cuts]))
@@ -122,7 +120,7 @@ class Space:
     def _whole(self) -> OnGpu:
         return self._on_gpu(self._at_once(WHOLE_GPU, one_each=False))
 
-    def on_instances(self, *, one_each: bool) -> list[OnGpu]:
+    def cut_tables(self, *, one_each: bool) -> list[OnGpu]:
         """Return the table of each cut that the conditions allow; `one_each`: a job on each."""
         return [
             self._on_gpu(self._beside(cut.places, one_each=one_each), cut)
@@ -228,7 +226,7 @@ def hybrid(cut: Cut, batches: Sequence[Batch], jobs: Callable[[int], tuple[int, 
 
 def on_instances(space: Space, *, one_each: bool) -> Iterator[Sharing]:
     """Propose plans on MIG instances, the best first."""
-    everything, tables = space.sets.everything, space.on_instances(one_each=one_each)
+    everything, tables = space.sets.everything, space.cut_tables(one_each=one_each)
     before = set[Sharing]()
     # A table is opened when no other has a way that costs less than its best.
     heap: list[tuple[float, int, tuple[int, ...]]] = [
@@ -281,11 +279,8 @@ def proposed(
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(Sets(jobs), question)
     few = _FORECAST * (1 if space.by_replays else 2)
-    fixed, apart = (
-        question.conditions.instances is not None,
-        on_instances(space, one_each=True),
-    )
-    ways = [apart, in_phases(space, space.in_turn)]
+    fixed = question.conditions.instances is not None
+    ways = [on_instances(space, one_each=True), in_phases(space, space.in_turn)]
     if question.conditions.mig == "any":
         shared = on_instances(space, one_each=False)
         ways.append(each for each in shared if each.mode == "hybrid")
@@ -309,37 +304,44 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
     if len(jobs) <= _AT_ONCE[0] or any(job.work_steps is None for job in jobs):
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
-    kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
-    slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
-    tasks = [*map(task_of, jobs)]
+    sets, slowdowns = space.sets, space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
+    kind_of = np.empty(len(jobs), dtype=np.intp)
+    for kind, places in enumerate(sets.positions):
+        kind_of[list(places)] = kind
+    work = np.array([job.work_steps or 0.0 for job in sets.jobs])
+    alone_s = np.array([job.alone_step_s for job in sets.jobs])
 
-    def pace(seats: PlacedJobs) -> list[float]:
-        slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
-        return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
+    def costs(orders: Indices, at_once: int) -> Floats:
+        kinds = kind_of[orders]
 
-    def costs(queues: Sequence[Sharing]) -> Floats:
-        ends_s = np.array([from_the_start(each, tasks, pace).ends_s for each in queues])
+        def steps_s(at: Indices, running: Bools) -> Floats:
+            chosen = [sets.number(row[runs]) for row, runs in zip(kinds[at], running, strict=True)]
+            return np.asarray(alone_s[kinds[at]] * slowdowns[np.array(chosen)[:, None], kinds[at]])
+
+        ends_s = np.empty(orders.shape)
+        in_line_s = array_ends_s(work[kinds], steps_s, np.full(len(orders), at_once))
+        np.put_along_axis(ends_s, orders, in_line_s, axis=1)
         return costs_of_ways(by, jobs, ends_s, ends_s)
 
     line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    swaps = [*combinations(range(len(jobs)), 2)]
     best = []
     for at_once in (each for each in _AT_ONCE if each < len(jobs)):
-        order, least = tuple(at + 1 for at in line), np.inf
-        orders = [order]
-        while orders:
-            own = costs([in_turn([Group(each, Queue(Mps(), at_once))]) for each in orders])
-            if own.min() >= least * (1 - _GAIN):
-                break
+        order, least, orders = line, np.inf, [line]
+        while (own := costs(np.array(orders), at_once)).min() < least * (1 - _GAIN):
             least, order = float(own.min()), orders[int(own.argmin())]
-            orders = [_swapped(order, *pair) for pair in combinations(range(len(jobs)), 2)]
+            orders = [_swapped(order, *pair) for pair in swaps]
         best.append((least, at_once, order))
-    return [in_turn([Group(order, Queue(Mps(), most))]) for _, most, order in sorted(best)]
+    return [
+        in_turn([Group(tuple(at + 1 for at in order), Queue(Mps(), at_once))])
+        for _, at_once, order in sorted(best)
+    ]
 
 
-def _swapped(order: tuple[int, ...], one: int, other: int) -> tuple[int, ...]:
-    swapped = list(order)
+def _swapped(order: list[int], one: int, other: int) -> list[int]:
+    swapped = [*order]
     swapped[one], swapped[other] = order[other], order[one]
-    return tuple(swapped)
+    return swapped
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:

@@ -30,9 +30,10 @@ from advisor.plan.fleet_groups import (
     dealt,
 )
 from advisor.plan.job_sets import Members, Sets, with_one
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
-from advisor.plan.tables import Beside, Nothing, Stage, Table
+from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
 from advisor.plan.values import Question
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
@@ -71,8 +72,9 @@ class FleetSearch:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
         self._effort, self._queues = effort, problem.objective.in_seconds
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
-        self._single = [kind for kind in problem.jobs if problem.widths[kind] == 1]
-        self._wide = self._items(wide, predict=True) if self._queues and self._single else []
+        several = self._queues and len(wide) < len(problem.jobs)
+        self._wide = self._items(wide, predict=True) if several else []
+        self._wide_first = arranged(self._wide, problem) if self._wide else ()
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
 
@@ -226,9 +228,8 @@ class FleetSearch:
     def _on_gpus(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Run one of `queues` on each GPU; empty where that is not possible."""
         groups = self._groups(list(enumerate(queues)), predict=predict)
-        possible = all(
-            group or not queue.order for group, queue in zip(groups, queues, strict=False)
-        )
+        pairs = zip(groups, queues, strict=True)
+        possible = all(group or not queue.order for group, queue in pairs)
         return self._placed(groups) if queues and possible else ()
 
     def _placed(self, groups: Sequence[FleetGroup | None]) -> Placement:
@@ -238,9 +239,8 @@ class FleetSearch:
         """
         if not self._wide:
             return _in_place(groups, {}, self._problem)
-        first = arranged(self._wide, self._problem)
+        first, alone = self._wide_first, _in_place(groups, {}, self._problem)
         before = {gpu: each for each in sorted(first, key=_start_s) for gpu in each.gpus}
-        alone = _in_place(groups, {}, self._problem)
         return min(
             (*first, *_in_place(groups, before, self._problem)),
             (*alone, *arranged(self._wide, self._problem, alone)),
@@ -442,7 +442,8 @@ def _divided(
         Space(sets.with_jobs(pool.jobs), question, all_idle_w - own)
         for pool, question, own in zip(pools, questions, idle_w, strict=True)
     ]
-    goal = replace(spaces[0].goal, terms=replace(spaces[0].goal.terms, watts=(all_idle_w,)))
+    objective, terms = problem.objective, replace(spaces[0].goal.terms, watts=(all_idle_w,))
+    goal = Goal(sets, objective if objective.in_seconds else OBJECTIVES["makespan"], terms)
     table: Table = Nothing(goal)
     gpus = list[int]()
     for at, space in enumerate(spaces):

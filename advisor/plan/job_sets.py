@@ -238,7 +238,6 @@ class Outcomes:
 
     Attributes:
         counts: Number of jobs of each kind in each set, shape (sets, kinds).
-        deadlines_s: Deadline of each kind, infinite for none, shape (kinds,).
         allowed: Whether memory and rules allow the set, shape (sets,).
         slowdowns: Step over step alone of each kind, shape (sets, kinds); 1: the set has none.
         ends_s: Seconds until a job of each kind ends, same shape; 0: none, NaN: unknown length.
@@ -246,7 +245,6 @@ class Outcomes:
     """
 
     counts: Indices
-    deadlines_s: Floats
     allowed: Bools
     slowdowns: Floats
     ends_s: Floats
@@ -285,7 +283,7 @@ def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -
         added_j[at] += seconds * power_w[sets.parts(at, running)]
     slowdowns = np.where(present, steps_s / alone_s, 1.0)
     allowed = fits & _allowed(option, sets, question)
-    return Outcomes(sets.counts, deadlines_s(sets.jobs), allowed, slowdowns, ends_s, added_j)
+    return Outcomes(sets.counts, allowed, slowdowns, ends_s, added_j)
 
 
 def _allowed(option: Option, sets: Sets, question: Question) -> Bools:

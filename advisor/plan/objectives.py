@@ -272,13 +272,12 @@ def costs_of_ways(
     """Compute a cost of each way to run all `jobs` to order them by, from values (ways, jobs)."""
     outcomes = Outcomes(
         counts=np.ones(ends_s.shape, dtype=np.intp),
-        deadlines_s=deadlines_s(jobs),
         allowed=np.ones(len(ends_s), dtype=bool),
         slowdowns=slowdowns,
         ends_s=ends_s,
         added_j=np.zeros(len(ends_s)),
     )
-    terms = Terms(outcomes.deadlines_s, watts=(1.0,))
+    terms = Terms(deadlines_s(jobs), watts=(1.0,))
     return np.asarray(objective.criteria(ways_of(objective, outcomes), terms)[0])
 
 

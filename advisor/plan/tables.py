@@ -97,8 +97,8 @@ class Table(ABC):
     def best(self, chosen: int, number: int = 0) -> Way:
         """Return the best way of a set by the criterion of this number."""
         ways, keys = self.candidates(chosen)
-        ((at,),) = self.goal.choose(ways, np.zeros(1, np.intp))[[number]]
-        return self.way(chosen, keys[at])
+        best = self.goal.choose(ways, np.zeros(1, np.intp))
+        return self.way(chosen, keys[best[number, 0]])
 
     def ranked(self, chosen: int) -> list[tuple[float, _Key]]:
         """Return cost and key of each way for a set that is possible, the cheapest first."""
@@ -250,20 +250,24 @@ class Beside(Table):
 class OnGpu(Table):
     """The ways of `table`, on the partitions of `cut`, as what the whole GPU does.
 
-    `awake_w` watts are added while jobs run.
+    `awake_w` watts are added while jobs run. Where times are not in seconds, what a GPU takes for
+    equal work of its jobs is its time: several GPUs end with the last.
     """
 
     def __init__(self, goal: Goal, table: Table, cut: Cut | None, *, awake_w: float) -> None:
-        self.goal, self._table, self.cut, self._awake_w = goal, table, cut, awake_w
-        self.ways = self._awake(table.ways)
+        self.goal, self._table, self._cut, self._awake_w = goal, table, cut, awake_w
+        self.ways = self._moved(table.ways)
 
-    def _awake(self, ways: Ways) -> Ways:
-        extra = ways.extra + self._awake_w * ways.span_s if self._awake_w else ways.extra
-        return ways._replace(extra=extra)
+    def _moved(self, ways: Ways) -> Ways:
+        if not self.goal.objective.in_seconds:
+            return ways._replace(span_s=ways.extra, ends_s=ways.extra)
+        if self._awake_w:
+            return ways._replace(extra=ways.extra + self._awake_w * ways.span_s)
+        return ways
 
     def candidates(self, chosen: int) -> tuple[Ways, Sequence[_Key]]:
         ways, keys = self._table.candidates(chosen)
-        return self._awake(ways), keys
+        return self._moved(ways), keys
 
     def way(self, chosen: int, key: _Key) -> Way:
         return self._on_gpu(self._table.way(chosen, key))
@@ -272,10 +276,10 @@ class OnGpu(Table):
         return self._on_gpu(self._table.best(chosen, number))
 
     def _on_gpu(self, way: Way) -> Way:
-        if self.cut is None:
+        if self._cut is None:
             return way
         batches = (batch for _, stage in way for batch in stage.batches)
-        return ((0, Stage(tuple(batches), self.cut)),)
+        return ((0, Stage(tuple(batches), self._cut)),)
 
 
 class InTurn(Table):
@@ -283,8 +287,8 @@ class InTurn(Table):
 
     def __init__(self, first: Table) -> None:
         self.goal, self._first = first.goal, first
-        number, nothing = len(first.goal.costs(_at(first.ways, np.array([0])))), Nothing(self.goal)
-        self.ways = Ways(*(np.repeat(each, number, axis=0) for each in nothing.ways))
+        nothing, number = Nothing(self.goal).ways, len(first.ways.span_s)
+        self.ways = Ways(*(np.repeat(each, number, axis=0) for each in nothing))
         for outer, inner, left, starts in self.goal.sets.layers:
             step()
             every = self._joined(inner, left)

@@ -61,9 +61,11 @@ def array_stretches(
         started[at] += ended.sum(axis=1)
 
 
-def array_ends_s(work_steps: Floats, steps_s: StepsOfRunning) -> Floats:
+def array_ends_s(
+    work_steps: Floats, steps_s: StepsOfRunning, at_once: Indices | None = None
+) -> Floats:
     """Compute seconds until each job ends, shape (sets, jobs); 0 where there is no job."""
     ends_s = np.zeros(work_steps.shape)
-    for each in array_stretches(work_steps, steps_s):
-        ends_s[each.sets] += np.where(each.running, each.seconds[:, None], 0.0)
+    for at, running, waiting, seconds in array_stretches(work_steps, steps_s, at_once):
+        ends_s[at] += np.where(running | waiting, seconds[:, None], 0.0)
     return ends_s
