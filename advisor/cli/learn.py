@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Context, Option
+from typer import Context
 
 from advisor.cli import options
+from advisor.cli.options import flag, option
 from advisor.cli.output import aside, leave_out, progress, show_answer, show_text
-from advisor.cli.question import advisor_for, chosen_jobs, exclude, mlflow_log, on_checked_host
+from advisor.cli.question import Sources, chosen_jobs, exclude, mlflow_log, on_checked_host
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, counted, require_extra, with_article
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
@@ -34,17 +35,10 @@ def _read_measured(gpu: "Gpu", folder: Path | None) -> "MeasuredGpu":
 def fit(
     gpu: options.GpuKey = DEFAULT_GPU,
     profiles: options.Profiles = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            parser=options.folder_to_write,
-            help="Write the model to this folder; default: your own.",
-        ),
-    ] = None,
-    tune: Annotated[
-        bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
-    ] = False,
+    out: Path | None = option(
+        "DIR", "Write the model to this folder; default: your own.", parser=options.folder_to_write
+    ),
+    tune: bool = flag("Search the constants of replay and regression too [10 min].", "--tune"),
     as_json: options.AsJson = False,
 ) -> None:
     """Fit the model to all runs, yours included.
@@ -110,13 +104,9 @@ def evaluate(
     gpu: options.GpuKey = DEFAULT_GPU,
     profiles: options.Profiles = None,
     models: options.Models = None,
-    predictions: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Score the predictions in this file, one run a line; default: advisor's own.",
-        ),
-    ] = None,
+    predictions: Path | None = option(
+        "FILE", "Score the predictions in this file, one run a line; default: advisor's own."
+    ),
     as_json: options.AsJson = False,
 ) -> None:
     """Compare predictions with your runs.
@@ -160,26 +150,16 @@ def validate(
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
     ray: options.Ray = None,
-    runs: Annotated[
-        Path | None,
-        Option("--runs", metavar="FILE", help="Compare the runs in this file; run none."),
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print each process with its environment; run none.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            parser=options.folder_to_write,
-            help="Add the runs to this folder of profiles; default: your own.",
-        ),
-    ] = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    runs: Path | None = option("FILE", "Compare the runs in this file; run none.", "--runs"),
+    dry_run: bool = flag("Print each process with its environment; run none.", "--dry-run"),
+    out: Path | None = option(
+        "DIR",
+        "Add the runs to this folder of profiles; default: your own.",
+        parser=options.folder_to_write,
+    ),
+    *,
+    sources: Sources,
     check_host: options.CheckHost = True,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
 ) -> None:
@@ -195,13 +175,13 @@ def validate(
     exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
     exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
     log = mlflow_log(mlflow)
-    advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu)
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:
         members = chosen_jobs(advisor, jobs, job_file)
         if not dry_run and ray is None:
-            advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+            advisor = on_checked_host(advisor, members, check_host)
         advised = advisor.rank(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:

@@ -2,16 +2,17 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from typer import Context, Option
 
 from advisor.cli import options
+from advisor.cli.options import flag, option
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
 from advisor.cli.question import (
-    advisor_for,
+    Sources,
     chosen_jobs,
     confined,
     counted_gpus,
@@ -28,6 +29,7 @@ from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
+    from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation
@@ -35,29 +37,53 @@ if TYPE_CHECKING:
     from advisor.workload.job import Job
 
 
+@dataclass(frozen=True)
+class _Search:
+    """Options on the plans that are searched, and on what ranks them."""
+
+    gpus: options.Gpus = "1"
+    objective: options.Objective = "makespan"
+    pessimistic: options.Pessimistic = False
+    power_cap: options.CapOrAuto = None
+    root: options.Root = True
+    mig: options.Mig = "plain"
+    effort: options.Effort = 1.0
+    host_memory: options.HostMemory = None
+
+    @property
+    def cap_w(self) -> float | None:
+        return None if self.power_cap in (None, "auto") else options.watts(self.power_cap)
+
+    def plans(
+        self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool
+    ) -> "Recommendation | FleetPlan":
+        """Return the ranked plans for `jobs`, for the `whole` GPU even if it is in MIG mode."""
+        from advisor.plan.rules import Conditions
+
+        conditions = Conditions(root=self.root, power_caps=self.power_cap == "auto", mig=self.mig)
+        return advisor.recommend(
+            jobs,
+            self.objective,
+            gpus=self.gpus,
+            effort=self.effort,
+            host_memory_mib=self.host_memory,
+            conditions=confined(advisor.card, conditions, whole=whole),
+            level="p95" if self.pessimistic else "p50",
+        )
+
+
 def recommend(
     context: Context,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
-    gpus: options.Gpus = "1",
-    objective: options.Objective = "makespan",
-    pessimistic: options.Pessimistic = False,
-    power_cap: options.CapOrAuto = None,
-    root: options.Root = True,
-    mig: options.Mig = "plain",
+    *,
+    search: _Search,
     protect: options.Protect = None,
     max_slowdown: options.MaxSlowdown = None,
-    effort: options.Effort = 1.0,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
-    host_memory: options.HostMemory = None,
-    details: Annotated[
-        bool, Option("--details", help="Print all numbers, and how they were found.")
-    ] = False,
+    details: bool = flag("Print all numbers, and how they were found.", "--details"),
     as_json: options.AsJson = False,
     csv_file: options.Csv = None,
 ) -> None:
@@ -66,30 +92,19 @@ def recommend(
     Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
     prints the best plan that its search finds.
     """
-    from advisor.plan.rules import Conditions, are_many
+    from advisor.plan.rules import are_many
     from advisor.plan.values import Recommendation
 
     require(context, "max_slowdown", "protect")
-    total, gpu = counted_gpus(gpus, gpu, context)
-    cap_w, choose = options.cap_or_auto(power_cap)
-    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
+    total, gpu = counted_gpus(search.gpus, gpu, context)
+    advisor = sources.advisor(gpu, search.cap_w)
     members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
-    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
-    whole = root and (passed(context, "root") or are_many(len(members), total))
-    advised = advisor.recommend(
-        members,
-        objective,
-        gpus=gpus,
-        effort=effort,
-        host_memory_mib=host_memory,
-        conditions=confined(
-            advisor.card, Conditions(root=root, power_caps=choose, mig=mig), whole=whole
-        ),
-        level="p95" if pessimistic else "p50",
-    )
+    advisor = on_checked_host(advisor, members, check_host)
+    whole = search.root and (passed(context, "root") or are_many(len(members), total))
+    advised = search.plans(advisor, members, whole=whole)
     command = ""
     if isinstance(advised, Recommendation):
-        command = _start(advised, jobs, job_file, profiles)
+        command = _start(advised, jobs, job_file, sources.profiles)
     elif not as_json:
         command = _start_of_all(advised)
     show_plans(advised, as_json, command, csv_file, details=details)
@@ -164,25 +179,17 @@ def admit(
     context: Context,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
-    running: Annotated[
-        str | None,
-        Option(
-            metavar="JOB[:COPIES],...",
-            autocompletion=options.complete_job,
-            help="These jobs run on the GPU already.",
-        ),
-    ] = None,
-    sharing: Annotated[
-        str | None,
-        Option(
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="How the running jobs share the GPU; default: naive.",
-        ),
-    ] = None,
-    now: Annotated[
-        bool, Option("--now", help="Ask the driver how the running jobs share the GPU now.")
-    ] = False,
+    running: str | None = option(
+        "JOB[:COPIES],...",
+        "These jobs run on the GPU already.",
+        autocompletion=options.complete_job,
+    ),
+    sharing: str | None = option(
+        "SHARING",
+        "How the running jobs share the GPU; default: naive.",
+        autocompletion=options.complete_sharing,
+    ),
+    now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
     gpu: options.GpuKey = DEFAULT_GPU,
@@ -191,11 +198,9 @@ def admit(
     mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0,
     top: options.Top = 5,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    *,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print which JOBs may join the running jobs.
@@ -213,9 +218,9 @@ def admit(
         raise InvalidInput("expected the running jobs. Name them with --running, or add --now.")
     exclude(context, "now", "sharing", why="the driver reports how the GPU is shared.")
     require(context, "device", "now")
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     offered = chosen_jobs(advisor, jobs, job_file)
-    advisor = on_checked_host(advisor, [each.profile for each in offered], check_host)
+    advisor = on_checked_host(advisor, offered, check_host)
     names = [running] if running else []
     if now:
         at_work, refused = advisor.running_now(names, live_gpu(device))
@@ -238,86 +243,62 @@ def admit(
 
 def export(
     context: Context,
-    sharing: Annotated[
-        str | None,
-        Option(
-            "--sharing",
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="As for `predict`; default: that of the best plan.",
-        ),
-    ] = None,
+    sharing: str | None = option(
+        "SHARING",
+        "As for `predict`; default: that of the best plan.",
+        "--sharing",
+        autocompletion=options.complete_sharing,
+    ),
     rank: options.Rank = 1,
-    form: Annotated[
-        ExportFormat,
-        Option(
-            "--format", case_sensitive=False, help="Write for this tool; commands: a shell script."
-        ),
-    ] = "commands",
-    out: Annotated[
-        Path | None, options.file_to_write("Write to this file; default: stdout.")
-    ] = None,
+    form: ExportFormat = Option(
+        "commands",
+        "--format",
+        case_sensitive=False,
+        help="Write for this tool; commands: a shell script.",
+    ),
+    out: Path | None = option(
+        "FILE", "Write to this file; default: stdout.", parser=options.to_write
+    ),
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
-    gpus: options.Gpus = "1",
-    objective: options.Objective = "makespan",
-    pessimistic: options.Pessimistic = False,
-    power_cap: options.CapOrAuto = None,
-    root: options.Root = True,
-    mig: options.Mig = "plain",
-    effort: options.Effort = 1.0,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
-    host_memory: options.HostMemory = None,
-    gres_name: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or "
-            "a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100; default: the first word of the model, if "
-            "there are several.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        Option(
-            "--only",
-            metavar="GPU",
-            help="Write the part of the plan on this one of several GPU models.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        Option(
-            "--plot",
-            metavar="FILE",
-            parser=options.picture,
-            help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-        ),
-    ] = None,
+    *,
+    search: _Search,
+    sources: Sources,
+    gres_name: str | None = option(
+        "NAME",
+        "Ask Slurm for GPUs by this name, e.g. gpu:tesla, or "
+        "a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100; default: the first word of the model, if "
+        "there are several.",
+    ),
+    only: str | None = option(
+        "GPU", "Write the part of the plan on this one of several GPU models.", "--only"
+    ),
+    plot: Path | None = option(
+        "FILE",
+        "Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        "--plot",
+        parser=options.picture,
+    ),
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
     from advisor.launch.exports import check_format
     from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
-    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
+    from advisor.plan.rules import EXACT_JOBS, are_many
     from advisor.plan.values import Recommendation
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
     if plot is not None:
         require_extra("--plot", "page", "altair", "vl_convert")
-    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)
     check_format(form, total, gres_name)
     if only is not None and total == 1:
         raise InvalidInput("--only is for --gpus of several models.")
-    cap_w, choose = options.cap_or_auto(power_cap)
-    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
-    members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
-    advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    advisor = sources.advisor(gpu, search.cap_w)
+    members = chosen_jobs(advisor, jobs, job_file, total)
+    advisor = on_checked_host(advisor, members, None)
     if plot is not None and are_many(len(members), total):
         raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
@@ -326,16 +307,7 @@ def export(
     if sharing is not None:
         prediction = advisor.predict(members, sharing).prediction
     else:
-        conditions = Conditions(root=root, power_caps=choose, mig=mig)
-        advised = advisor.recommend(
-            members,
-            objective,
-            gpus=gpus,
-            effort=effort,
-            host_memory_mib=host_memory,
-            conditions=confined(advisor.card, conditions, whole=root or total > 1),
-            level="p95" if pessimistic else "p50",
-        )
+        advised = search.plans(advisor, members, whole=search.root or total > 1)
         _draw_and_log(advised, plot, log)
         if not isinstance(advised, Recommendation):
             plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
