@@ -10,8 +10,8 @@ from typer import Argument
 from advisor.cli import options
 from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, flag, option
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
-from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 
 _Kind = Literal["jobs", "campaign", "trace", "gpu"]
@@ -40,7 +40,7 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
         problem = str(error)
     if as_json:
         models, profiled = tuple(known_gpus().values()), tuple(profiled_gpus(profiles))
-        show_json(answer_document(GpuList(models, profiled, here, problem)))
+        show_json(GpuList(models, profiled, here, problem))
         return
     show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
     show_text(
@@ -71,7 +71,7 @@ def profiles(
     leave_out(*refused)
     if as_json:
         listed = tuple(listed_profile(name, each) for name, each in measured.items())
-        show_json(answer_document(ProfileList(gpu, listed)))
+        show_json(ProfileList(gpu, listed))
     elif measured:
         show(profiles_table(measured, details=details))
     else:
@@ -144,7 +144,6 @@ def init(
         show_json(schema_document(schema))
         return
     from advisor.files.reading import is_file
-    from advisor.files.writing import write_whole
 
     if kind is None:
         for each, (name, use, content) in _FILES.items():

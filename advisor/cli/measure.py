@@ -8,9 +8,9 @@ from typer import Argument, Context, Exit
 
 from advisor.cli import options
 from advisor.cli.options import flag, option
-from advisor.cli.output import aside, show_json, show_text
-from advisor.documents import answer_document
+from advisor.cli.output import aside, show_answer
 from advisor.errors import GpuUnavailable
+from advisor.files.writing import new_path
 from advisor.hardware import DEFAULT_DEVICE
 
 
@@ -33,7 +33,7 @@ def campaign(
     out: Path | None = option(
         "DIR",
         "Add the runs to this folder; default: your own, which every command reads.",
-        parser=options.folder_to_write,
+        parser=new_path,
     ),
     profiles: Path | None = option(
         "DIR",
@@ -70,7 +70,7 @@ def runs(
         "MIG are left out.",
     ),
     out: Path = option(
-        "FILE", "Add the runs to this JSON Lines file.", default=..., parser=options.folder_to_write
+        "FILE", "Add the runs to this JSON Lines file.", default=..., parser=new_path
     ),
     device: options.DeviceOrCpu = DEFAULT_DEVICE,
     cores: options.Cores = None,
@@ -128,9 +128,6 @@ def doctor(
     for line in undo_left() if undo else ():
         aside(line)
     findings = examine()
-    if as_json:
-        show_json(answer_document(Findings(tuple(findings))))
-    else:
-        show_text(findings_text(findings))
+    show_answer(Findings(tuple(findings)), as_json, lambda it: findings_text(it.findings))
     blocked = any(each.severity == "blocks" for each in findings)
     raise Exit(GpuUnavailable.exit_code if blocked else 0)

@@ -15,23 +15,15 @@ from typer import Argument, BadParameter, Context, Option
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.files import units
+from advisor.files.writing import new_path, writable
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import Layouts, ObjectiveName
 
 
 def to_write(word: str) -> Path:
     """Return the path `word` of a file after checking that it can be written."""
-    from advisor.files.writing import writable
-
-    writable(path := folder_to_write(word))
+    writable(path := new_path(word))
     return path
-
-
-def folder_to_write(word: str) -> Path:
-    """Return the path `word` after checking that its parent exists."""
-    from advisor.files.writing import new_path
-
-    return new_path(word)
 
 
 def picture(word: str) -> Path:
@@ -118,6 +110,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     for name, parameter in parameters.items():
         members = signature(groups[name]).parameters.values() if name in groups else [parameter]
         flat += [each.replace(kind=Parameter.KEYWORD_ONLY) for each in members]
+    typed.__annotations__ = {each.name: each.annotation for each in flat}
     typed.__signature__ = signature(command).replace(parameters=flat)  # type: ignore[attr-defined]
     return typed
 
@@ -291,13 +284,6 @@ Profiles = Annotated[
     Path | None, _shared("DIR", _READ.format("profiles"), "--profiles", envvar="ADVISOR_PROFILES")
 ]
 Models = Annotated[Path | None, _shared("DIR", _READ.format("models"), envvar="ADVISOR_MODELS")]
-Calibration = Annotated[
-    Path | None,
-    _shared(
-        "FILE",
-        "Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
-    ),
-]
 CheckHost = Annotated[
     bool | None,
     Option(
@@ -307,23 +293,6 @@ CheckHost = Annotated[
         help="Check how fast this host is, which takes a second, and predict for it; default: "
         "`run` and `validate` check, others use a check of the last 10 minutes if this machine "
         "has the GPU.",
-    ),
-]
-HostCores = Annotated[
-    int | None,
-    _shared(
-        "N",
-        "Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
-        "has the GPU, else no limit.",
-        min=1,
-    ),
-]
-HostMemory = Annotated[
-    float | None,
-    _shared(
-        "SIZE",
-        "Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
-        "default: no limit.",
     ),
 ]
 Gpus = Annotated[
@@ -347,17 +316,6 @@ Root = Annotated[
 ]
 Pessimistic = Annotated[
     bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
-]
-CapOrAuto = Annotated[
-    str | None,
-    _shared(
-        "WATTS|auto",
-        "Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; default: "
-        "its own limit.",
-    ),
-]
-Effort = Annotated[
-    float, _shared("TIMES", "Search so many times as long for many jobs or several GPUs.")
 ]
 MemoryMargin = Annotated[float, _shared("SHARE", "Leave this share of memory free, e.g. 0.1.")]
 Protect = Annotated[
@@ -391,7 +349,7 @@ ProfilesOut = Annotated[
     _shared(
         "DIR",
         "Write to this folder of profiles; default: your own, which every command reads.",
-        parser=folder_to_write,
+        parser=new_path,
     ),
 ]
 DeviceOrCpu = Annotated[

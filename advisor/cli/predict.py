@@ -20,6 +20,7 @@ from advisor.cli.question import (
     require,
 )
 from advisor.errors import InvalidInput, NothingFits
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
@@ -89,7 +90,6 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
 
@@ -191,7 +191,6 @@ def simulate(
     The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
     GPU.
     """
-    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_report, trace_text

@@ -16,7 +16,6 @@ from advisor.cli.measure import supervised
 from advisor.cli.options import flag, option
 from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
-from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.files import units
 from advisor.hardware import DEFAULT_DEVICE
@@ -137,7 +136,7 @@ def profile(
     *,
     measuring: _Measuring,
     script: _Script,
-    timm: _Timm,
+    model: _Timm,
     batch_size: int | None = option(
         "N",
         "Set the examples of a step of a script or of timm's model; default: those of "
@@ -162,7 +161,7 @@ def profile(
     names = words[: words.index("--")] if "--" in words else words
     of_script = _passed(vars(script))
     if command:
-        if names or timm.timm is not None:
+        if names or model.timm is not None:
             raise InvalidInput("a script is profiled by itself: name no workload before the --")
         jobs = [_script_workload(command, script, batch_size, loader_workers)]
     elif of_script:
@@ -172,7 +171,7 @@ def profile(
         )
     else:
         of_both = {"batch_size": batch_size, "loader_workers": loader_workers}
-        jobs = _timm_workloads(_passed(of_both | vars(timm)))
+        jobs = _timm_workloads(_passed(of_both | vars(model)))
         if not (names or jobs):
             raise InvalidInput(
                 "name a workload, or a model with --timm. `advisor workloads` lists them."
@@ -273,7 +272,7 @@ def _shown(out: Path | None, mlflow: str | None, *, as_json: bool) -> Iterator[N
             log.profile(each)
     if as_json:
         listed = (listed_profile(each.name, each, file) for file, each in profiles.items())
-        show_json(answer_document(MeasuredProfiles(tuple(listed))))
+        show_json(MeasuredProfiles(tuple(listed)))
 
 
 def _limited_step(word: str) -> tuple[str, float]:

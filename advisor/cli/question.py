@@ -26,8 +26,16 @@ class Sources:
 
     profiles: options.Profiles = None
     models: options.Models = None
-    calibration: options.Calibration = None
-    host_cores: options.HostCores = None
+    calibration: Path | None = options.option(
+        "FILE",
+        "Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
+    )
+    host_cores: int | None = options.option(
+        "N",
+        "Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
+        "has the GPU, else no limit.",
+        min=1,
+    )
 
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from advisor.cli.question import (
 )
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.launch import ExportFormat
 
@@ -44,11 +45,21 @@ class _Search:
     gpus: options.Gpus = "1"
     objective: options.Objective = "makespan"
     pessimistic: options.Pessimistic = False
-    power_cap: options.CapOrAuto = None
+    power_cap: str | None = option(
+        "WATTS|auto",
+        "Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; default: "
+        "its own limit.",
+    )
     root: options.Root = True
     mig: options.Mig = "plain"
-    effort: options.Effort = 1.0
-    host_memory: options.HostMemory = None
+    effort: float = option(
+        "TIMES", "Search so many times as long for many jobs or several GPUs.", default=1.0
+    )
+    host_memory: float | None = option(
+        "SIZE",
+        "Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
+        "default: no limit.",
+    )
 
     @property
     def cap_w(self) -> float | None:
@@ -119,7 +130,6 @@ def show_plans(
     details: bool = False,
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
-    from advisor.files.writing import write_whole
     from advisor.plan.values import Recommendation
     from advisor.workload.spec import secrets_held
 
@@ -132,7 +142,7 @@ def show_plans(
         if csv_file is not None:
             write_whole(csv_file, fleet_csv(advised))
         if as_json:
-            show_json(answer_document(fleet_advice(advised)))
+            show_json(fleet_advice(advised))
         else:
             show(fleet_report(advised, command=command, details=details))
         return
@@ -145,7 +155,7 @@ def show_plans(
     if csv_file is not None:
         write_whole(csv_file, plans_csv(advised))
     if as_json:
-        show_json(answer_document(advice(advised)))
+        show_json(advice(advised))
     else:
         show(plans_report(advised, command=command, details=details))
 
@@ -289,7 +299,9 @@ def export(
     from advisor.plan.values import Recommendation
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
+    of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
+    why = "--sharing names the plan."
+    exclude(context, "sharing", "rank", *of_search, "plot", "mlflow", why=why)
     if plot is not None:
         require_extra("--plot", "page", "altair", "vl_convert")
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)
@@ -319,21 +331,6 @@ def export(
     _write([plan], form, out, gres_name)
 
 
-# Parameters that choose a plan.
-_OF_SEARCH = [
-    "gpus",
-    "objective",
-    "rank",
-    "pessimistic",
-    "root",
-    "mig",
-    "effort",
-    "host_memory",
-    "plot",
-    "mlflow",
-]
-
-
 def _draw_and_log(
     advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
 ) -> None:
@@ -341,7 +338,6 @@ def _draw_and_log(
     from advisor.plan.values import Recommendation
 
     if plot is not None and isinstance(advised, Recommendation):
-        from advisor.files.writing import write_whole
         from advisor.report.charts import ways_picture
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
@@ -369,7 +365,6 @@ def _write(
     plans: "Sequence[LaunchPlan]", form: ExportFormat, file: Path | None, gres_name: str | None
 ) -> None:
     """Write the plan of each GPU to `file`, or to stdout."""
-    from advisor.files.writing import write_whole
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import run_command
     from advisor.workload.spec import secrets_held

@@ -10,9 +10,8 @@ from typer import Argument, Context, Exit
 
 from advisor.cli import options
 from advisor.cli.options import flag, option
-from advisor.cli.output import aside, live, show_json, show_text
+from advisor.cli.output import aside, live, show_answer, show_text
 from advisor.cli.question import Sources, exclude, mlflow_log, on_checked_host, require
-from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 
 if TYPE_CHECKING:
@@ -75,17 +74,24 @@ def run(
     from advisor.files.reading import is_file
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
-    from advisor.run.watch import Watcher, find_run
+    from advisor.run.watch import ListedRuns, Watcher, find_run, listed_runs
 
     if list_runs:
-        _list(as_json)
+        listed = ListedRuns(tuple(listed_runs()))
+        show_answer(listed, as_json, lambda it: "\n".join(map(str, it.runs)) or "no runs")
         return
     require(context, "as_json", "list_runs")
     why = "the jobs run on the nodes of the cluster."
     exclude(context, "ray", "cores", "check_host", "metrics", why=why)
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
-    log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
+    log, served = mlflow_log(mlflow), None
+    if metrics is not None:
+        from advisor.run.metrics import serving
+
+        require_extra("`--metrics`", "metrics", "prometheus_client")
+        url, served = context.with_resource(serving(metrics))
+        aside(f"metrics: {url}")
     if not (plan.endswith(".json") or is_file(Path(plan))):
         _watch([Watcher(find_run(plan), aside, time_limit, patience)], log, served)
 
@@ -128,15 +134,6 @@ def run(
 _NOT_STARTED = "no job was started. Add --apply to start."
 
 
-def _list(as_json: bool) -> None:
-    from advisor.run.watch import ListedRuns, listed_runs
-
-    if as_json:
-        show_json(answer_document(ListedRuns(tuple(listed_runs()))))
-    else:
-        show_text("\n".join(map(str, listed_runs())) or "no runs")
-
-
 def _watch(
     watchers: "Sequence[Watcher]", log: "MlflowLog | None", served: "RunMetrics | None"
 ) -> NoReturn:
@@ -151,16 +148,6 @@ def _watch(
 
         code = watch(watchers, say=aside, show=show_and_serve, log=None if log is None else log.run)
     raise Exit(code)
-
-
-def _served(context: Context, address: str) -> "RunMetrics":
-    """Serve metrics until the command ends, and return what to show runs to."""
-    from advisor.run.metrics import serving
-
-    require_extra("`--metrics`", "metrics", "prometheus_client")
-    url, metrics = context.with_resource(serving(address))
-    aside(f"metrics: {url}")
-    return metrics
 
 
 def _run_on_ray(
