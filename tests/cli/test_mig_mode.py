@@ -45,7 +45,7 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     document = json.loads(answer.out)
     assert (answer.code, "MIG mode" in answer.err) == (0, True)
     assert used(answer.out) == {"3g.71gb"}
-    elsewhere = json.loads(advisor("recommend", RESNET, BERT, "--root", "--json").out)["plans"][0]
+    elsewhere = advisor.document("recommend", RESNET, BERT, "--root")["plans"][0]
     other = document["another_layout"]
     assert (other["sharing"], other["makespan_s"]) == (
         elsewhere["sharing"],
@@ -53,10 +53,7 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     )
     assert other["makespan_s"] < document["plans"][0]["makespan_s"]
     assert f"{other['makespan_s'] / document['plans'][0]['makespan_s']:.2f}x" in answer.err
-    assert (
-        json.loads(advisor("recommend", RESNET, "--no-root", "--json").out)["another_layout"]
-        is None
-    )
+    assert advisor.document("recommend", RESNET, "--no-root")["another_layout"] is None
 
 
 def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):

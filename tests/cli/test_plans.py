@@ -113,7 +113,7 @@ def test_a_plan_file_is_simulated_and_compared_as_the_words_are(advisor, exporte
 
 
 def test_the_best_plan_and_the_plan_of_a_rank_are_those_of_recommend(advisor):
-    plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
+    plans = advisor.document("recommend", *BOTH)["plans"]
     for rank, words in ((1, ()), (3, ("--rank", 3))):
         (found,) = json.loads(advisor("export", *BOTH, *words, "--format", "json").out)["plans"]
         assert found["sharing"] == plans[rank - 1]["sharing"]
@@ -289,13 +289,13 @@ def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdo
     advisor, tmp_path
 ):
     words = ("compare", "naive", "mps", "mps=60,60", "mig=3g.71gb,4g.71gb", *BOTH)
-    plans = json.loads(advisor(*words, "--json").out)["plans"]
+    plans = advisor.document(*words)["plans"]
     assert [plan["sharing"] for plan in plans][:3] == ["naive", "mps", "mps=60,60"]
     assert plans[0]["gain_over_first"] == {"p05": 1, "p50": 1, "p95": 1}
     assert advisor(*words, "--csv", tmp_path / "plans.csv").code == 0
     rows = list(csv.DictReader((tmp_path / "plans.csv").read_text().splitlines()))
     for row, plan in zip(rows, plans, strict=True):
-        alone = json.loads(advisor("predict", *BOTH, "--sharing", plan["plan"], "--json").out)
+        alone = advisor.document("predict", *BOTH, "--sharing", plan["plan"])
         numbers = {
             "total_time_p50_s": alone["makespan_s"],
             "energy_j": alone["energy_j"]["p50"],
@@ -304,11 +304,6 @@ def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdo
             "gain_over_first_p50": plans[0]["makespan_s"] / plan["makespan_s"],
         }
         assert {name: float(row[name]) for name in numbers} == pytest.approx(numbers)
-
-
-@pytest.mark.parametrize("words", [("mps",), ("naive", "none.json"), ("mpss", "mps")])
-def test_two_plans_or_more_come_before_the_jobs(advisor, words):
-    assert (advisor("compare", *words, *BOTH).code, advisor("compare", *words).code) == (2, 2)
 
 
 def test_a_job_has_its_own_mig_instance_unless_any_layout_is_allowed(advisor):

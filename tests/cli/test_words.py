@@ -49,6 +49,9 @@ WORDS = [
     (f"predict --jobs {BERT}", 2, "without --jobs"),
     (f"predict {PAIR} naive", 2, "--sharing naive"),
     (f"compare naive {BERT}", 2, "naive mps"),
+    ("compare mps", 2, "naive mps"),
+    (f"compare mpss mps {BERT}", 2, "naive mps"),
+    (f"compare naive none.json {BERT}", 2, "none.json"),
     (f"recommend {PAIR} --protect all", 2, RESNET),
     # GPUs, folders, and MIG instances.
     (f"predict {BERT} --gpu h2000", 2, "h200-141gb"),
@@ -163,4 +166,4 @@ def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(
     running = json.loads(advisor(*words).out)["running"]
     assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
     install(FakeLibrary(FakeGpu()))
-    assert json.loads(advisor("admit", SMALL, "--now", "--json").out)["plans"]
+    assert advisor.document("admit", SMALL, "--now")["plans"]
