@@ -260,7 +260,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
 Jobs = Annotated[
     list[str] | None,
     Argument(
-        metavar="JOB",
+        metavar="JOB...",
         autocompletion=complete_job,
         help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
     ),

@@ -131,7 +131,7 @@ class _Timm:
 def profile(
     context: Context,
     workloads: list[str] | None = Argument(
-        None, metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."
+        None, metavar="WORKLOAD...", help="A name, as `advisor workloads` lists it."
     ),
     *,
     measuring: _Measuring,
