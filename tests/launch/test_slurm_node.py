@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.workload.job import Job
-from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, scripted, write
 from tests.launch.golden_exports import BIG
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
 from tests.launch.slurm_node import MISSING, slurm_node
@@ -98,8 +96,7 @@ def test_groups_of_a_gpu_run_in_turn_in_one_allocation_even_if_a_job_failed(subm
 def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slurm(submits):
     text = "import json, os, sys; print(json.dumps([os.getcwd(), sys.argv[1:]])); sys.exit(4)"
     command = (sys.executable, "-c", text, "a 'b' \"c\" $d", "END")
-    script = Script(command=command, folder=str(Path("/tmp").resolve()))
-    job = Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
+    job = scripted(*command, folder="/tmp")
     for sharing in ("serial", "mps"):
         (number,) = submits(handed(sharing, [job, BERT]))
         assert end_of(number) == ("FAILED", "4:0")
