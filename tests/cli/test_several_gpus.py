@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.cli.conftest import BERT, RESNET, SMALL
-from tests.launch.kubernetes_objects import check_objects, numbers, objects
 
 JOBS = (f"{RESNET}:2", f"{BERT}:3", f"{SMALL}:4")
 FEW = (f"{RESNET}:2", BERT, SMALL)
@@ -81,35 +80,6 @@ def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
     assert "--effort 0.04" in text
 
 
-@pytest.mark.exhaustive
-def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor):
-    alone_s, two_hosts_s, one_host_s = (
-        advisor.document("recommend", *words, "--host-cores", 1)["plans"][0]["makespan_s"]
-        for words in (
-            (f"{SMALL}:4", "--gpus", "4x1"),
-            (f"{SMALL}:4", "--gpus", "2x2"),
-            (f"{SMALL}:4", "--gpus", "4"),
-        )
-    )
-    assert alone_s < two_hosts_s < one_host_s
-    one_job_s = advisor.document("predict", SMALL, "--sharing", "serial", "--host-cores", 1)[
-        "makespan_s"
-    ]
-    assert alone_s == pytest.approx(one_job_s)
-
-
-@pytest.mark.exhaustive
-def test_forty_jobs_on_two_kinds_of_hosts_are_objects_for_kubernetes(advisor):
-    hosts = ("--gpus", "a100-40gb:8,h100-sxm-80gb:4")
-    words = ("export", f"{RESNET}:20", f"{BERT}:20", *hosts, "--format", "kubernetes")
-    text = advisor(*words).out
-    check_objects(text)
-    assert sorted(numbers(text)) == list(range(1, 41))
-    models = {str(job["spec"]["template"]["spec"]) for job in objects(text, "Job")}
-    assert any("NVIDIA-A100-SXM4-40GB" in each for each in models)
-    assert any("NVIDIA-H100-80GB-HBM3" in each for each in models)
-
-
 def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(advisor):
     words = ("trials", SMALL, "--count", 12, "--gpus", "a100-40gb:2x2,h100-sxm-80gb:2")
     document = advisor.document(*words)
@@ -127,22 +97,6 @@ def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(ad
         limit = each["environment"].get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
         assert each["sharing"].startswith(f"mps={limit}," if limit else each["sharing"])
         assert f"One {each['gpu']}:" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "types"),
-    [
-        (("--gpus", "2", "--gres-name", "gpu:tesla"), {"gpu:tesla"}),
-        (("--gpus", "h200:1,h100-sxm-80gb:1"), {"gpu:h200", "gpu:h100"}),
-        (
-            ("--gpus", "h200:1,h100-sxm-80gb:1", "--gres-name", "h200=gpu:big"),
-            {"gpu:big", "gpu:h100"},
-        ),
-    ],
-)
-def test_slurm_is_asked_for_gpus_by_the_names_of_the_site(advisor, words, types):
-    text = advisor("export", f"{RESNET}:4", *words, "--format", "slurm", "--no-root").out
-    assert {*re.findall(r"--gres=(\S+):1 ", text)} == types
 
 
 def test_only_writes_the_part_of_a_plan_on_one_model_and_the_parts_are_the_plan(advisor, tmp_path):
