@@ -141,7 +141,7 @@ def validate(
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
     ray: options.Ray = None,
-    runs: Path | None = option("FILE", "Compare the runs in this file; run none.", "--runs"),
+    runs: Path | None = option("FILE", "Compare the runs in this file; run none."),
     dry_run: bool = flag("Print each process with its environment; run none.", "--dry-run"),
     out: Path | None = option(
         "DIR",

@@ -132,7 +132,6 @@ def init(
         "NAME",
         "Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
         "profile or recommendation; an unknown NAME prints all names.",
-        "--schema",
     ),
 ) -> None:
     """Write an example file with every field, to start from."""
@@ -159,9 +158,7 @@ def init(
 
 
 def app(
-    port: int = option(
-        "PORT", "Serve on this port of localhost.", "--port", default=8501, min=1, max=65535
-    ),
+    port: int = option("PORT", "Serve on this port of localhost.", default=8501, min=1, max=65535),
 ) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.files.reading import beside_package

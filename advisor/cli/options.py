@@ -46,8 +46,19 @@ def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
 
 
 seconds, watts = _in_units(units.seconds), _in_units(units.watts)
-# The placeholder of a quantity decides how its words are read, e.g. ``2h``, ``10%``, ``2 EUR``.
-_QUANTITIES: Mapping[str, Callable[[Any], float]] = {
+
+
+def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Return the two parts of `word`, which is written in this `form`."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise BadParameter(f"{word}: write {form}")
+    return name, value
+
+
+# The placeholder of a value decides how it is read, e.g. ``2h``, ``10%``, ``2 EUR``.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "NAME=VALUE": pair,
     "SECONDS": seconds,
     "SHARE": _in_units(units.share),
     "WATTS": watts,
@@ -58,12 +69,13 @@ _QUANTITIES: Mapping[str, Callable[[Any], float]] = {
 
 
 def option(placeholder: str, help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return an option with one value, which is read as the quantity that `placeholder` names.
+    """Return an option with one value, which is read as what `placeholder` names.
 
-    It has the name of its parameter, or `names`. Typer 0.27.2 prints a placeholder that is the name
-    of the parameter in capitals as the option's name, too: such an option needs `names`.
+    It has the name of its parameter, or `names`.
     """
-    more.setdefault("parser", _QUANTITIES.get(placeholder))
+    more.setdefault("parser", _PARSERS.get(placeholder))
+    if placeholder == "SHARING":
+        more["autocompletion"] = complete_sharing
     return Option(default, *names, metavar=placeholder, help=help_text, **more)
 
 
@@ -74,14 +86,6 @@ _shared = partial(option, default=...)
 def flag(help_text: str, name: str) -> Any:
     """Return an option without a value."""
     return Option(False, name, help=help_text)
-
-
-def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """Return the two parts of `word`, which is written in this `form`."""
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write {form}")
-    return name, value
 
 
 def above_0(word: Any) -> float:
@@ -272,7 +276,6 @@ GpuKey = Annotated[
         "GPU",
         "GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
         f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
-        "--gpu",
         callback=choose_gpu,
         autocompletion=complete_gpu,
         envvar="ADVISOR_GPU",
@@ -339,7 +342,7 @@ Top = Annotated[int, _shared("N", "Use at most N plans.", min=1)]
 Device = Annotated[str, _shared("INDEX|UUID", "Use this GPU of the machine.")]
 Cores = Annotated[
     str | None,
-    _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all.", "--cores"),
+    _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all."),
 ]
 Deadline = Annotated[
     float | None, _shared("SECONDS", "Start nothing that would end later.", parser=above_0)
@@ -355,9 +358,7 @@ ProfilesOut = Annotated[
 DeviceOrCpu = Annotated[
     str, _shared("INDEX|UUID", "Use this GPU of the machine, or cpu to try it out.")
 ]
-OnlyGpu = Annotated[
-    str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.", "--gpu")
-]
+OnlyGpu = Annotated[str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.")]
 Ray = Annotated[
     str | None,
     _shared(
@@ -365,7 +366,7 @@ Ray = Annotated[
         "Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
     ),
 ]
-Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", "--rank", min=1)]
+Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", min=1)]
 Csv = Annotated[
     Path | None,
     _shared("FILE", "Write a row for each plan to this file, too.", "--csv", parser=to_write),

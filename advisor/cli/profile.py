@@ -79,21 +79,18 @@ class _Script:
     """Options on a script."""
 
     name: str | None = option(
-        "NAME", "Name the profile of a script; default: that of its file or module.", "--name"
+        "NAME", "Name the profile of a script; default: that of its file or module."
     )
     folder: Path | None = option(
         "DIR",
         "Run the script in this folder; what it writes there is not kept; default: this folder.",
     )
     env: list[Any] | None = option(
-        "NAME=VALUE",
-        "Set this variable for the script, and keep it in the profile; repeatable.",
-        parser=options.pair,
+        "NAME=VALUE", "Set this variable for the script, and keep it in the profile; repeatable."
     )
     measure_env: list[Any] | None = option(
         "NAME=VALUE",
         "Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
-        parser=options.pair,
     )
     steps_per_epoch: int | None = option(
         "N", "Count N optimizer steps as an epoch; default: those of the script's loader."
@@ -284,7 +281,7 @@ def from_numbers(
     context: Context,
     workload: str = option("NAME", "Name the job.", "--name", default=...),
     gpu: str = option(
-        "GPU", "GPU model, as `advisor gpus` lists it.", "--gpu", default=..., envvar="ADVISOR_GPU"
+        "GPU", "GPU model, as `advisor gpus` lists it.", default=..., envvar="ADVISOR_GPU"
     ),
     memory_mib: float = option("MIB", "Memory that the process holds.", default=...),
     batch_size: int | None = option("N", "Examples of a step; needed if its length is known."),
@@ -387,7 +384,6 @@ def from_history(
         "FILE|ADDRESS",
         "Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The "
         "variable ADVISOR_PROMETHEUS_TOKEN may have a token.",
-        "--from-history",
         default=...,
     ),
     start: float | None = option(
@@ -396,9 +392,7 @@ def from_history(
         "e.g. 6h; default: a day before the end.",
         parser=_moment,
     ),
-    end: float | None = option(
-        "TIME", "Leave out later samples; default: now.", "--end", parser=_moment
-    ),
+    end: float | None = option("TIME", "Leave out later samples; default: now.", parser=_moment),
     interval: float | None = option(
         "SECONDS",
         "Time between samples; default: 30, more for long ranges; of a file: by its times.",
@@ -421,11 +415,9 @@ def from_history(
         "NAME", "Read steps, in seconds, from this metric of your jobs.", parser=_metric
     ),
     gpu: str | None = option(
-        "GPU",
-        "Leave out jobs on other GPU models; needed if the history does not name the model.",
-        "--gpu",
+        "GPU", "Leave out jobs on other GPU models; needed if the history does not name the model."
     ),
-    name: str | None = option("NAME", "Name the only job.", "--name"),
+    name: str | None = option("NAME", "Name the only job."),
     out: options.ProfilesOut = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,

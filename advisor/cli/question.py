@@ -60,10 +60,7 @@ class Sources:
 
 
 def passed(context: Context, *names: str) -> bool:
-    """Return whether one of the parameters `names` is on the command line.
-
-    Those that have their defaults, or are set by the environment, are not.
-    """
+    """Return whether one of the parameters `names` is on the command line itself."""
     sources = map(context.get_parameter_source, names)
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
 
@@ -75,11 +72,7 @@ def _typed(context: Context, name: str) -> str:
 
 
 def exclude(context: Context, one: str, *others: str, why: str) -> None:
-    """Check that the parameter `one` is not passed together with any of `others`.
-
-    Raises:
-        InvalidInput: It is; the message says `why` it must not be.
-    """
+    """Raise `InvalidInput`, which says `why`, if the parameter `one` is passed with any other."""
     for other in others:
         if passed(context, one) and passed(context, other):
             both = f"{_typed(context, one)} and {_typed(context, other)}"
@@ -87,11 +80,7 @@ def exclude(context: Context, one: str, *others: str, why: str) -> None:
 
 
 def require(context: Context, one: str, *others: str) -> None:
-    """Check that the parameter `one`, if passed, is passed with one of `others`.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Raise `InvalidInput` if the parameter `one` is passed without any of `others`."""
     if passed(context, one) and not passed(context, *others):
         needed = " or ".join(_typed(context, other) for other in others)
         raise InvalidInput(f"{_typed(context, one)} has no effect alone. Add {needed}.")
@@ -204,11 +193,7 @@ def on_checked_host(
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":
-    """Return the log at `uri`; None if `uri` is None.
-
-    Raises:
-        AdvisorError: MLflow is not installed, or `uri` is not found.
-    """
+    """Return the log at `uri`; None if `uri` is None."""
     if uri is None:
         return None
     from advisor.run.mlflow import MlflowLog

@@ -194,11 +194,7 @@ def admit(
         "These jobs run on the GPU already.",
         autocompletion=options.complete_job,
     ),
-    sharing: str | None = option(
-        "SHARING",
-        "How the running jobs share the GPU; default: naive.",
-        autocompletion=options.complete_sharing,
-    ),
+    sharing: str | None = option("SHARING", "How the running jobs share the GPU; default: naive."),
     now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
@@ -245,7 +241,6 @@ def admit(
         return
     most = MAX_SLOWDOWN if max_slowdown is None else max_slowdown
     answer = advisor.admit(at_work, offered, most, conditions)
-    warn(answer.standing.doubts)
     if as_json:
         answer = replace(answer, plans=answer.plans[:top])
     show_answer(answer, as_json, lambda it: additions_report(it, top))
@@ -253,12 +248,7 @@ def admit(
 
 def export(
     context: Context,
-    sharing: str | None = option(
-        "SHARING",
-        "As for `predict`; default: that of the best plan.",
-        "--sharing",
-        autocompletion=options.complete_sharing,
-    ),
+    sharing: str | None = option("SHARING", "As for `predict`; default: that of the best plan."),
     rank: options.Rank = 1,
     form: ExportFormat = Option(
         "commands",
@@ -282,12 +272,11 @@ def export(
         "there are several.",
     ),
     only: str | None = option(
-        "GPU", "Write the part of the plan on this one of several GPU models.", "--only"
+        "GPU", "Write the part of the plan on this one of several GPU models."
     ),
     plot: Path | None = option(
         "FILE",
         "Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-        "--plot",
         parser=options.picture,
     ),
     mlflow: options.Mlflow = None,

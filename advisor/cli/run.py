@@ -40,7 +40,6 @@ def run(
         "LIST",
         "Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
         "it out; default: as planned.",
-        "--device",
     ),
     ray: options.Ray = None,
     steps: int | None = option("N", "End each bundled workload after N steps.", min=1),
@@ -61,7 +60,6 @@ def run(
         "[HOST:]PORT",
         "Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
         "with a PORT alone, to this host only.",
-        "--metrics",
     ),
     as_json: options.AsJson = False,
 ) -> None:
