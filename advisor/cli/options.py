@@ -15,8 +15,12 @@ from typer import Argument, BadParameter, Context, Option
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.files import units
+from advisor.files.reading import located, read_bytes
+from advisor.files.records import kind_of_file
 from advisor.files.writing import new_path, writable
 from advisor.hardware import DEFAULT_GPU
+from advisor.hardware.gpus import gpu as find_gpu
+from advisor.hardware.gpus import gpu_meant, known_gpus, read_own_gpu
 from advisor.plan import Layouts, ObjectiveName
 
 
@@ -126,8 +130,6 @@ _SHARINGS = ("serial", "naive", "mps", "mps=", "mps/2", "mig=")
 
 def complete_gpu(incomplete: str) -> list[str]:
     """Return the keys of GPU models that begin so."""
-    from advisor.hardware.gpus import known_gpus
-
     return _beginning(incomplete, known_gpus())
 
 
@@ -145,13 +147,11 @@ def complete_job(context: Context, incomplete: str) -> list[str]:
 
 def complete_sharing(context: Context, incomplete: str) -> list[str]:
     """Return the ways to share that begin so, or the MIG profiles for the next instance."""
-    from advisor.hardware.gpus import gpu
-
     if not incomplete.startswith("mig="):
         return _beginning(incomplete, _SHARINGS)
     with suppress(AdvisorError):
         before = incomplete[: max(incomplete.rfind(sign) for sign in "=,+") + 1]
-        return _beginning(incomplete, [before + each.name for each in gpu(_gpu(context)).mig])
+        return _beginning(incomplete, [before + each.name for each in find_gpu(_gpu(context)).mig])
     return []
 
 
@@ -173,8 +173,6 @@ def complete_plan_or_job(context: Context, incomplete: str) -> list[str]:
 
 def _gpu(context: Context) -> str:
     """The key of the GPU that is chosen so far; the default if there is none, or an unclear one."""
-    from advisor.hardware.gpus import gpu_meant
-
     with suppress(AdvisorError):
         return gpu_meant(str(context.params.get("gpu") or DEFAULT_GPU)).key
     return DEFAULT_GPU
@@ -190,8 +188,6 @@ def choose_gpu(context: Context, word: str) -> str:
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
-    from advisor.files.reading import located
-    from advisor.hardware.gpus import gpu_meant, read_own_gpu
     from advisor.measure.device import first_gpu
 
     if context.resilient_parsing:  # a shell completes a word
@@ -223,8 +219,6 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.files.reading import read_bytes
-    from advisor.files.records import kind_of_file
 
     def is_plan(word: str) -> bool:
         if word.endswith(".json"):
@@ -237,7 +231,6 @@ def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     """Return the keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
-    from advisor.hardware.gpus import known_gpus
     from advisor.workload.arrivals import names_in_arrivals
     from advisor.workload.job import names_in_file, profile_in, single_words
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile

@@ -22,6 +22,7 @@ from advisor.cli.question import (
 from advisor.errors import InvalidInput, NothingFits
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
+from advisor.sharing.groups import orders_jobs, places_named
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
 if TYPE_CHECKING:
@@ -233,8 +234,6 @@ def simulate(
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:
     """Check that the options of the queue do not contradict what `sharing` itself fixes."""
-    from advisor.sharing.groups import orders_jobs, places_named
-
     places = places_named(sharing)
     if at_once is not None and places > at_once:
         raise InvalidInput(

@@ -18,7 +18,9 @@ from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.files import units
+from advisor.files.reading import profile_files, user_folder
 from advisor.hardware import DEFAULT_DEVICE
+from advisor.hardware.gpus import gpu_meant
 from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
 
 
@@ -250,7 +252,6 @@ def _script_workload(
 @contextmanager
 def _shown(out: Path | None, mlflow: str | None, *, as_json: bool) -> Iterator[None]:
     """Log the profiles that the block writes, and print them as JSON."""
-    from advisor.files.reading import profile_files, user_folder
     from advisor.report.lists import MeasuredProfiles, listed_profile
     from advisor.workload.store import read_profile
 
@@ -324,7 +325,6 @@ def from_numbers(
     Every command accepts the path of the file, DIR/NAME.json, as a JOB. `advisor init --schema
     numbers` prints the schema of such a file.
     """
-    from advisor.hardware.gpus import gpu_meant
     from advisor.measure.profile import write_numbers
     from advisor.workload.minimal_profile import MinimalProfile
 

@@ -10,6 +10,7 @@ from typer import Context
 from advisor.cli import options
 from advisor.cli.output import aside
 from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import gpu_meant, parse_gpus
 from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ class Sources:
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
         from advisor.api import Advisor
-        from advisor.hardware.gpus import gpu_meant
         from advisor.hardware.live_gpu import as_offered_here
         from advisor.hardware.machine import recent_host_check
         from advisor.measure.device import present_machine
@@ -161,8 +161,6 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
     Raises:
         InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
     """
-    from advisor.hardware.gpus import parse_gpus
-
     counts = parse_gpus(gpus, most)
     total = sum(each.gpus for each in counts)
     if counts[0].gpu is None:

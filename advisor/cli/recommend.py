@@ -27,7 +27,9 @@ from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
+from advisor.hardware.gpus import gpu_meant
 from advisor.launch import ExportFormat
+from advisor.workload.spec import secrets_held
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -131,7 +133,6 @@ def show_plans(
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
     from advisor.plan.values import Recommendation
-    from advisor.workload.spec import secrets_held
 
     warn(advised.standing.doubts)
     if as_json:
@@ -339,8 +340,6 @@ def _draw_and_log(
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":
     """Return the part of `plans` on the GPUs of a `model`; None: all."""
-    from advisor.hardware.gpus import gpu_meant
-
     if model is None:
         return plans
     key = gpu_meant(model).key
@@ -356,7 +355,6 @@ def _write(
     """Write the plan of each GPU to `file`, or to stdout."""
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import run_command
-    from advisor.workload.spec import secrets_held
 
     text, notes = exported(plans, form, gres_name)
     workloads = [start.job.profile.workload for plan in plans for start in plan.starts]

@@ -13,6 +13,8 @@ from advisor.cli.options import flag, option
 from advisor.cli.output import aside, live, show_answer, show_text
 from advisor.cli.question import Sources, exclude, mlflow_log, on_checked_host, require
 from advisor.errors import InvalidInput, require_extra
+from advisor.files.reading import is_file
+from advisor.sharing.groups import most_at_once
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -69,7 +71,6 @@ def run(
     jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
     steps.
     """
-    from advisor.files.reading import is_file
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
     from advisor.run.watch import ListedRuns, Watcher, find_run, listed_runs
@@ -175,7 +176,6 @@ def _on_checked_host(
 ) -> "list[Advisor]":
     """Return `advisors` after one check of the host with all jobs that run at once."""
     from advisor.report.forecast import host_note
-    from advisor.sharing.groups import most_at_once
 
     jobs = [job for plan in planned for job in plan.jobs]
     at_once = sum(most_at_once(each.sharing, len(each.jobs)) for each in planned)
