@@ -150,20 +150,6 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
     assert advisor("compare", "serial", "mps", f"{DLRM}:2").code == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("copies", RESNET),
-        ("admit", SMALL, "--running", RESNET, "--max-slowdown", 3),
-        ("simulate", f"{RESNET}:2"),
-    ],
-)
-def test_an_answer_under_a_power_cap_says_so(advisor, words):
-    assert advisor.document(*words, "--power-cap", 400)["power_cap_w"] == 400
-    assert "power cap of 400 W" in " ".join(advisor(*words, "--power-cap", 400).out.split())
-    assert "power cap" not in advisor(*words).out
-
-
 def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(advisor, tmp_path):
     lines = [f"{30 * at},{(RESNET, BERT, SMALL)[at % 3]},{1 + at}" for at in range(6)]
     trace, out = tmp_path / "arrivals.csv", tmp_path / "t.json"
@@ -292,19 +278,19 @@ def test_the_layouts_of_gpus_with_few_and_many_slices_fit_in_80_columns(advisor,
     assert sum("@" in line and line[0].isdigit() for line in lines) == full
 
 
-def test_a_gpu_is_named_as_people_do_also_by_the_environment(advisor, monkeypatch):
+def test_a_gpu_is_named_as_people_do_or_by_the_environment_or_is_the_one_in_this_machine(
+    advisor, monkeypatch
+):
     word = "NVIDIA H200"
     words = ("predict", f"{BERT}:2", "--sharing", "time-slicing")
     found = advisor.document(*words, "--gpu", word)
     assert (found["gpu"], found["sharing"]) == (GPU, "naive")
     monkeypatch.setenv("ADVISOR_GPU", word)
     assert advisor.document(*words) == found
-
-
-def test_without_a_gpu_it_is_the_default_or_the_one_in_this_machine(advisor, monkeypatch):
-    assert advisor.document("predict", BERT, "--sharing", "serial")["gpu"] == DEFAULT_GPU
+    monkeypatch.delenv("ADVISOR_GPU")
+    assert advisor.document(*words)["gpu"] == DEFAULT_GPU
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: "a30-24gb")
-    assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
+    assert "a30-24gb" in advisor(*words).err
 
 
 @pytest.fixture
@@ -428,18 +414,24 @@ def test_an_answer_says_why_jobs_of_two_users_have_no_row_under_mps(advisor, tmp
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "option", "said"),
     [
-        ("recommend", RESNET, BERT, "--objective", "energy"),
-        ("recommend", RESNET, BERT, "--objective", "energy", "--gpus", 2),
-        ("copies", RESNET),
-        ("trials", RESNET),
+        (("copies", RESNET), "--power-cap 400", "power cap of 400 W"),
+        (("admit", SMALL, "--running", RESNET, "--max-slowdown", 3), "--power-cap 400", "400 W"),
+        (("simulate", f"{RESNET}:2"), "--power-cap 400", "power cap of 400 W"),
+        (("recommend", *PAIR, "--objective", "energy"), "--pessimistic", "by the upper ends"),
+        (
+            ("recommend", *PAIR, "--objective", "energy", "--gpus", 2),
+            "--pessimistic",
+            "by the upper ends",
+        ),
+        (("copies", RESNET), "--pessimistic", "by the upper ends"),
+        (("trials", RESNET), "--pessimistic", "by the upper ends"),
     ],
 )
-def test_an_answer_has_the_total_time_and_by_which_end_it_ranks(advisor, words):
-    plain, careful = (
-        " ".join(advisor(*words, *more).out.split()) for more in ((), ("--pessimistic",))
-    )
+def test_an_answer_has_the_conditions_that_it_was_given_for(advisor, words, option, said):
+    plain, other = (" ".join(advisor(*words, *more).out.split()) for more in ([], option.split()))
+    assert (said in other, said in plain) == (True, False)
     assert words[0] != "recommend" or "all done in" in plain
-    assert "by the upper ends" in careful
-    assert "by the upper ends" not in plain
+    if option == "--power-cap 400":
+        assert advisor.document(*words, *option.split())["power_cap_w"] == 400
