@@ -37,10 +37,10 @@ def picture(word: str) -> Path:
     return to_write(word)
 
 
-def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
+def _in_units(read: Callable[[str], Any]) -> Callable[[Any], Any]:
     """Return `read` for an option: of words or defaults, with the option's name in its errors."""
 
-    def quantity(word: Any) -> float:
+    def quantity(word: Any) -> Any:
         try:
             return read(str(word))
         except InvalidInput as error:
@@ -49,7 +49,7 @@ def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
     return quantity
 
 
-seconds, watts = _in_units(units.seconds), _in_units(units.watts)
+seconds = _in_units(units.seconds)
 
 
 def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
@@ -65,7 +65,8 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "NAME=VALUE": pair,
     "SECONDS": seconds,
     "SHARE": _in_units(units.share),
-    "WATTS": watts,
+    "WATTS": _in_units(units.watts),
+    "WATTS|auto": _in_units(lambda word: word if word == "auto" else units.watts(word)),
     "MIB": _in_units(units.mebibytes),
     "SIZE": _in_units(units.mebibytes),
     "EUR_PER_GPU_HOUR": _in_units(units.euros),
@@ -94,7 +95,8 @@ def flag(help_text: str, name: str) -> Any:
 
 def above_0(word: Any) -> float:
     """Return the seconds in `word`, which must be above 0."""
-    if not 0 < (value := seconds(word)) < inf:
+    value: float = seconds(word)
+    if not 0 < value < inf:
         raise BadParameter(f"{word} is not above 0")
     return value
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer import Context, Option
 
@@ -47,7 +47,7 @@ class _Search:
     gpus: options.Gpus = "1"
     objective: options.Objective = "makespan"
     pessimistic: options.Pessimistic = False
-    power_cap: str | None = option(
+    power_cap: Any = option(
         "WATTS|auto",
         "Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; default: "
         "its own limit.",
@@ -65,7 +65,7 @@ class _Search:
 
     @property
     def cap_w(self) -> float | None:
-        return None if self.power_cap in (None, "auto") else options.watts(self.power_cap)
+        return None if self.power_cap == "auto" else self.power_cap
 
     def plans(
         self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool
