@@ -31,12 +31,22 @@ def used(answer):
     }
 
 
-def test_without_root_plans_use_the_instances_that_are_there(advisor, in_mig_mode):
+def test_without_root_plans_use_the_instances_that_are_there_and_with_root_the_whole_gpu(
+    advisor, in_mig_mode, install
+):  # noqa: F811
     in_mig_mode(*PARTS)
     answer = advisor("recommend", RESNET, BERT, "--no-root", "--json")
     assert (answer.code, "MIG mode" in answer.err) == (0, True)
     assert used(answer.out) == {"3g.71gb", "4g.71gb"}
     assert all("mig=" in plan["sharing"] for plan in json.loads(answer.out)["plans"])
+    answer = advisor("recommend", RESNET, BERT, "--root", "--json")
+    assert (answer.code, "-mig 0" in answer.err) == (0, True)
+    assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
+    in_mig_mode()
+    assert advisor("recommend", RESNET, BERT, "--no-root").code == 3
+    install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS), FakeGpu(uuid="GPU-1")))
+    answer = advisor("recommend", RESNET, BERT, "--json")
+    assert (answer.code, "MIG mode" in answer.err) == (0, False), "another GPU is whole"
 
 
 def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_mode):
@@ -54,14 +64,6 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     assert other["makespan_s"] < document["plans"][0]["makespan_s"]
     assert f"{other['makespan_s'] / document['plans'][0]['makespan_s']:.2f}x" in answer.err
     assert advisor.document("recommend", RESNET, "--no-root")["another_layout"] is None
-
-
-def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):
-    in_mig_mode(*PARTS)
-    answer = advisor("recommend", RESNET, BERT, "--root", "--json")
-    assert answer.code == 0
-    assert "-mig 0" in answer.err
-    assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
 
 
 @pytest.mark.parametrize(
@@ -82,17 +84,6 @@ def test_a_simulation_and_an_export_without_root_use_what_there_is(advisor, in_m
         assert advisor(*words, sharing).code == 3
     plan = json.loads(advisor("export", RESNET, BERT, "--no-root", "--format", "json").out)
     assert "mig=" in plan["plans"][0]["sharing"]
-
-
-def test_without_root_and_without_an_instance_no_plan_is_possible(advisor, in_mig_mode):
-    in_mig_mode()
-    assert advisor("recommend", RESNET, BERT, "--no-root").code == 3
-
-
-def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # noqa: F811
-    install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS), FakeGpu(uuid="GPU-1")))
-    answer = advisor("recommend", RESNET, BERT, "--json")
-    assert (answer.code, "MIG mode" in answer.err) == (0, False)
 
 
 def test_an_instance_has_the_memory_that_the_installed_driver_says(advisor, install):  # noqa: F811
