@@ -32,8 +32,10 @@ def used(answer):
 
 
 def test_without_root_plans_use_the_instances_that_are_there_and_with_root_the_whole_gpu(
-    advisor, in_mig_mode, install
-):  # noqa: F811
+    advisor,
+    in_mig_mode,
+    install,  # noqa: F811
+):
     in_mig_mode(*PARTS)
     answer = advisor("recommend", RESNET, BERT, "--no-root", "--json")
     assert (answer.code, "MIG mode" in answer.err) == (0, True)
