@@ -15,8 +15,9 @@ from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.model import model_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
+from tests.hardware.conftest import install
 
-__all__ = ["folds_fitted_once"]
+__all__ = ["folds_fitted_once", "install"]
 
 GPU = "h200-141gb"
 RESNET, BERT, SMALL = (

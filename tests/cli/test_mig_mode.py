@@ -5,14 +5,13 @@ import json
 import pytest
 
 from tests.cli.conftest import BERT, GPU, RESNET
-from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary, mig_device
 
 PARTS = (mig_device("3g.71gb", "MIG-a", 60, 71424), mig_device("4g.71gb", "MIG-b", 64, 71424))
 
 
 @pytest.fixture
-def in_mig_mode(install):  # noqa: F811
+def in_mig_mode(install):
     """Has this machine's only GPU in MIG mode with these devices."""
 
     def put(*parts):
@@ -32,9 +31,7 @@ def used(answer):
 
 
 def test_without_root_plans_use_the_instances_that_are_there_and_with_root_the_whole_gpu(
-    advisor,
-    in_mig_mode,
-    install,  # noqa: F811
+    advisor, in_mig_mode, install
 ):
     in_mig_mode(*PARTS)
     answer = advisor("recommend", RESNET, BERT, "--no-root", "--json")
@@ -88,7 +85,7 @@ def test_a_simulation_and_an_export_without_root_use_what_there_is(advisor, in_m
     assert "mig=" in plan["plans"][0]["sharing"]
 
 
-def test_an_instance_has_the_memory_that_the_installed_driver_says(advisor, install):  # noqa: F811
+def test_an_instance_has_the_memory_that_the_installed_driver_says(advisor, install):
     mib = 60_000
     listed = {
         "id": 9,
