@@ -130,8 +130,7 @@ def init(
     ),
     schema: str | None = option(
         "NAME",
-        "Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
-        "profile or recommendation; an unknown NAME prints all names.",
+        "Print the JSON Schema of this file or answer instead; an unknown NAME prints all names.",
     ),
 ) -> None:
     """Write an example file with every field, to start from."""

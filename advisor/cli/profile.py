@@ -57,8 +57,7 @@ class _Measuring:
     gpu: options.OnlyGpu = None
     probe: bool = Option(
         False,
-        help="Measure it under MPS limits, too, which takes most of the time and predicts "
-        "limits better.",
+        help="Measure it under MPS limits, too: takes most of the time, predicts limits better.",
     )
     cores: options.Cores = None
     deadline: options.Deadline = None
@@ -71,8 +70,7 @@ class _Measuring:
     skip_existing: bool = flag("Leave out the profiles that DIR has.", "--skip-existing")
     data: Path | None = option(
         "DIR",
-        "Read images from this folder, which has a folder for each class, or CIFAR-10's "
-        "binary files; default: made-up images.",
+        "Read images from this folder, one for each class or CIFAR-10; default: made-up.",
     )
 
 
@@ -99,8 +97,7 @@ class _Script:
     )
     throughput: str | None = option(
         "REGEX",
-        "Without PyTorch: read the examples a second from the output. The one group of "
-        "REGEX is the number.",
+        "Without PyTorch: read the examples a second from the output, by the one group of REGEX.",
     )
     seconds_per_step: str | None = option(
         "REGEX",
@@ -138,8 +135,7 @@ def profile(
     model: _Timm,
     batch_size: int | None = option(
         "N",
-        "Set the examples of a step of a script or of timm's model; default: those of "
-        "the script's loader.",
+        "Set the examples of a step of a script or timm's model; default: those of its loader.",
     ),
     loader_workers: int | None = option(
         "N", "Set the processes of the data loader; default: 0, or those of the script's."
@@ -289,8 +285,7 @@ def from_numbers(
     step_s: float | None = option("SECONDS", "Length of a training step."),
     duration_s: float | None = option(
         "SECONDS",
-        "Length of the whole job alone, e.g. 2h, which counts as an epoch; needed if the "
-        "length of a step is not known.",
+        "Length of the whole job alone, e.g. 2h, counted as an epoch; needed if no step is known.",
     ),
     power_w: float | None = option("WATTS", "Mean power of the whole GPU."),
     gpu_utilization: float | None = option(

@@ -59,8 +59,7 @@ class _Search:
     )
     host_memory: float | None = option(
         "SIZE",
-        "Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
-        "default: no limit.",
+        "Memory of each host, as 512GiB, in equal parts for its GPUs; default: no limit.",
     )
 
     @property

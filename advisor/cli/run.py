@@ -39,8 +39,7 @@ def run(
     rank: options.Rank = 1,
     device: str | None = option(
         "LIST",
-        "Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
-        "it out; default: as planned.",
+        "Use these GPUs, by index or UUID, e.g. 0,2-3, or cpu to try it out; default: as planned.",
     ),
     ray: options.Ray = None,
     steps: int | None = option("N", "End each bundled workload after N steps.", min=1),
@@ -59,8 +58,7 @@ def run(
     mlflow: options.Mlflow = None,
     metrics: str | None = option(
         "[HOST:]PORT",
-        "Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
-        "with a PORT alone, to this host only.",
+        "Serve metrics for Prometheus, e.g. on 0.0.0.0:9400; with a PORT alone, to this host only.",
     ),
     as_json: options.AsJson = False,
 ) -> None:

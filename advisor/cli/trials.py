@@ -56,8 +56,7 @@ def batch(
         ...,
         metavar="JOB...",
         autocompletion=options.complete_job,
-        help="A job's name without its batch size, or the names or files of its profiles, one "
-        "for each batch size.",
+        help="A job's name without its batch size, or its profiles, one for each batch size.",
     ),
     slices: options.Slices = None,
     gpu: options.GpuKey = DEFAULT_GPU,
