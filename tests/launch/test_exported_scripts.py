@@ -98,17 +98,17 @@ def interrupted(words, send, how):
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
-    assert interrupted(script("commands", PLAN), os.kill, how) == status
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_commands_for_several_gpus_end_with_all_of_their_jobs():
-    plans = on_gpus(("mps", [RESNET]), ("naive", [BERT]))
-    put(Path("plan.sh"), "\n".join(commands(plans)))
-    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
+@pytest.mark.parametrize(
+    ("plan", "send", "how", "status"),
+    [
+        (PLAN, os.kill, signal.SIGINT, 130),
+        (PLAN, os.kill, signal.SIGTERM, 143),
+        (on_gpus(("mps", [RESNET]), ("naive", [BERT])), os.killpg, signal.SIGINT, 130),
+    ],
+    ids=["SIGINT", "SIGTERM", "several GPUs"],
+)
+def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(plan, send, how, status):
+    assert interrupted(script("commands", plan), send, how) == status
     until_gone()
 
 
