@@ -57,7 +57,7 @@ class _Measuring:
     gpu: options.OnlyGpu = None
     probe: bool = Option(
         False,
-        help="Measure it under MPS limits, too: takes most of the time, predicts limits better.",
+        help="Measure under MPS limits, too: it takes most of the time and predicts them better.",
     )
     cores: options.Cores = None
     deadline: options.Deadline = None
@@ -70,7 +70,7 @@ class _Measuring:
     skip_existing: bool = flag("Leave out the profiles that DIR has.", "--skip-existing")
     data: Path | None = option(
         "DIR",
-        "Read images from this folder, one for each class or CIFAR-10; default: made-up.",
+        "Read images from this folder of class folders, or of CIFAR-10; default: made-up ones.",
     )
 
 

@@ -15,7 +15,7 @@ from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
-from advisor.workload.staleness import Stale
+from advisor.workload.profile_checks import Stale
 
 Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.ranking`."""
