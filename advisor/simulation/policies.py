@@ -136,7 +136,7 @@ class InRounds:
         seconds = self._widths[active] * alone_s * done
         if self._policy == "max-min":
             seconds = seconds - self._owed[active]
-        return np.floor(seconds / self.round_s + 0.5)
+        return np.asarray(np.floor(seconds / self.round_s + 0.5))
 
     def _chosen(self, order: Sequence[int]) -> list[int]:
         """The first jobs of `order` for which there are places enough, if all fit."""
