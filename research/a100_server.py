@@ -26,7 +26,8 @@ from advisor.prediction.host import on_host
 from advisor.prediction.prediction import LEVELS
 from advisor.report.simulation import saving
 from advisor.simulation import Policy
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Memory, Profile

@@ -14,7 +14,8 @@ from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.report import charts, fleet
 from advisor.report.forecast import NOT_CONFIRMED
 from advisor.report.plans import fleet_advice
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
 

@@ -54,10 +54,10 @@ from advisor.sharing.groups import (
     without_idle_queue,
     without_phases,
 )
-from advisor.simulation.energy import energy_j
 from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
-from advisor.simulation.simulate import Fleet, Simulation, Totals, check_sharing, simulated
+from advisor.simulation.results import Simulation, Totals
+from advisor.simulation.simulate import Fleet, check_sharing, energy_j, simulated
 from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile

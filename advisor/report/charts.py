@@ -19,7 +19,7 @@ from advisor.report import format as units
 from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
 from advisor.report.format import way_of
 from advisor.report.recommendation import instruction
-from advisor.simulation.simulate import SimulatedJob
+from advisor.simulation.results import SimulatedJob
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""
