@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import count, permutations
 from math import ceil, inf
 from random import Random
-from typing import Literal, get_args
 
 from advisor.plan.candidate_space import Space
 from advisor.plan.fleet_groups import (
@@ -34,7 +33,7 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
-from advisor.plan.values import Question
+from advisor.plan.values import Question, Way
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
@@ -51,10 +50,6 @@ _LOOKED_AT, _LEAST_LOOKED_AT, _LONG, _STALE = 64, 16, 12, 6
 # Shares of changes that are swaps, and that begin on any GPU and not on the one that ends last.
 _SWAPS, _ANYWHERE = 0.4, 0.2
 _SEED = 2
-
-Way = Literal["serial", "batches", "first-fit", "queue", "exact"]
-WAYS: tuple[Way, ...] = get_args(Way)
-"""How plans are made, the simplest first."""
 
 _OnGpu = tuple[int, GpuQueue]  # number of the GPU, and the queue that it runs
 _Change = tuple[_OnGpu, ...]
