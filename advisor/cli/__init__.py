@@ -17,20 +17,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.admit import admit
-from advisor.cli.export import export
-from advisor.cli.fit import evaluate, fit
+from advisor.cli.learn import evaluate, fit, validate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import calibrate, campaign, doctor, runs
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
-from advisor.cli.own_numbers import from_history, from_numbers
-from advisor.cli.predict import compare, predict
-from advisor.cli.profile import as_commands, profile
-from advisor.cli.recommend import recommend
+from advisor.cli.predict import compare, predict, simulate
+from advisor.cli.profile import as_commands, from_history, from_numbers, profile
+from advisor.cli.recommend import admit, export, recommend
 from advisor.cli.run import run, stop
-from advisor.cli.simulate import simulate
 from advisor.cli.trials import batch, copies, trials
-from advisor.cli.validate import validate
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (

@@ -1,16 +1,30 @@
-"""Commands on given plans: ``advisor predict`` and ``compare``."""
+"""Commands on given plans, and on jobs over time: ``predict``, ``compare`` and ``simulate``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
-from advisor.cli.completion import complete_plan_or_job, complete_sharing
 from advisor.cli.output import show_answer, warn
-from advisor.cli.question import advisor_for, chosen_jobs, on_checked_host, passed, plans_and_jobs
+from advisor.cli.question import (
+    advisor_for,
+    chosen_jobs,
+    confined,
+    counted_gpus,
+    exclude,
+    on_checked_host,
+    passed,
+    plans_and_jobs,
+    protected_jobs,
+    require,
+)
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
+from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
+
+if TYPE_CHECKING:
+    from advisor.sharing import Sharing
 
 
 def predict(
@@ -19,7 +33,7 @@ def predict(
         Option(
             "--sharing",
             metavar="SHARING",
-            autocompletion=complete_sharing,
+            autocompletion=options.complete_sharing,
             help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; "
             "with the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, "
             "mig=7g.141gb/ci=3c[1]+4c[2], or in turn naive[1,2];mps[3]. A queue of at most 2 at "
@@ -57,7 +71,7 @@ def compare(
         Argument(
             metavar="PLAN PLAN... JOB...",
             show_default=False,
-            autocompletion=complete_plan_or_job,
+            autocompletion=options.complete_plan_or_job,
             help="Two PLANs or more, the first of which the others are compared with: a sharing, "
             "as for `predict --sharing`, or a FILE.json from `export`; then the JOBs, as for "
             "`predict`.",
@@ -111,3 +125,159 @@ def compare(
     show_answer(comparison, as_json, comparison_report)
     if all(each.forbidden for each in comparison.plans):
         raise Exit(NothingFits.exit_code)
+
+
+# Default of `--at-once` for jobs that arrive over time: more are rarely faster.
+_AT_ONCE_IN_TRACES = 4
+
+
+def simulate(
+    context: Context,
+    jobs: options.Jobs = None,
+    job_file: options.JobFile = None,
+    trace_in: Annotated[
+        Path | None,
+        Option(
+            metavar="CSV", help="Read jobs that arrive over time from this table: arrival_s,job,..."
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            autocompletion=options.complete_plan,
+            help="Read jobs and sharing from this file of `export --format json`.",
+        ),
+    ] = None,
+    sharing: Annotated[
+        str,
+        Option(
+            "--sharing",
+            metavar="SHARING",
+            autocompletion=options.complete_sharing,
+            help="As for `predict`; the next job starts in the first free place. mig: a MIG "
+            "layout for the jobs that wait, chosen whenever a GPU has no job.",
+        ),
+    ] = "mps",
+    gpu: options.GpuKey = DEFAULT_GPU,
+    gpus: options.Gpus = "1",
+    policy: Annotated[
+        Policy,
+        Option(
+            case_sensitive=False,
+            help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in "
+            "rounds: max-min: equal GPU time; finish-time: the job first that is latest against "
+            "an equal part of the GPUs; least-attained: the job first that had least GPU time.",
+        ),
+    ] = "first-come",
+    round_s: Annotated[
+        float,
+        options.in_seconds("Length of a round, after which the policy decides again.", "--round"),
+    ] = ROUND_S,
+    preemption: Annotated[
+        float,
+        options.in_seconds("Time that a job loses when a round stops it and another starts it."),
+    ] = PREEMPTION_S,
+    at_once: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
+        ),
+    ] = None,
+    price: Annotated[
+        float | None,
+        Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
+    ] = None,
+    timeline: Annotated[
+        Path | None, options.file_to_write("Write a timeline for ui.perfetto.dev to this file.")
+    ] = None,
+    kernels: Annotated[
+        bool, Option(help="Add the first replayed kernels of the mix to the timeline.")
+    ] = False,
+    root: options.Root = True,
+    memory_margin: options.MemoryMargin = 0.0,
+    protect: options.Protect = None,
+    max_slowdown: options.MaxSlowdown = None,
+    power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None,
+    models: options.Models = None,
+    calibration: options.Calibration = None,
+    check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Simulate the JOBs until the last one ends.
+
+    The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
+    GPU.
+    """
+    from advisor.files.writing import write_whole
+    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.plan.rules import Conditions
+    from advisor.report.simulation import simulation_report, trace_text
+    from advisor.simulation.simulate import MOST_SIMULATED, Fleet
+    from advisor.workload.arrivals import read_arrivals
+    from advisor.workload.job import Arrival
+
+    total, gpu = counted_gpus(gpus, gpu, context, MOST_SIMULATED)
+    require(context, "kernels", "timeline")
+    require(context, "max_slowdown", "protect")
+    why = "name jobs in one way only."
+    exclude(context, "trace_in", "jobs", "job_file", why=why)
+    exclude(context, "plan", "jobs", "job_file", "trace_in", why=why)
+    exclude(context, "plan", "sharing", why="the plan has its own sharing.")
+    planned = read_plan(plan, profiles) if plan else None
+    if planned:
+        named = gpu if passed(context, "gpu") or ":" in gpus else None
+        check_gpu_of_plan(named, planned.gpu, str(plan))
+        gpu, sharing = planned.gpu, str(planned.sharing)
+        power_cap = power_cap or planned.power_cap_w
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    arrivals = (
+        read_arrivals(trace_in, advisor.find_profile)
+        if trace_in
+        else tuple(
+            map(Arrival, planned.jobs if planned else chosen_jobs(advisor, jobs, job_file, total))
+        )
+    )
+    members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
+    arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
+    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+    mode = advisor.read_sharing(sharing, over_time=True)
+    _check_queue(context, mode, at_once, policy)
+    fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)
+    if trace_in and mode.mode != "queue":  # which has a number of its own
+        at_once = at_once or _AT_ONCE_IN_TRACES
+    conditions = confined(
+        advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
+    )
+    simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
+    warn(simulated.standing.doubts)
+    if timeline:
+        replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
+        write_whole(timeline, trace_text(simulated.simulation, replayed))
+    show_answer(simulated, as_json, simulation_report)
+
+
+def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:
+    """Check that the options of the queue do not contradict what `sharing` itself fixes."""
+    from advisor.sharing.groups import orders_jobs, places_named
+
+    places = places_named(sharing)
+    if at_once is not None and places > at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
+            f"at once."
+        )
+    in_rounds = get_args(RoundPolicy)
+    if policy not in in_rounds and passed(context, "round_s", "preemption"):
+        raise InvalidInput(
+            f"--round and --preemption are for the policies {', '.join(in_rounds)}, not {policy}."
+        )
+    if passed(context, "policy") and orders_jobs(sharing):
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "
+            f"jobs."
+        )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
-from advisor.cli.completion import complete_plan
 from advisor.cli.output import aside, live, show_json, show_text
 from advisor.cli.question import advisor_for, exclude, mlflow_log, on_checked_host, require
 from advisor.documents import answer_document
@@ -32,7 +31,7 @@ def run(
         str | None,
         Argument(
             metavar="PLAN|RUN",
-            autocompletion=complete_plan,
+            autocompletion=options.complete_plan,
             help="Run the plan in this JSON file of `export` or `recommend`, or watch this run "
             "again.",
         ),

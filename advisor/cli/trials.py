@@ -5,7 +5,6 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from advisor.cli import options
-from advisor.cli.completion import complete_job
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import advisor_for, confined, counted_gpus, exclude, on_checked_host
 from advisor.hardware import DEFAULT_GPU
@@ -16,7 +15,7 @@ _Job = Annotated[
     str,
     Argument(
         metavar="JOB",
-        autocompletion=complete_job,
+        autocompletion=options.complete_job,
         help="The job: a profile's name or file, or a measured train.py.",
     ),
 ]
@@ -58,7 +57,7 @@ def batch(
         list[str],
         Argument(
             metavar="JOB...",
-            autocompletion=complete_job,
+            autocompletion=options.complete_job,
             help="A job's name without its batch size, or the names or files of its profiles, one "
             "for each batch size.",
         ),
