@@ -350,7 +350,7 @@ class Advisor(Basis):
         the others again, so that the two differ by the cap.
         """
         from advisor.launch.plan_file import SavedPlan
-        from advisor.plan.ranking import best_turns
+        from advisor.plan.one_gpu import best_turns
         from advisor.plan.reasons import compare
 
         check_objective(objective)

@@ -29,7 +29,6 @@ from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
     from advisor.launch.launch_plan import LaunchPlan
-    from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation
     from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
@@ -67,7 +66,6 @@ def recommend(
     prints the best plan that its search finds.
     """
     from advisor.plan.rules import Conditions, are_many
-    from advisor.plan.values import Recommendation
 
     require(context, "max_slowdown", "protect")
     total, gpu = counted_gpus(gpus, gpu, context)
@@ -87,16 +85,12 @@ def recommend(
         ),
         level="p95" if pessimistic else "p50",
     )
-    command = ""
-    if isinstance(advised, Recommendation):
-        command = _start(advised, jobs, job_file, profiles)
-    elif not as_json:
-        command = _start_of_all(advised)
+    command = "" if as_json else _start(advised, jobs, job_file, profiles)
     show_plans(advised, as_json, command, csv_file, details=details)
 
 
 def show_plans(
-    advised: "Recommendation | FleetPlan",
+    advised: "Recommendation",
     as_json: bool,
     command: str = "",
     csv_file: Path | None = None,
@@ -105,25 +99,13 @@ def show_plans(
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
     from advisor.files.writing import write_whole
-    from advisor.plan.values import Recommendation
+    from advisor.report.plans import advice, plans_csv, plans_report
+    from advisor.report.recommendation import another_layout_text
     from advisor.workload.spec import secrets_held
 
     warn(advised.standing.doubts)
     if as_json:
         warn(secrets_held([job.profile.workload for job in advised.jobs], variables=True))
-    if not isinstance(advised, Recommendation):
-        from advisor.report.plans import fleet_advice, fleet_csv, fleet_report
-
-        if csv_file is not None:
-            write_whole(csv_file, fleet_csv(advised))
-        if as_json:
-            show_json(answer_document(fleet_advice(advised)))
-        else:
-            show(fleet_report(advised, command=command, details=details))
-        return
-    from advisor.report.plans import advice, plans_csv, plans_report
-    from advisor.report.recommendation import another_layout_text
-
     leave_out(*advised.refused_variants)
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
@@ -139,6 +121,12 @@ def _start(
     advised: "Recommendation", jobs: list[str] | None, job_file: Path | None, profiles: Path | None
 ) -> str:
     """A line with the command that starts the best plan, or prints its script to be filled in."""
+    from advisor.launch.launch_plan import launch_plans
+    from advisor.launch.shell import why_not_started
+
+    if advised.best.way is not None:
+        why = why_not_started(launch_plans(advised.hosts, advised.best))
+        return why or "To start it, write `export` instead of `recommend` in this command."
     words = ["advisor", "export", *(jobs or ())]
     words += [] if job_file is None else ["--jobs", str(job_file)]
     words += [] if profiles is None else ["--profiles", str(profiles)]
@@ -149,15 +137,6 @@ def _start(
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {command} | bash"
     return f"Its script: {command}"
-
-
-def _start_of_all(plan: "FleetPlan") -> str:
-    """A line on how to start the plan of all GPUs."""
-    from advisor.launch.launch_plan import fleet_launch_plans
-    from advisor.launch.shell import why_not_started
-
-    why = why_not_started(fleet_launch_plans(plan))
-    return why or "To start it, write `export` instead of `recommend` in this command."
 
 
 def admit(
@@ -302,9 +281,8 @@ def export(
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
     from advisor.launch.exports import check_format
-    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
-    from advisor.plan.rules import EXACT_JOBS, Conditions, are_many
-    from advisor.plan.values import Recommendation
+    from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
+    from advisor.plan.rules import Conditions
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
@@ -318,13 +296,12 @@ def export(
     advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, [each.profile for each in members], None)
-    if plot is not None and are_many(len(members), total):
-        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
     if sharing is not None:
-        prediction = advisor.predict(members, sharing).prediction
+        mixes = [advisor.predict(members, sharing).prediction]
+        plans = [launch_plan(members, advisor.card, mixes[0])]
     else:
         conditions = Conditions(root=root, power_caps=choose, mig=mig)
         advised = advisor.recommend(
@@ -337,14 +314,11 @@ def export(
             level="p95" if pessimistic else "p50",
         )
         _draw_and_log(advised, plot, log)
-        if not isinstance(advised, Recommendation):
-            plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
-            _write(_on_model(plans, only), form, out, gres_name)
-            return
-        prediction = ranked_plan(advised.plans, rank).prediction
-    plan = launch_plan(members, advisor.card, prediction)
-    check_memory(plan, prediction)
-    _write([plan], form, out, gres_name)
+        chosen = ranked_plan(advised.plans, rank)
+        mixes, plans = [*chosen.mixes], [*launch_plans(advised.hosts, chosen)]
+    for plan, mix in zip(plans, mixes, strict=True):
+        check_memory(plan, mix)
+    _write(_on_model(plans, only), form, out, gres_name)
 
 
 # Parameters that choose a plan.
@@ -362,22 +336,17 @@ _OF_SEARCH = [
 ]
 
 
-def _draw_and_log(
-    advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
-) -> None:
+def _draw_and_log(advised: "Recommendation", plot: Path | None, log: "MlflowLog | None") -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
-    from advisor.plan.values import Recommendation
-
-    if plot is not None and isinstance(advised, Recommendation):
+    if plot is not None:
         from advisor.files.writing import write_whole
         from advisor.report.charts import ways_picture
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
-        from advisor.report.plans import advice, fleet_advice
+        from advisor.report.plans import advice
 
-        shown = advice(advised) if isinstance(advised, Recommendation) else fleet_advice(advised)
-        log.plans(answer_document(shown))
+        log.plans(answer_document(advice(advised)))
 
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":

@@ -54,6 +54,11 @@ def handicap(sharing: Sharing) -> float:
     return share + _DIFFERENT * (len(set(sharing.limits)) > 1)
 
 
+def weighed(cost: float, sharing: Sharing) -> float:
+    """Return `cost` with the handicap of `sharing`: the plan of the least comes first."""
+    return cost * (1 + handicap(sharing))
+
+
 def first_plan(
     plans: Sequence[AnyOutcome], objective: ObjectiveName, level: Level = "p50"
 ) -> tuple[AnyOutcome, Precedence]:
@@ -69,9 +74,9 @@ def first_plan(
         return known_cost(each, decides).at(level)
 
     def weight(each: AnyOutcome) -> float:
-        most = max(handicap(mix.sharing) for mix in each.mixes)
+        most = max(weighed(price(each), mix.sharing) for mix in each.mixes)
         capped = any(mix.power_cap_w is not None for mix in each.mixes)
-        return price(each) * (1 + most) * (1 + _CAP * capped)
+        return most * (1 + _CAP * capped)
 
     def simplicity(each: AnyOutcome) -> int:
         return max(list(HANDICAPS).index(kind_of(mix.sharing)) for mix in each.mixes)

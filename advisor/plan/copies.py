@@ -9,7 +9,7 @@ from typing import Annotated
 from advisor.documents import As, Inline, Mark, in_document
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
-from advisor.plan.choice import handicap
+from advisor.plan.choice import weighed
 from advisor.plan.limits import equal_vectors
 from advisor.plan.progress import step
 from advisor.plan.rules import (
@@ -143,9 +143,7 @@ class CopiesTable:
             ways, limits = ways[:1] if limit else ways, limits[:_CLOSE]
         answers = [self._predicted(copies, sharing) for sharing in (*ways, *limits)]
         mixes = [each for each in answers if isinstance(each, MixPrediction)]
-        best = min(
-            mixes, key=lambda mix: equal_work(mix).at(self.level) * (1 + handicap(mix.sharing))
-        )
+        best = min(mixes, key=lambda mix: weighed(equal_work(mix).at(self.level), mix.sharing))
         return CopiesRow(copies, best, 1 / equal_work(best).at(self.level))
 
     def restricted(self, row: CopiesRow, copies: int) -> CopiesRow:

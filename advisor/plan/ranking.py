@@ -165,7 +165,7 @@ def recommended(
             "a power cap saves energy, makes no job faster, and takes root to set: plans for "
             "many jobs choose caps with --objective energy, and not with --no-root."
         )
-    longer, left_out = None, list[LeftOut]()
+    left_out, searched, longer = list[LeftOut](), None, None
     if many:
         schedules, considered, searched, longer = grouped(pools, questions, effort)
         serial = next(each for each in schedules if each.way == "serial")

@@ -157,12 +157,13 @@ class Outcome(ABC):
 
     def at(self, level: Level) -> Totals:
         """Return the numbers at `level` of their intervals."""
+        last_s, ends_s, energy_j = self.makespan_interval_s, self.ends_s, self.energy_j
         return Totals(
-            self.makespan_interval_s and self.makespan_interval_s.at(level),
-            self.ends_s and [each.at(level) for each in self.ends_s],
-            self.deadlines_s,
-            self.energy_j and self.energy_j.at(level),
-            self.equal_work.at(level),
+            makespan_s=None if last_s is None else last_s.at(level),
+            ends_s=None if ends_s is None else [each.at(level) for each in ends_s],
+            deadlines_s=self.deadlines_s,
+            energy_j=None if energy_j is None else energy_j.at(level),
+            equal_work=self.equal_work.at(level),
         )
 
     def late(self, level: Level) -> frozenset[int]:

@@ -16,7 +16,13 @@ from advisor.plan.trials import Trials
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units
-from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
+from advisor.report.forecast import (
+    best_of_each_way,
+    short_basis,
+    shown_cost,
+    slowdown,
+    way_name,
+)
 from advisor.report.recommendation import instruction
 from advisor.simulation.simulate import SimulatedJob
 

@@ -10,12 +10,14 @@ from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
+from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing, Way
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
+from advisor.sharing import Sharing
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
@@ -145,13 +147,13 @@ def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
     return {way: best[way] for way in (*units.WAYS, *WAYS.values()) if way in best}
 
 
-def layout_needs(plans: Iterable[Plan], serial: Plan) -> Iterator[str]:
-    """Yield what it takes to make the MIG instances of `plans`, unless they have to exist.
+def layout_needs(uses: Iterable[tuple[Gpu, Sharing]], serial: Sharing | None) -> Iterator[str]:
+    """Yield what it takes to make the MIG instances of GPUs, unless they have to exist.
 
     They have to if also `serial`, one job after another, uses instances.
     """
-    gpus = [on.gpu for plan in plans for on in plan.gpus if on.sharing.instances]
-    if gpus and not serial.sharing.instances:
+    gpus = [gpu for gpu, sharing in uses if sharing.instances]
+    if gpus and not (serial and serial.instances):
         no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
         takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
         yield f"Making MIG instances takes root{takes}."

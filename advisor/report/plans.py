@@ -56,15 +56,15 @@ def plans_report(
     return Group(*parts, *start, rest, *map(Text, hints(advised)))
 
 
-def _gpus_in_full(advised: Recommendation) -> Iterator[RenderableType]:
+def _gpus_in_full(advised: Recommendation) -> list[RenderableType]:
     every = table_of(fleet.gpu_rows(advised))
     every.columns[1].overflow = "fold"
-    yield from map(Text, fleet.numbered_jobs(advised.jobs))
-    yield from (Text(), every, Text(), *map(Text, fleet.more_notes(advised)))
+    numbered, notes = fleet.numbered_jobs(advised.jobs), fleet.more_notes(advised)
+    return [*map(Text, numbered), Text(), every, Text(), *map(Text, notes)]
 
 
 def _ways_table(advised: Recommendation) -> FittedTable:
-    """A line for each way at its best, a mark before the best; the heading says if all are estimated.
+    """A line for each way at its best, the best marked; the heading says if all are estimated.
 
     Only the quantity by which plans are ranked, and the gain, have their ranges.
     """
@@ -145,7 +145,8 @@ def _plans_in_full(advised: Recommendation) -> Iterator[RenderableType]:
     note = "In parentheses: 90 % intervals."
     if not all(plan.confirmed_on_hardware for plan in advised.plans):
         note += " Estimated plans were never measured: their intervals follow from their parts."
-    yield Text(" ".join([note, *forecast.layout_needs(advised.plans, advised.serial)]))
+    uses = [(advised.gpu, each.sharing) for each in advised.plans]
+    yield Text(" ".join([note, *forecast.layout_needs(uses, advised.serial.sharing)]))
     yield Text("`advisor export --rank 1` writes the script of plan 1.")
 
 

@@ -49,7 +49,10 @@ def opening(advised: Recommendation) -> Iterator[str]:
     if (sure := _sure_gain(advised)) is not None:
         named = f"{forecast.plan_name(advised, sure)}: {units.times(sure.gain)}"
         yield f"To be sure of a gain, take {named}."
-    yield from forecast.layout_needs([best, sure or best], advised.serial)
+    yield from forecast.layout_needs(
+        [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus],
+        advised.serial.sharing,
+    )
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
