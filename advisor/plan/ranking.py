@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, reasons
-from advisor.plan.choice import STARVED, first_plan, starved
+from advisor.plan.choice import STARVED, AnyOutcome, first_plan, starved
 from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet import grouped
 from advisor.plan.forecast import Mixes, forecast
@@ -42,15 +42,17 @@ _RULES: Mapping[Precedence, str] = {
     "simplicity": "whose lead is too small for what it takes",
 }
 
-Ordered = list[tuple[Schedule, Precedence | None]]
-"""Schedules, each with the rule by which it precedes the next; None: it is the last."""
 
+def by_precedence(
+    plans: Sequence[AnyOutcome], question: Question
+) -> list[tuple[AnyOutcome, Precedence | None]]:
+    """Order `plans` that have a cost, each with the rule by which it precedes the next.
 
-def by_precedence(schedules: Sequence[Schedule], question: Question) -> Ordered:
-    """Order `schedules` that have a cost; note for each by which rule it precedes the next."""
+    The rule of the last is None.
+    """
     objective, level = OBJECTIVES[question.objective], question.level
 
-    def place(each: Schedule) -> tuple[int, float, float]:
+    def place(each: AnyOutcome) -> tuple[int, float, float]:
         """Late jobs, for objectives in joules; the cost; and what decides between equal costs."""
         late = len(each.late(level)) if objective.saves_energy else 0
         own, then = (
@@ -59,8 +61,8 @@ def by_precedence(schedules: Sequence[Schedule], question: Question) -> Ordered:
         )
         return late, own, then
 
-    first, rule = first_plan(schedules, objective.name, level)
-    ordered = [first, *sorted((each for each in schedules if each is not first), key=place)]
+    first, rule = first_plan(plans, objective.name, level)
+    ordered = [first, *sorted((each for each in plans if each is not first), key=place)]
     places = list(map(place, ordered))
     rules: list[Precedence | None] = [
         "deadlines" if one[0] < other[0] else "cost" for one, other in pairwise(places)
@@ -84,7 +86,7 @@ _NAMED = 2
 
 def plans_to_show(
     schedules: Sequence[Schedule], jobs: Sequence[Job], question: Question
-) -> Ordered:
+) -> list[tuple[Schedule, Precedence | None]]:
     """Choose the plans to show, the first and the best few of each kind, in order.
 
     Of plans that differ only in where instances lie or in the order of groups, the best remains,
@@ -196,7 +198,7 @@ def recommended(
 
 def _plans(
     jobs: Sequence[Job],
-    shown: Ordered,
+    shown: Sequence[tuple[Schedule, Precedence | None]],
     serial: Schedule,
     question: Question,
     left_out: Sequence[LeftOut],

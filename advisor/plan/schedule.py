@@ -23,12 +23,13 @@ def on_one_gpu(pool: GpuPool, forecast: Forecast) -> Schedule:
 
 def schedule(pools: Sequence[GpuPool], gpus: Sequence[GpuPlan], way: Way | None = None) -> Schedule:
     """Add up what `gpus`, the GPUs of `pools` that run jobs, take."""
-    ends_s = _ends_s(gpus)
+    ends_s, forecasts = _ends_s(gpus), [each.forecast for each in gpus]
     makespan_s = None
-    if ends_s is not None:
+    if len(gpus) == 1:
+        makespan_s = forecasts[0].makespan_interval_s
+    elif ends_s is not None:
         makespan_s = around([max(each.at(level) for each in ends_s) for level in LEVELS])
     jobs = pools[0].jobs
-    forecasts = [each.forecast for each in gpus]
     work = [
         max(each.equal_work.at(level) * len(each.predictions) for each in forecasts) / len(jobs)
         for level in LEVELS
@@ -56,21 +57,28 @@ def _ends_s(gpus: Sequence[GpuPlan]) -> tuple[Interval, ...] | None:
     return tuple(ends_s[number] for number in sorted(ends_s))
 
 
+# Gaps without jobs below this share of the time of all are rounding.
+_DUST = 1e-9
+
+
 def _energy_j(
     pools: Sequence[GpuPool], gpus: Sequence[GpuPlan], last_s: Interval | None
 ) -> Interval | None:
     """Joules of all GPUs of `pools` until the last job ends at `last_s`, idle ones too."""
-    idle_w = all_known(pool.idle_power_w for pool in pools)
     used_j = all_known(each.forecast.energy_j for each in gpus)
     runs_s = all_known(each.forecast.makespan_interval_s for each in gpus)
-    if last_s is None or idle_w is None or used_j is None or runs_s is None:
+    if last_s is None or used_j is None or runs_s is None:
         return None
     totals = []
     for level in LEVELS:
         total = sum(each.at(level) for each in used_j)
-        for pool, watts in zip(pools, idle_w, strict=True):
+        for pool in pools:
             own = zip(gpus, runs_s, strict=True)
             busy_s = sum(ran_s.at(level) for each, ran_s in own if each.gpu == pool.gpu)
-            total += (pool.gpus * last_s.at(level) - busy_s) * watts
+            idle_s = pool.gpus * last_s.at(level) - busy_s
+            if idle_s > _DUST * last_s.at(level):
+                if pool.idle_power_w is None:
+                    return None
+                total += idle_s * pool.idle_power_w
         totals.append(total)
     return Interval(*totals)
