@@ -20,6 +20,7 @@ from advisor import __version__
 from advisor.cli.learn import evaluate, fit, validate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import calibrate, campaign, doctor, runs
+from advisor.cli.options import with_groups
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.predict import compare, predict, simulate
 from advisor.cli.profile import as_commands, from_history, from_numbers, profile
@@ -99,7 +100,7 @@ for _group, _members in _COMMANDS.items():
     for _command in _members:
         _app.command(
             cls=_Command, rich_help_panel=_group, help=_EXAMPLES.sub("\b\n", getdoc(_command) or "")
-        )(_command)
+        )(with_groups(_command))
 _app.command("profile --from-numbers", cls=_Command, hidden=True, rich_help_panel="Measure")(
     from_numbers
 )
@@ -117,13 +118,13 @@ def _version(wanted: bool) -> None:
 @_app.callback(invoke_without_command=True)
 def _advisor(
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback does all
+    version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
-    debug: Annotated[  # noqa: ARG001 - `main` looks for the word
+    debug: Annotated[
         bool, typer.Option("--debug", help="Print the traceback of an error.")
     ] = False,
 ) -> None:

@@ -1,23 +1,23 @@
 """Commands that learn from runs: ``advisor fit``, ``evaluate`` and ``validate``."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Context, Option
+from typer import Context
 
 from advisor.cli import options
+from advisor.cli.options import flag, option
 from advisor.cli.output import aside, leave_out, progress, show_answer, show_text
-from advisor.cli.question import advisor_for, chosen_jobs, exclude, mlflow_log, on_checked_host
+from advisor.cli.question import Sources, chosen_jobs, exclude, mlflow_log, on_checked_host
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, counted, require_extra, with_article
+from advisor.files.writing import new_path, writable, write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.hardware.gpus import Gpu
     from advisor.learn.observations import MeasuredGpu
-    from advisor.prediction.model import Model
 
 
 def _read_measured(gpu: "Gpu", folder: Path | None) -> "MeasuredGpu":
@@ -34,17 +34,10 @@ def _read_measured(gpu: "Gpu", folder: Path | None) -> "MeasuredGpu":
 def fit(
     gpu: options.GpuKey = DEFAULT_GPU,
     profiles: options.Profiles = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            parser=options.folder_to_write,
-            help="Write the model to this folder; default: your own.",
-        ),
-    ] = None,
-    tune: Annotated[
-        bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
-    ] = False,
+    out: Path | None = option(
+        "DIR", "Write the model to this folder; default: your own.", parser=new_path
+    ),
+    tune: bool = flag("Search the constants of replay and regression too [10 min].", "--tune"),
     as_json: options.AsJson = False,
 ) -> None:
     """Fit the model to all runs, yours included.
@@ -53,14 +46,19 @@ def fit(
     --out to fit to the shipped runs.
     """
     from advisor.files.reading import MODEL_FILE, user_folder
-    from advisor.files.writing import writable, write_whole
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.gpus import known_gpus
+    from advisor.hardware.machine import allowed_cores
     from advisor.prediction.model import model_text
     from advisor.report.lists import fit_of, fit_report
     from advisor.workload.store import profiled_gpus
 
     require_extra("`advisor fit`", "fit", "sklearn", *(["optuna"] if tune else []))
+    from advisor.learn.fit import Constants, with_own_paces
+    from advisor.learn.fit import fit as fit_model
+    from advisor.learn.fit import tune as tuned
+    from advisor.learn.surrogate_fit import with_surrogate
+
     if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
         raise InvalidInput(
             "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
@@ -81,42 +79,25 @@ def fit(
     others = [_read_measured(catalogue[key], profiles) for key in keys]
     others = [other for other in others if other.runs]
     # In one order whichever GPU was named, so that the model is one and the same.
-    model = _fit_with_progress(
-        sorted([measured, *others], key=lambda one: one.gpu.key), profiles, search=tune
-    )
-    write_whole(path, model_text(model))
-    show_answer(fit_of(path, model, measured, others), as_json, fit_report)
-
-
-def _fit_with_progress(
-    measured: "Sequence[MeasuredGpu]", profiles: Path | None, *, search: bool
-) -> "Model":
-    from advisor.hardware.machine import allowed_cores
-    from advisor.learn.fit import Constants, tune, with_own_paces
-    from advisor.learn.fit import fit as fit_model
-    from advisor.learn.surrogate_fit import with_surrogate
-
+    every = sorted([measured, *others], key=lambda one: one.gpu.key)
     with progress() as advance:
-        advance(0, 2, f"fitting to {counted(sum(len(one.runs) for one in measured), 'run')}")
-        model = fit_model(measured, constants=tune(measured) if search else Constants())
+        advance(0, 2, f"fitting to {counted(sum(len(one.runs) for one in every), 'run')}")
+        model = fit_model(every, constants=tuned(every) if tune else Constants())
         advance(1, 2, "fitting the surrogate model")
-        lessons = {one.gpu: list(one.profiles.values()) for one in measured}
+        lessons = {one.gpu: list(one.profiles.values()) for one in every}
         model = with_surrogate(model, lessons, processes=len(allowed_cores()))
         advance(2, 2, "fitted")
-    return with_own_paces(model, measured, profiles)
+    write_whole(path, model_text(with_own_paces(model, every, profiles)))
+    show_answer(fit_of(path, model, measured, others), as_json, fit_report)
 
 
 def evaluate(
     gpu: options.GpuKey = DEFAULT_GPU,
     profiles: options.Profiles = None,
     models: options.Models = None,
-    predictions: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Score the predictions in this file, one run a line; default: advisor's own.",
-        ),
-    ] = None,
+    predictions: Path | None = option(
+        "FILE", "Score the predictions in this file, one run a line; default: advisor's own."
+    ),
     as_json: options.AsJson = False,
 ) -> None:
     """Compare predictions with your runs.
@@ -160,26 +141,16 @@ def validate(
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
     ray: options.Ray = None,
-    runs: Annotated[
-        Path | None,
-        Option("--runs", metavar="FILE", help="Compare the runs in this file; run none."),
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print each process with its environment; run none.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            parser=options.folder_to_write,
-            help="Add the runs to this folder of profiles; default: your own.",
-        ),
-    ] = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    runs: Path | None = option("FILE", "Compare the runs in this file; run none.", "--runs"),
+    dry_run: bool = flag("Print each process with its environment; run none.", "--dry-run"),
+    out: Path | None = option(
+        "DIR",
+        "Add the runs to this folder of profiles; default: your own.",
+        parser=new_path,
+    ),
+    *,
+    sources: Sources,
     check_host: options.CheckHost = True,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
 ) -> None:
@@ -195,13 +166,13 @@ def validate(
     exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
     exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
     log = mlflow_log(mlflow)
-    advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu)
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:
         members = chosen_jobs(advisor, jobs, job_file)
         if not dry_run and ray is None:
-            advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+            advisor = on_checked_host(advisor, members, check_host)
         advised = advisor.recommend(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:

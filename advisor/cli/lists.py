@@ -3,14 +3,15 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from typer import Argument, Option
+from typer import Argument
 
-from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, file_to_write
+from advisor.cli import options
+from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, flag, option
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
-from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 
 _Kind = Literal["jobs", "campaign", "trace", "gpu"]
@@ -39,7 +40,7 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
         problem = str(error)
     if as_json:
         models, profiled = tuple(known_gpus().values()), tuple(profiled_gpus(profiles))
-        show_json(answer_document(GpuList(models, profiled, here, problem)))
+        show_json(GpuList(models, profiled, here, problem))
         return
     show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
     show_text(
@@ -58,9 +59,7 @@ def workloads(as_json: AsJson = False) -> None:
 def profiles(
     gpu: GpuKey = DEFAULT_GPU,
     folder: Profiles = None,
-    details: Annotated[
-        bool, Option("--details", help="Add the fastest step and the date of each.")
-    ] = False,
+    details: bool = flag("Add the fastest step and the date of each.", "--details"),
     as_json: AsJson = False,
 ) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
@@ -72,7 +71,7 @@ def profiles(
     leave_out(*refused)
     if as_json:
         listed = tuple(listed_profile(name, each) for name, each in measured.items())
-        show_json(answer_document(ProfileList(gpu, listed)))
+        show_json(ProfileList(gpu, listed))
     elif measured:
         show(profiles_table(measured, details=details))
     else:
@@ -84,25 +83,16 @@ def profiles(
 
 def layouts(
     gpu: GpuKey = DEFAULT_GPU,
-    in_use: Annotated[
-        list[str] | None,
-        Option(
-            "--with",
-            metavar="PROFILE[@START]",
-            help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
-        ),
-    ] = None,
+    in_use: list[str] | None = option(
+        "PROFILE[@START]",
+        "Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
+        "--with",
+    ),
     slices: Slices = None,
-    driver: Annotated[
-        str | None,
-        Option(
-            metavar="BRANCH",
-            help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
-        ),
-    ] = None,
-    every: Annotated[
-        bool, Option("--all", help="Draw each set of instances in all its places.")
-    ] = False,
+    driver: str | None = option(
+        "BRANCH", "Use the MIG profiles of this driver branch, e.g. 470; default: this machine's."
+    ),
+    every: bool = flag("Draw each set of instances in all its places.", "--all"),
     as_json: AsJson = False,
 ) -> None:
     """List and draw the MIG layouts of a GPU."""
@@ -132,24 +122,18 @@ def layouts(
 
 
 def init(
-    kind: Annotated[
-        _Kind | None,
-        Argument(
-            metavar="KIND", help="jobs, campaign, trace or gpu; default: print the list of files."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, file_to_write("Write to this file; default: its usual name, here.")
-    ] = None,
-    schema: Annotated[
-        str | None,
-        Option(
-            "--schema",
-            metavar="NAME",
-            help="Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
-            "profile or recommendation; an unknown NAME prints all names.",
-        ),
-    ] = None,
+    kind: _Kind | None = Argument(
+        None, metavar="KIND", help="jobs, campaign, trace or gpu; default: print the list of files."
+    ),
+    out: Path | None = option(
+        "FILE", "Write to this file; default: its usual name, here.", parser=options.to_write
+    ),
+    schema: str | None = option(
+        "NAME",
+        "Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
+        "profile or recommendation; an unknown NAME prints all names.",
+        "--schema",
+    ),
 ) -> None:
     """Write an example file with every field, to start from."""
     from importlib.resources import files
@@ -160,7 +144,6 @@ def init(
         show_json(schema_document(schema))
         return
     from advisor.files.reading import is_file
-    from advisor.files.writing import write_whole
 
     if kind is None:
         for each, (name, use, content) in _FILES.items():
@@ -176,10 +159,9 @@ def init(
 
 
 def app(
-    port: Annotated[
-        int,
-        Option("--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost."),
-    ] = 8501,
+    port: int = option(
+        "PORT", "Serve on this port of localhost.", "--port", default=8501, min=1, max=65535
+    ),
 ) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.files.reading import beside_package

@@ -1,33 +1,29 @@
 """Options that several commands accept, the parsers of their values, and their completion."""
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import fields, is_dataclass
+from functools import partial, wraps
+from inspect import Parameter, signature
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Context, Option
 
-from advisor.cli.question import choose_gpu
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.cli.output import aside
+from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.files import units
+from advisor.files.writing import new_path, writable
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import Layouts, ObjectiveName
 
 
 def to_write(word: str) -> Path:
     """Return the path `word` of a file after checking that it can be written."""
-    from advisor.files.writing import writable
-
-    writable(path := folder_to_write(word))
+    writable(path := new_path(word))
     return path
-
-
-def folder_to_write(word: str) -> Path:
-    """Return the path `word` after checking that its parent exists."""
-    from advisor.files.writing import new_path
-
-    return new_path(word)
 
 
 def picture(word: str) -> Path:
@@ -49,10 +45,35 @@ def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
     return quantity
 
 
-seconds, share, euros, mebibytes, watts = map(
-    _in_units, (units.seconds, units.share, units.euros, units.mebibytes, units.watts)
-)
-"""Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
+seconds, watts = _in_units(units.seconds), _in_units(units.watts)
+# The placeholder of a quantity decides how its words are read, e.g. ``2h``, ``10%``, ``2 EUR``.
+_QUANTITIES: Mapping[str, Callable[[Any], float]] = {
+    "SECONDS": seconds,
+    "SHARE": _in_units(units.share),
+    "WATTS": watts,
+    "MIB": _in_units(units.mebibytes),
+    "SIZE": _in_units(units.mebibytes),
+    "EUR_PER_GPU_HOUR": _in_units(units.euros),
+}
+
+
+def option(placeholder: str, help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an option with one value, which is read as the quantity that `placeholder` names.
+
+    It has the name of its parameter, or `names`. Typer 0.27.2 prints a placeholder that is the name
+    of the parameter in capitals as the option's name, too: such an option needs `names`.
+    """
+    more.setdefault("parser", _QUANTITIES.get(placeholder))
+    return Option(default, *names, metavar=placeholder, help=help_text, **more)
+
+
+# Within `Annotated`, the parameter has the default.
+_shared = partial(option, default=...)
+
+
+def flag(help_text: str, name: str) -> Any:
+    """Return an option without a value."""
+    return Option(False, name, help=help_text)
 
 
 def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
@@ -63,16 +84,6 @@ def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
     return name, value
 
 
-def in_seconds(help_text: str, *names: str) -> Any:
-    """Return an option of a duration."""
-    return Option(*names, metavar="SECONDS", parser=seconds, help=help_text)
-
-
-def file_to_write(help_text: str, *names: str) -> Any:
-    """Return an option of a file that the command writes."""
-    return Option(*names, metavar="FILE", parser=to_write, help=help_text)
-
-
 def above_0(word: Any) -> float:
     """Return the seconds in `word`, which must be above 0."""
     if not 0 < (value := seconds(word)) < inf:
@@ -80,12 +91,31 @@ def above_0(word: Any) -> float:
     return value
 
 
-def cap_or_auto(word: str | None) -> tuple[float | None, bool]:
-    """Return the watts of ``--power-cap WORD``, and whether each plan may choose a cap."""
-    if word in (None, "auto"):
-        return None, word is not None
-    return watts(word), False
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` for typer: with the fields of each parameter that is a group of options.
 
+    A group is a dataclass whose fields are annotated as options.
+    """
+    parameters = signature(command).parameters
+    groups = {name: each.annotation for name, each in parameters.items()}
+    groups = {name: group for name, group in groups.items() if is_dataclass(group)}
+
+    @wraps(command)
+    def typed(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    flat: list[Parameter] = []
+    for name, parameter in parameters.items():
+        members = signature(groups[name]).parameters.values() if name in groups else [parameter]
+        flat += [each.replace(kind=Parameter.KEYWORD_ONLY) for each in members]
+    typed.__annotations__ = {each.name: each.annotation for each in flat}
+    typed.__signature__ = signature(command).replace(parameters=flat)  # type: ignore[attr-defined]
+    return typed
+
+
+# Completion: heavy modules stay out, and what cannot be read is passed over, for a shell waits.
 
 _SHARINGS = ("serial", "naive", "mps", "mps=", "mps/2", "mig=")
 
@@ -150,8 +180,82 @@ def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
-# An option whose placeholder is the name of its parameter in capitals has an explicit name: typer
-# 0.27.2 prints its name in capitals, too.
+def choose_gpu(context: Context, word: str) -> str:
+    """Return the key of the GPU that ``--gpu WORD`` names; without the option, the likeliest one.
+
+    Raises:
+        InvalidInput: Several GPUs have that name, or none has.
+    """
+    from advisor.files.reading import located
+    from advisor.hardware.gpus import gpu_meant, read_own_gpu
+    from advisor.measure.device import first_gpu
+
+    if context.resilient_parsing:  # a shell completes a word
+        return word
+    source = context.get_parameter_source("gpu")
+    if source is not None and source.name != "DEFAULT":
+        with located("ADVISOR_GPU") if source.name == "ENVIRONMENT" else nullcontext():
+            try:
+                return (read_own_gpu(Path(word)) if word.endswith(".toml") else gpu_meant(word)).key
+            except UnknownName:
+                first_gpu()  # adds a GPU that the catalogue lacks
+                return gpu_meant(word).key
+    plans, _ = plans_and_jobs(context.params.get("words") or ())
+    if any(str(word).endswith(".json") for word in (*plans, context.params.get("plan"))):
+        return DEFAULT_GPU  # a plan names its GPU
+    key, why = first_gpu(), "the GPU in this machine"
+    if key is None:
+        profiled_on = _profiled_on(context.params)
+        if len(profiled_on) != 1 or DEFAULT_GPU in profiled_on:
+            return DEFAULT_GPU  # the answer names it
+        key, why = profiled_on[0], "on which the jobs were profiled"
+    aside(f"no --gpu given: the answer is for {key}, {why}")
+    return key
+
+
+# How the notation of a sharing begins.
+_SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-\w.])", re.I)
+
+
+def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
+    from advisor.files.reading import read_bytes
+    from advisor.files.records import kind_of_file
+
+    def is_plan(word: str) -> bool:
+        if word.endswith(".json"):
+            return kind_of_file(read_bytes(Path(word))) != "a profile"
+        return _SHARING.match(word) is not None
+
+    plans = [word for word in words if is_plan(word)]
+    return plans, [word for word in words if word not in plans]
+
+
+def _profiled_on(params: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
+    from advisor.hardware.gpus import known_gpus
+    from advisor.workload.arrivals import names_in_arrivals
+    from advisor.workload.job import names_in_file, profile_in, single_words
+    from advisor.workload.store import profile_paths, profiled_gpus, read_profile
+
+    words = [*(params.get("jobs") or params.get("names") or ()), params.get("job") or ""]
+    words += plans_and_jobs(params.get("words") or ())[1]
+    folder = params.get("profiles")
+    try:
+        names = {profile_in(word) for word in single_words(filter(None, words))}
+        for file in map(Path, filter(None, (params.get("job_file"), params.get("trace_in")))):
+            names |= names_in_arrivals(file) if file.suffix == ".csv" else names_in_file(file)
+        files = {name for name in names if name.endswith(".json")}
+        keys = {read_profile(Path(name)).gpu for name in files}
+        keys = keys or (set(profiled_gpus(folder)) if names else set())
+        return [
+            key
+            for key in sorted(keys & known_gpus().keys())
+            if names - files <= profile_paths(key, folder).keys()
+        ]
+    except AdvisorError:  # the command itself will report it
+        return []
+
 
 Jobs = Annotated[
     list[str] | None,
@@ -161,39 +265,25 @@ Jobs = Annotated[
         help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
     ),
 ]
-JobFile = Annotated[
-    Path | None, Option("--jobs", metavar="FILE", help="Read the jobs from this TOML file.")
-]
+JobFile = Annotated[Path | None, _shared("FILE", "Read the jobs from this TOML file.", "--jobs")]
 GpuKey = Annotated[
     str,
-    Option(
+    _shared(
+        "GPU",
+        "GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
+        f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
         "--gpu",
-        metavar="GPU",
         callback=choose_gpu,
         autocompletion=complete_gpu,
         envvar="ADVISOR_GPU",
         show_default=False,
-        help="GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the "
-        f"GPU in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
     ),
 ]
 _READ = "Read {} from this folder instead of the shipped ones."
 Profiles = Annotated[
-    Path | None,
-    Option("--profiles", metavar="DIR", envvar="ADVISOR_PROFILES", help=_READ.format("profiles")),
+    Path | None, _shared("DIR", _READ.format("profiles"), "--profiles", envvar="ADVISOR_PROFILES")
 ]
-Models = Annotated[
-    Path | None,
-    Option("--models", metavar="DIR", envvar="ADVISOR_MODELS", help=_READ.format("models")),
-]
-Calibration = Annotated[
-    Path | None,
-    Option(
-        "--calibration",
-        metavar="FILE",
-        help="Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
-    ),
-]
+Models = Annotated[Path | None, _shared("DIR", _READ.format("models"), envvar="ADVISOR_MODELS")]
 CheckHost = Annotated[
     bool | None,
     Option(
@@ -205,44 +295,15 @@ CheckHost = Annotated[
         "has the GPU.",
     ),
 ]
-HostCores = Annotated[
-    int | None,
-    Option(
-        "--host-cores",
-        metavar="N",
-        min=1,
-        help="Cores of each host, for the jobs of all its GPUs together; default: this machine's "
-        "if it has the GPU, else no limit.",
-    ),
-]
-HostMemory = Annotated[
-    float | None,
-    Option(
-        "--host-memory",
-        metavar="SIZE",
-        parser=mebibytes,
-        help="Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
-        "default: no limit.",
-    ),
-]
 Gpus = Annotated[
     str,
-    Option(
-        "--gpus",
-        metavar="N|HOSTSxN|GPU:N,...",
-        help="Use N equal GPUs of one host, hosts with N each, or GPUs of several models, as "
+    _shared(
+        "N|HOSTSxN|GPU:N,...",
+        "Use N equal GPUs of one host, hosts with N each, or GPUs of several models, as "
         "a100-40gb:8,h100-sxm-80gb:2x4.",
     ),
 ]
-PowerCap = Annotated[
-    float | None,
-    Option(
-        "--power-cap",
-        metavar="WATTS",
-        parser=watts,
-        help="Cap the GPU's power; default: its own limit.",
-    ),
-]
+PowerCap = Annotated[float | None, _shared("WATTS", "Cap the GPU's power; default: its own limit.")]
 Mig = Annotated[
     Layouts,
     Option(
@@ -251,117 +312,65 @@ Mig = Annotated[
     ),
 ]
 Root = Annotated[
-    bool,
-    Option(
-        "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances."
-    ),
+    bool, Option(help="Allow plans that need root: to switch MIG on and make instances.")
 ]
 Pessimistic = Annotated[
     bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
 ]
-CapOrAuto = Annotated[
-    str | None,
-    Option(
-        "--power-cap",
-        metavar="WATTS|auto",
-        help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
-        "default: its own limit.",
-    ),
-]
-Effort = Annotated[
-    float,
-    Option(metavar="TIMES", help="Search so many times as long for many jobs or several GPUs."),
-]
-MemoryMargin = Annotated[
-    float,
-    Option(
-        "--memory-margin",
-        metavar="SHARE",
-        parser=share,
-        help="Leave this share of memory free, e.g. 0.1.",
-    ),
-]
+MemoryMargin = Annotated[float, _shared("SHARE", "Leave this share of memory free, e.g. 0.1.")]
 Protect = Annotated[
     list[str] | None,
-    Option(
-        "--protect",
-        metavar="NAME",
-        help="Do not let sharing slow this job by more than --max-slowdown; repeatable.",
-    ),
+    _shared("NAME", "Do not let sharing slow this job by more than --max-slowdown; repeatable."),
 ]
 MaxSlowdown = Annotated[
     float | None,
-    Option(
-        "--max-slowdown",
-        metavar="SHARE",
-        parser=share,
-        help="Let steps of running or protected jobs become longer by this share at most, e.g. "
-        "0.1 for 10 %; default: 0.05.",
+    _shared(
+        "SHARE",
+        "Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
+        "10 %; default: 0.05.",
     ),
 ]
-Objective = Annotated[
-    ObjectiveName, Option("--objective", case_sensitive=False, help="Rank plans by this.")
-]
+Objective = Annotated[ObjectiveName, Option(case_sensitive=False, help="Rank plans by this.")]
 Slices = Annotated[
     str | None,
-    Option(
-        "--slices",
-        metavar="NAMES",
-        help="Use only these MIG profiles, as 1g.18gb,2g.35gb; default: all.",
-    ),
+    _shared("NAMES", "Use only these MIG profiles, as 1g.18gb,2g.35gb; default: all."),
 ]
-Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
-Device = Annotated[
-    str, Option("--device", metavar="INDEX|UUID", help="Use this GPU of the machine.")
-]
+Top = Annotated[int, _shared("N", "Use at most N plans.", min=1)]
+Device = Annotated[str, _shared("INDEX|UUID", "Use this GPU of the machine.")]
 Cores = Annotated[
     str | None,
-    Option(
-        "--cores",
-        metavar="CORES",
-        help="Keep all processes to these host cores, e.g. 0-15; default: all.",
-    ),
+    _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all.", "--cores"),
 ]
 Deadline = Annotated[
-    float | None,
-    Option(
-        "--deadline", metavar="SECONDS", parser=above_0, help="Start nothing that would end later."
-    ),
+    float | None, _shared("SECONDS", "Start nothing that would end later.", parser=above_0)
 ]
 ProfilesOut = Annotated[
     Path | None,
-    Option(
-        metavar="DIR",
-        parser=folder_to_write,
-        help="Write to this folder of profiles; default: your own, which every command reads.",
+    _shared(
+        "DIR",
+        "Write to this folder of profiles; default: your own, which every command reads.",
+        parser=new_path,
     ),
 ]
 DeviceOrCpu = Annotated[
-    str,
-    Option(
-        "--device", metavar="INDEX|UUID", help="Use this GPU of the machine, or cpu to try it out."
-    ),
+    str, _shared("INDEX|UUID", "Use this GPU of the machine, or cpu to try it out.")
 ]
 OnlyGpu = Annotated[
-    str | None,
-    Option("--gpu", metavar="GPU", help="Refuse any other GPU model, e.g. than h200-141gb."),
+    str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.", "--gpu")
 ]
 Ray = Annotated[
     str | None,
-    Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
+    _shared(
+        "ADDRESS",
+        "Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
     ),
 ]
-Rank = Annotated[int, Option("--rank", metavar="RANK", min=1, help="Use the plan of this rank.")]
-Csv = Annotated[Path | None, file_to_write("Write a row for each plan to this file, too.", "--csv")]
+Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", "--rank", min=1)]
+Csv = Annotated[
+    Path | None,
+    _shared("FILE", "Write a row for each plan to this file, too.", "--csv", parser=to_write),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[
-    str | None,
-    Option(
-        "--mlflow",
-        metavar="URI",
-        help="Log the result to this MLflow server or sqlite:///FILE, too.",
-    ),
+    str | None, _shared("URI", "Log the result to this MLflow server or sqlite:///FILE, too.")
 ]

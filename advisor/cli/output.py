@@ -95,11 +95,13 @@ def show(report: "RenderableType") -> None:
 def show_answer(
     answer: _Answered, as_json: bool, report: "Callable[[_Answered], RenderableType]"
 ) -> None:
-    """Print `answer` as a report for people, or as one JSON document."""
+    """Print `answer` as one JSON document, or as a `report`: a text unchanged, others laid out."""
     if as_json:
-        show_json(answer_document(answer))
+        show_json(answer)
+    elif isinstance(shown := report(answer), str):
+        show_text(shown)
     else:
-        show(report(answer))
+        show(shown)
 
 
 def show_text(text: str, end: str = _LINE) -> None:
@@ -107,8 +109,9 @@ def show_text(text: str, end: str = _LINE) -> None:
     _write(clean(text, keep="\n\t") + end)
 
 
-def show_json(document: Mapping[str, Any]) -> None:
-    _write(json_text(document))
+def show_json(answer: Any) -> None:
+    """Print a record or a mapping as one JSON document."""
+    _write(json_text(answer if isinstance(answer, Mapping) else answer_document(answer)))
 
 
 def warn(lines: Iterable[object]) -> None:

@@ -1,25 +1,26 @@
 """Commands on given plans, and on jobs over time: ``predict``, ``compare`` and ``simulate``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, get_args
 
 from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
+from advisor.cli.options import option
 from advisor.cli.output import show_answer, warn
 from advisor.cli.question import (
-    advisor_for,
+    Sources,
     chosen_jobs,
     confined,
     counted_gpus,
     exclude,
     on_checked_host,
     passed,
-    plans_and_jobs,
     protected_jobs,
     require,
 )
 from advisor.errors import InvalidInput, NothingFits
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
@@ -28,35 +29,31 @@ if TYPE_CHECKING:
 
 
 def predict(
-    sharing: Annotated[
-        str,
-        Option(
-            "--sharing",
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; "
-            "with the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, "
-            "mig=7g.141gb/ci=3c[1]+4c[2], or in turn naive[1,2];mps[3]. A queue of at most 2 at "
-            "once: mps/2, or in an order mps/2[3,1,2].",
-        ),
-    ] = "mps",
+    sharing: str = option(
+        "SHARING",
+        "How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; "
+        "with the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, "
+        "mig=7g.141gb/ci=3c[1]+4c[2], or in turn naive[1,2];mps[3]. A queue of at most 2 at "
+        "once: mps/2, or in an order mps/2[3,1,2].",
+        "--sharing",
+        default="mps",
+        autocompletion=options.complete_sharing,
+    ),
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    *,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_report
 
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     members = chosen_jobs(advisor, jobs, job_file)
-    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+    advisor = on_checked_host(advisor, members, check_host)
     forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report)
@@ -66,25 +63,21 @@ def predict(
 
 def compare(
     context: Context,
-    words: Annotated[
-        list[str],
-        Argument(
-            metavar="PLAN PLAN... JOB...",
-            show_default=False,
-            autocompletion=options.complete_plan_or_job,
-            help="Two PLANs or more, the first of which the others are compared with: a sharing, "
-            "as for `predict --sharing`, or a FILE.json from `export`; then the JOBs, as for "
-            "`predict`.",
-        ),
-    ],
+    words: list[str] = Argument(
+        ...,
+        metavar="PLAN PLAN... JOB...",
+        show_default=False,
+        autocompletion=options.complete_plan_or_job,
+        help="Two PLANs or more, the first of which the others are compared with: a sharing, "
+        "as for `predict --sharing`, or a FILE.json from `export`; then the JOBs, as for "
+        "`predict`.",
+    ),
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     objective: options.Objective = "makespan",
     power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
+    *,
+    sources: Sources,
     as_json: options.AsJson = False,
     csv_file: options.Csv = None,
 ) -> None:
@@ -97,16 +90,18 @@ def compare(
 
     With a power cap: advisor compare mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, read_plan
     from advisor.report.comparison import comparison_csv, comparison_report
 
-    named, jobs = plans_and_jobs(words)
+    named, jobs = options.plans_and_jobs(words)
     if len(named) < 2:
         raise InvalidInput(
             "expected two PLANs or more before the JOBs, as: advisor compare naive mps JOB"
         )
-    plans = [read_plan(Path(word), profiles) if word.endswith(".json") else word for word in named]
+    plans = [
+        read_plan(Path(word), sources.profiles) if word.endswith(".json") else word
+        for word in named
+    ]
     saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
     if saved:
         if jobs or job_file:
@@ -116,7 +111,7 @@ def compare(
         planned = check_same_jobs(saved)
         check_gpu_of_plan(gpu if passed(context, "gpu") else None, planned.gpu, "the file")
         gpu = planned.gpu
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
     warn(comparison.standing.doubts)
@@ -135,77 +130,60 @@ def simulate(
     context: Context,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
-    trace_in: Annotated[
-        Path | None,
-        Option(
-            metavar="CSV", help="Read jobs that arrive over time from this table: arrival_s,job,..."
-        ),
-    ] = None,
-    plan: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            autocompletion=options.complete_plan,
-            help="Read jobs and sharing from this file of `export --format json`.",
-        ),
-    ] = None,
-    sharing: Annotated[
-        str,
-        Option(
-            "--sharing",
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="As for `predict`; the next job starts in the first free place. mig: a MIG "
-            "layout for the jobs that wait, chosen whenever a GPU has no job.",
-        ),
-    ] = "mps",
+    trace_in: Path | None = option(
+        "CSV", "Read jobs that arrive over time from this table: arrival_s,job,..."
+    ),
+    plan: Path | None = option(
+        "FILE",
+        "Read jobs and sharing from this file of `export --format json`.",
+        autocompletion=options.complete_plan,
+    ),
+    sharing: str = option(
+        "SHARING",
+        "As for `predict`; the next job starts in the first free place. mig: a MIG "
+        "layout for the jobs that wait, chosen whenever a GPU has no job.",
+        "--sharing",
+        default="mps",
+        autocompletion=options.complete_sharing,
+    ),
     gpu: options.GpuKey = DEFAULT_GPU,
     gpus: options.Gpus = "1",
-    policy: Annotated[
-        Policy,
-        Option(
-            case_sensitive=False,
-            help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in "
-            "rounds: max-min: equal GPU time; finish-time: the job first that is latest against "
-            "an equal part of the GPUs; least-attained: the job first that had least GPU time.",
-        ),
-    ] = "first-come",
-    round_s: Annotated[
-        float,
-        options.in_seconds("Length of a round, after which the policy decides again.", "--round"),
-    ] = ROUND_S,
-    preemption: Annotated[
-        float,
-        options.in_seconds("Time that a job loses when a round stops it and another starts it."),
-    ] = PREEMPTION_S,
-    at_once: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            min=1,
-            help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
-        ),
-    ] = None,
-    price: Annotated[
-        float | None,
-        Option(metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price."),
-    ] = None,
-    timeline: Annotated[
-        Path | None, options.file_to_write("Write a timeline for ui.perfetto.dev to this file.")
-    ] = None,
-    kernels: Annotated[
-        bool, Option(help="Add the first replayed kernels of the mix to the timeline.")
-    ] = False,
+    policy: Policy = Option(
+        "first-come",
+        case_sensitive=False,
+        help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in "
+        "rounds: max-min: equal GPU time; finish-time: the job first that is latest against "
+        "an equal part of the GPUs; least-attained: the job first that had least GPU time.",
+    ),
+    round_s: float = option(
+        "SECONDS",
+        "Length of a round, after which the policy decides again.",
+        "--round",
+        default=ROUND_S,
+    ),
+    preemption: float = option(
+        "SECONDS",
+        "Time that a job loses when a round stops it and another starts it.",
+        default=PREEMPTION_S,
+    ),
+    at_once: int | None = option(
+        "N", "Run at most N jobs on a GPU at once; default: all, of a trace 4.", min=1
+    ),
+    price: float | None = option("EUR_PER_GPU_HOUR", "Print costs at this price."),
+    timeline: Path | None = option(
+        "FILE", "Write a timeline for ui.perfetto.dev to this file.", parser=options.to_write
+    ),
+    kernels: bool = Option(
+        False, help="Add the first replayed kernels of the mix to the timeline."
+    ),
     root: options.Root = True,
     memory_margin: options.MemoryMargin = 0.0,
     protect: options.Protect = None,
     max_slowdown: options.MaxSlowdown = None,
     power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    *,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Simulate the JOBs until the last one ends.
@@ -213,7 +191,6 @@ def simulate(
     The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
     GPU.
     """
-    from advisor.files.writing import write_whole
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_report, trace_text
@@ -228,13 +205,13 @@ def simulate(
     exclude(context, "trace_in", "jobs", "job_file", why=why)
     exclude(context, "plan", "jobs", "job_file", "trace_in", why=why)
     exclude(context, "plan", "sharing", why="the plan has its own sharing.")
-    planned = read_plan(plan, profiles) if plan else None
+    planned = read_plan(plan, sources.profiles) if plan else None
     if planned:
         named = gpu if passed(context, "gpu") or ":" in gpus else None
         check_gpu_of_plan(named, planned.gpu, str(plan))
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     arrivals = (
         read_arrivals(trace_in, advisor.find_profile)
         if trace_in
@@ -244,7 +221,7 @@ def simulate(
     )
     members = protected_jobs([each.job for each in arrivals], protect, max_slowdown)
     arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
-    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
+    advisor = on_checked_host(advisor, members, check_host)
     mode = advisor.read_sharing(sharing, over_time=True)
     _check_queue(context, mode, at_once, policy)
     fleet = Fleet(advisor.card.key, gpus, policy, price, round_s, preemption)

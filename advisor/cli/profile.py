@@ -1,33 +1,25 @@
 """``advisor profile``: measures jobs alone, or writes profiles of numbers that exist."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 from typer import Argument, BadParameter, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.measure import supervised
+from advisor.cli.options import flag, option
 from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
-from advisor.documents import answer_document
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.files import units
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
-
-if TYPE_CHECKING:
-    from advisor.run.mlflow import MlflowLog
-
-
-_WITHOUT_GPU = (
-    "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
-    "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
-)
 
 
 def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]]:
@@ -54,135 +46,107 @@ def as_commands(words: list[str], rest: list[str]) -> tuple[list[str], list[str]
     return words, rest[:1] + rest
 
 
+@dataclass(frozen=True)
+class _Measuring:
+    """Options on how workloads are measured."""
+
+    device: options.DeviceOrCpu = DEFAULT_DEVICE
+    out: options.ProfilesOut = None
+    gpu: options.OnlyGpu = None
+    probe: bool = Option(
+        False,
+        help="Measure it under MPS limits, too, which takes most of the time and predicts "
+        "limits better.",
+    )
+    cores: options.Cores = None
+    deadline: options.Deadline = None
+    patience: float = option(
+        "SECONDS",
+        "End a workload without a step for this long, e.g. while it loads or compiles.",
+        default=300.0,
+        parser=options.above_0,
+    )
+    skip_existing: bool = flag("Leave out the profiles that DIR has.", "--skip-existing")
+    data: Path | None = option(
+        "DIR",
+        "Read images from this folder, which has a folder for each class, or CIFAR-10's "
+        "binary files; default: made-up images.",
+    )
+
+
+@dataclass(frozen=True)
+class _Script:
+    """Options on a script."""
+
+    name: str | None = option(
+        "NAME", "Name the profile of a script; default: that of its file or module.", "--name"
+    )
+    folder: Path | None = option(
+        "DIR",
+        "Run the script in this folder; what it writes there is not kept; default: this folder.",
+    )
+    env: list[Any] | None = option(
+        "NAME=VALUE",
+        "Set this variable for the script, and keep it in the profile; repeatable.",
+        parser=options.pair,
+    )
+    measure_env: list[Any] | None = option(
+        "NAME=VALUE",
+        "Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
+        parser=options.pair,
+    )
+    steps_per_epoch: int | None = option(
+        "N", "Count N optimizer steps as an epoch; default: those of the script's loader."
+    )
+    throughput: str | None = option(
+        "REGEX",
+        "Without PyTorch: read the examples a second from the output. The one group of "
+        "REGEX is the number.",
+    )
+    seconds_per_step: str | None = option(
+        "REGEX",
+        "Without PyTorch: read the seconds of a step from the output; name the group ms "
+        "for milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
+    )
+
+
+@dataclass(frozen=True)
+class _Timm:
+    """Options on a model of timm."""
+
+    timm: str | None = option("NAME", "Measure the model of timm of this name, e.g. resnet18.")
+    resolution: int | None = option("PIXELS", "Set the side of an image of timm's model.")
+    classes: int | None = option("N", "Set the outputs of timm's model.")
+    precision: Precision | None = Option(
+        None, help="Set the precision of timm's model; default: default."
+    )
+    execution: Execution | None = Option(
+        None, help="Set the execution of timm's model; default: eager."
+    )
+    examples_per_epoch: int | None = option(
+        "N", "Set the images of an epoch of timm's model, for epoch times."
+    )
+
+
 def profile(
     context: Context,
-    workloads: Annotated[
-        list[str] | None,
-        Argument(metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."),
-    ] = None,
-    device: options.DeviceOrCpu = DEFAULT_DEVICE,
-    out: options.ProfilesOut = None,
-    gpu: options.OnlyGpu = None,
-    probe: Annotated[
-        bool,
-        Option(
-            help="Measure it under MPS limits, too, which takes most of the time and predicts "
-            "limits better."
-        ),
-    ] = False,
-    cores: options.Cores = None,
-    deadline: options.Deadline = None,
-    patience: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            parser=options.above_0,
-            help="End a workload without a step for this long, e.g. while it loads or compiles.",
-        ),
-    ] = 300.0,
-    skip_existing: Annotated[
-        bool, Option("--skip-existing", help="Leave out the profiles that DIR has.")
-    ] = False,
-    data: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            help="Read images from this folder, which has a folder for each class, or CIFAR-10's "
-            "binary files; default: made-up images.",
-        ),
-    ] = None,
+    workloads: list[str] | None = Argument(
+        None, metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."
+    ),
+    *,
+    measuring: _Measuring,
+    script: _Script,
+    model: _Timm,
+    batch_size: int | None = option(
+        "N",
+        "Set the examples of a step of a script or of timm's model; default: those of "
+        "the script's loader.",
+    ),
+    loader_workers: int | None = option(
+        "N", "Set the processes of the data loader; default: 0, or those of the script's."
+    ),
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
-    name: Annotated[
-        str | None,
-        Option(
-            "--name",
-            metavar="NAME",
-            help="Name the profile of a script; default: that of its file or module.",
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            help="Run the script in this folder; what it writes there is not kept; default: this "
-            "folder.",
-        ),
-    ] = None,
-    env: Annotated[
-        list[Any] | None,
-        Option(
-            metavar="NAME=VALUE",
-            parser=options.pair,
-            help="Set this variable for the script, and keep it in the profile; repeatable.",
-        ),
-    ] = None,
-    measure_env: Annotated[
-        list[Any] | None,
-        Option(
-            metavar="NAME=VALUE",
-            parser=options.pair,
-            help="Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
-        ),
-    ] = None,
-    steps_per_epoch: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Count N optimizer steps as an epoch; default: those of the script's loader.",
-        ),
-    ] = None,
-    throughput: Annotated[
-        str | None,
-        Option(
-            metavar="REGEX",
-            help="Without PyTorch: read the examples a second from the output. The one group of "
-            "REGEX is the number.",
-        ),
-    ] = None,
-    seconds_per_step: Annotated[
-        str | None,
-        Option(
-            metavar="REGEX",
-            help="Without PyTorch: read the seconds of a step from the output; name the group ms "
-            "for milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
-        ),
-    ] = None,
-    timm: Annotated[
-        str | None,
-        Option(metavar="NAME", help="Measure the model of timm of this name, e.g. resnet18."),
-    ] = None,
-    resolution: Annotated[
-        int | None, Option(metavar="PIXELS", help="Set the side of an image of timm's model.")
-    ] = None,
-    classes: Annotated[
-        int | None, Option(metavar="N", help="Set the outputs of timm's model.")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Set the examples of a step of a script or of timm's model; default: those of "
-            "the script's loader.",
-        ),
-    ] = None,
-    precision: Annotated[
-        Precision | None, Option(help="Set the precision of timm's model; default: default.")
-    ] = None,
-    execution: Annotated[
-        Execution | None, Option(help="Set the execution of timm's model; default: eager.")
-    ] = None,
-    loader_workers: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Set the processes of the data loader; default: 0, or those of the script's.",
-        ),
-    ] = None,
-    examples_per_epoch: Annotated[
-        int | None,
-        Option(metavar="N", help="Set the images of an epoch of timm's model, for epoch times."),
-    ] = None,
 ) -> None:
     """Measure workloads, or your own script, alone.
 
@@ -195,104 +159,85 @@ def profile(
     words = workloads or []
     command = words[words.index("--") + 1 :] if "--" in words else []
     names = words[: words.index("--")] if "--" in words else words
-    of_script = _passed(
-        name=name,
-        folder=folder,
-        env=env,
-        measure_env=measure_env,
-        steps_per_epoch=steps_per_epoch,
-        throughput=throughput,
-        seconds_per_step=seconds_per_step,
-    )
-    of_both = _passed(batch_size=batch_size, loader_workers=loader_workers)
-    of_timm = of_both | _passed(
-        resolution=resolution,
-        classes=classes,
-        precision=precision,
-        execution=execution,
-        examples_per_epoch=examples_per_epoch,
-    )
+    of_script = _passed(vars(script))
     if command:
-        if names or timm is not None:
+        if names or model.timm is not None:
             raise InvalidInput("a script is profiled by itself: name no workload before the --")
-        jobs = [_script_workload(command, of_script | of_both)]
+        jobs = [_script_workload(command, script, batch_size, loader_workers)]
     elif of_script:
         raise InvalidInput(
             f"{_flag(of_script)} describes a script: give its command after --, "
             f"e.g. -- python train.py"
         )
     else:
-        jobs = _timm_workloads(timm, of_timm)
+        of_both = {"batch_size": batch_size, "loader_workers": loader_workers}
+        jobs = _timm_workloads(_passed(of_both | vars(model)))
         if not (names or jobs):
             raise InvalidInput(
                 "name a workload, or a model with --timm. `advisor workloads` lists them."
             )
-    log, began_s = mlflow_log(mlflow), time()
-    code = supervised(
-        "advisor.measure.profile:run_profile",
-        context,
-        workloads=[*names, *jobs],
-        device=device,
-        out=out,
-        gpu=gpu,
-        probe=probe,
-        cores=cores,
-        deadline=deadline,
-        patience=patience,
-        skip_existing=skip_existing,
-        data=data,
-        measure_env=dict(measure_env or ()),
-    )
-    show_written(began_s, out, log, as_json=as_json)
+    with _shown(measuring.out, mlflow, as_json=as_json):
+        code = supervised(
+            "advisor.measure.profile:run_profile",
+            context,
+            workloads=[*names, *map(asdict, jobs)],
+            measure_env=dict(script.measure_env or ()),
+            **vars(measuring),
+        )
     if code == GpuUnavailable.exit_code:
-        aside(_WITHOUT_GPU)
+        aside(
+            "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor "
+            "profile --from-numbers --help`. Or name a similar job with a profile: `advisor "
+            "profiles`."
+        )
     raise Exit(code)
 
 
-def _passed(**passed: Any) -> dict[str, Any]:
+def _passed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were passed; an empty word or 0 counts, too."""
-    return {name: value for name, value in passed.items() if value not in (None, [], ())}
+    return {name: value for name, value in values.items() if value not in (None, [], ())}
 
 
-def _flag(passed: Mapping[str, Any]) -> str:
+def _flag(passed: Iterable[str]) -> str:
     return "--" + next(iter(passed)).replace("_", "-")
 
 
-def _timm_workloads(model: str | None, passed: Mapping[str, Any]) -> list[Workload]:
-    """Return the `model` of timm with the options `passed`, if there is one."""
+def _timm_workloads(passed: dict[str, Any]) -> list[Workload]:
+    """Return the model of timm with the options `passed`, if there is one."""
     from advisor.workload.catalogue import timm_workload
 
+    model = passed.pop("timm", None)
     if model is None:
         if passed:
             raise InvalidInput(f"{_flag(passed)} describes a model of timm: give --timm NAME too.")
         return []
     needed = ("resolution", "classes", "batch_size")
-    if lacking := [_flag({name: None}) for name in needed if name not in passed]:
+    if lacking := [_flag([name]) for name in needed if name not in passed]:
         raise InvalidInput(f"--timm {model} also needs {' and '.join(lacking)}.")
-    others = {name: value for name, value in passed.items() if name != "batch_size"}
-    return [timm_workload(model, batch=passed["batch_size"], **others)]
+    return [timm_workload(model, batch=passed.pop("batch_size"), **passed)]
 
 
-def _script_workload(command: Sequence[str], passed: Mapping[str, Any]) -> Workload:
+def _script_workload(
+    command: Sequence[str], options: _Script, batch_size: int | None, loader_workers: int | None
+) -> Workload:
     """Return the job of a script, with the variables that a profile keeps."""
     script = Script(
         command=tuple(command),
-        folder=str(passed.get("folder", Path()).resolve()),
-        environment=dict(passed.get("env", ())),
-        throughput=passed.get("throughput"),
-        seconds_per_step=passed.get("seconds_per_step"),
+        folder=str((options.folder or Path()).resolve()),
+        environment=dict(options.env or ()),
+        throughput=options.throughput,
+        seconds_per_step=options.seconds_per_step,
     )
     # Refuses wrong variables before anything starts.
-    replace(script, environment=dict(passed.get("measure_env", ())))
-    name = passed.get("name")
+    replace(script, environment=dict(options.measure_env or ()))
+    name, batch = options.name, 1 if batch_size is None else batch_size
     if name is None:
         program = script.file or ""
         name = Path(program).stem if program.endswith((".py", ".sh")) else Path(program).name
         if not is_name(name):
             named = program or shlex.join(command)
             raise InvalidInput(f"{named[:80]!r} does not name a profile. Add --name NAME.")
-    batch = passed.get("batch_size", 1)
-    steps = passed.get("steps_per_epoch")
+    steps = options.steps_per_epoch
     return Workload(
         name=name,
         source="script",
@@ -300,21 +245,22 @@ def _script_workload(command: Sequence[str], passed: Mapping[str, Any]) -> Workl
         family=name,
         batch=batch,
         script=script,
-        loader_workers=passed.get("loader_workers", 0),
+        loader_workers=loader_workers or 0,
         examples_per_epoch=None if steps is None else steps * batch,
     )
 
 
-def show_written(
-    began_s: float, out: Path | None, log: "MlflowLog | None" = None, *, as_json: bool
-) -> None:
-    """Print as JSON, and log, the profiles written since a moment."""
-    if log is None and not as_json:
-        return
+@contextmanager
+def _shown(out: Path | None, mlflow: str | None, *, as_json: bool) -> Iterator[None]:
+    """Log the profiles that the block writes, and print them as JSON."""
     from advisor.files.reading import profile_files, user_folder
     from advisor.report.lists import MeasuredProfiles, listed_profile
     from advisor.workload.store import read_profile
 
+    log, began_s = mlflow_log(mlflow), time()
+    yield
+    if log is None and not as_json:
+        return
     folder = user_folder("profiles") if out is None else out
     places = [folder, *filter(Path.is_dir, folder.glob("*"))]
     files = sorted(file for place in places for file in profile_files(place))
@@ -326,7 +272,7 @@ def show_written(
             log.profile(each)
     if as_json:
         listed = (listed_profile(each.name, each, file) for file, each in profiles.items())
-        show_json(answer_document(MeasuredProfiles(tuple(listed))))
+        show_json(MeasuredProfiles(tuple(listed)))
 
 
 def _limited_step(word: str) -> tuple[str, float]:
@@ -334,80 +280,44 @@ def _limited_step(word: str) -> tuple[str, float]:
     return percent.strip().removesuffix("%").strip(), options.above_0(seconds)
 
 
-def _share_of(what: str) -> Any:
-    return Option(metavar="SHARE", parser=options.share, help=f"Share of {what}, by DCGM.")
-
-
 def from_numbers(
-    name: Annotated[str, Option("--name", metavar="NAME", help="Name the job.")],
-    gpu: Annotated[
-        str,
-        Option(
-            "--gpu",
-            metavar="GPU",
-            envvar="ADVISOR_GPU",
-            help="GPU model, as `advisor gpus` lists it.",
-        ),
-    ],
-    memory_mib: Annotated[
-        float,
-        Option(metavar="MIB", parser=options.mebibytes, help="Memory that the process holds."),
-    ],
-    batch_size: Annotated[
-        int | None, Option(metavar="N", help="Examples of a step; needed if its length is known.")
-    ] = None,
-    step_s: Annotated[
-        float | None,
-        Option(metavar="SECONDS", parser=options.seconds, help="Length of a training step."),
-    ] = None,
-    duration_s: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.seconds,
-            help="Length of the whole job alone, e.g. 2h, which counts as an epoch; needed if the "
-            "length of a step is not known.",
-        ),
-    ] = None,
-    power_w: Annotated[
-        float | None,
-        Option(metavar="WATTS", parser=options.watts, help="Mean power of the whole GPU."),
-    ] = None,
-    gpu_utilization: Annotated[
-        float | None,
-        Option(
-            metavar="SHARE",
-            parser=options.share,
-            help="GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%.",
-        ),
-    ] = None,
-    memory_utilization: Annotated[
-        float | None,
-        Option(
-            metavar="SHARE",
-            parser=options.share,
-            help="Memory utilisation of nvidia-smi, likewise.",
-        ),
-    ] = None,
-    sm_active: Annotated[float | None, _share_of("SMs with a warp")] = None,
-    sm_occupancy: Annotated[float | None, _share_of("warp slots in use")] = None,
-    tensor_active: Annotated[float | None, _share_of("cycles in which tensor cores work")] = None,
-    dram_active: Annotated[float | None, _share_of("memory bandwidth in use")] = None,
-    step_under_limit: Annotated[
-        list[Any] | None,
-        Option(
-            metavar="PERCENT=SECONDS",
-            parser=_limited_step,
-            help="Step alone under an MPS limit, e.g. 50=0.14; repeatable.",
-        ),
-    ] = None,
-    examples_per_epoch: Annotated[
-        int | None, Option(metavar="N", help="Examples of an epoch, for epoch times.")
-    ] = None,
+    context: Context,
+    workload: str = option("NAME", "Name the job.", "--name", default=...),
+    gpu: str = option(
+        "GPU", "GPU model, as `advisor gpus` lists it.", "--gpu", default=..., envvar="ADVISOR_GPU"
+    ),
+    memory_mib: float = option("MIB", "Memory that the process holds.", default=...),
+    batch_size: int | None = option("N", "Examples of a step; needed if its length is known."),
+    step_s: float | None = option("SECONDS", "Length of a training step."),
+    duration_s: float | None = option(
+        "SECONDS",
+        "Length of the whole job alone, e.g. 2h, which counts as an epoch; needed if the "
+        "length of a step is not known.",
+    ),
+    power_w: float | None = option("WATTS", "Mean power of the whole GPU."),
+    gpu_utilization: float | None = option(
+        "SHARE", "GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%."
+    ),
+    memory_utilization: float | None = option(
+        "SHARE", "Memory utilisation of nvidia-smi, likewise."
+    ),
+    sm_active: float | None = option("SHARE", "Share of SMs with a warp, by DCGM."),
+    sm_occupancy: float | None = option("SHARE", "Share of warp slots in use, by DCGM."),
+    tensor_active: float | None = option(
+        "SHARE", "Share of cycles in which tensor cores work, by DCGM."
+    ),
+    dram_active: float | None = option("SHARE", "Share of memory bandwidth in use, by DCGM."),
+    step_s_under_limit: list[Any] | None = option(
+        "PERCENT=SECONDS",
+        "Step alone under an MPS limit, e.g. 50=0.14; repeatable.",
+        "--step-under-limit",
+        parser=_limited_step,
+    ),
+    examples_per_epoch: int | None = option("N", "Examples of an epoch, for epoch times."),
     out: options.ProfilesOut = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
-    from_numbers: Annotated[bool, Option("--from-numbers", hidden=True)] = True,  # noqa: ARG001
+    from_numbers: bool = Option(True, "--from-numbers", hidden=True),
 ) -> None:
     """Write a profile from numbers of a job alone on a GPU.
 
@@ -421,7 +331,7 @@ def from_numbers(
     from advisor.measure.profile import write_numbers
     from advisor.workload.minimal_profile import MinimalProfile
 
-    card, log, began_s = gpu_meant(gpu), mlflow_log(mlflow), time()
+    card = gpu_meant(gpu)
     if step_s is None:
         batch_size = batch_size or 1  # of nominal steps
     if step_s is None is duration_s or batch_size is None:
@@ -429,26 +339,14 @@ def from_numbers(
             "expected --step-s with --batch-size, or --duration-s for a job whose step's length "
             "is not known. See `advisor profile --from-numbers -h`."
         )
-    minimal = MinimalProfile(
-        schema=1,
-        workload=name,
-        gpu=card.key,
-        batch_size=batch_size,
-        step_s=step_s,
-        memory_mib=memory_mib,
-        power_w=power_w,
-        gpu_utilization=gpu_utilization,
-        memory_utilization=memory_utilization,
-        sm_active=sm_active,
-        sm_occupancy=sm_occupancy,
-        tensor_active=tensor_active,
-        dram_active=dram_active,
-        examples_per_epoch=examples_per_epoch,
-        duration_s=duration_s,
-        step_s_under_limit=dict(step_under_limit or ()),
-    )
-    aside(f"  {write_numbers(minimal, card, out)}")
-    show_written(began_s, out, log, as_json=as_json)
+    own = {field.name for field in fields(MinimalProfile)} & context.params.keys()
+    numbers = {name: context.params[name] for name in own} | {
+        "gpu": card.key,
+        "batch_size": batch_size,
+        "step_s_under_limit": dict(step_s_under_limit or ()),
+    }
+    with _shown(out, mlflow, as_json=as_json):
+        aside(f"  {write_numbers(MinimalProfile(schema=1, **numbers), card, out)}")
 
 
 def _moment(word: str) -> float:
@@ -485,78 +383,49 @@ def _step(word: str) -> tuple[str | None, float]:
 
 
 def from_history(
-    from_history: Annotated[
-        str,
-        Option(
-            "--from-history",
-            metavar="FILE|ADDRESS",
-            help="Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The "
-            "variable ADVISOR_PROMETHEUS_TOKEN may have a token.",
-        ),
-    ],
-    start: Annotated[
-        float | None,
-        Option(
-            metavar="TIME",
-            parser=_moment,
-            help="Leave out earlier samples: a time such as 2026-05-01T12:00, or how long ago, "
-            "e.g. 6h; default: a day before the end.",
-        ),
-    ] = None,
-    end: Annotated[
-        float | None,
-        Option(
-            "--end", metavar="TIME", parser=_moment, help="Leave out later samples; default: now."
-        ),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            parser=options.above_0,
-            help="Time between samples; default: 30, more for long ranges; of a file: by its "
-            "times.",
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        Option(
-            metavar="LABEL",
-            parser=_metric,
-            help="Name jobs by this label; gpu: one job a GPU; default: exported_pod, pod or "
-            "hpc_job.",
-        ),
-    ] = None,
-    match: Annotated[
-        list[Any] | None,
-        Option(
-            metavar="LABEL=VALUE",
-            parser=_label,
-            help="Use series with this label only, e.g. namespace=ml; repeatable.",
-        ),
-    ] = None,
-    step_s: Annotated[
-        list[Any] | None,
-        Option(metavar="[JOB=]SECONDS", parser=_step, help="Set the step of a job; repeatable."),
-    ] = None,
-    step_metric: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            parser=_metric,
-            help="Read steps, in seconds, from this metric of your jobs.",
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        Option(
-            "--gpu",
-            metavar="GPU",
-            help="Leave out jobs on other GPU models; needed if the history does not name the "
-            "model.",
-        ),
-    ] = None,
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Name the only job.")] = None,
+    from_history: str = option(
+        "FILE|ADDRESS",
+        "Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The "
+        "variable ADVISOR_PROMETHEUS_TOKEN may have a token.",
+        "--from-history",
+        default=...,
+    ),
+    start: float | None = option(
+        "TIME",
+        "Leave out earlier samples: a time such as 2026-05-01T12:00, or how long ago, "
+        "e.g. 6h; default: a day before the end.",
+        parser=_moment,
+    ),
+    end: float | None = option(
+        "TIME", "Leave out later samples; default: now.", "--end", parser=_moment
+    ),
+    interval: float | None = option(
+        "SECONDS",
+        "Time between samples; default: 30, more for long ranges; of a file: by its times.",
+        parser=options.above_0,
+    ),
+    by: str | None = option(
+        "LABEL",
+        "Name jobs by this label; gpu: one job a GPU; default: exported_pod, pod or hpc_job.",
+        parser=_metric,
+    ),
+    match: list[Any] | None = option(
+        "LABEL=VALUE",
+        "Use series with this label only, e.g. namespace=ml; repeatable.",
+        parser=_label,
+    ),
+    step_s: list[Any] | None = option(
+        "[JOB=]SECONDS", "Set the step of a job; repeatable.", parser=_step
+    ),
+    step_metric: str | None = option(
+        "NAME", "Read steps, in seconds, from this metric of your jobs.", parser=_metric
+    ),
+    gpu: str | None = option(
+        "GPU",
+        "Leave out jobs on other GPU models; needed if the history does not name the model.",
+        "--gpu",
+    ),
+    name: str | None = option("NAME", "Name the only job.", "--name"),
     out: options.ProfilesOut = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
@@ -581,6 +450,5 @@ def from_history(
         name=name,
         out=out,
     )
-    log, began_s = mlflow_log(mlflow), time()
-    write_recorded_profiles(from_history, terms)
-    show_written(began_s, out, log, as_json=as_json)
+    with _shown(out, mlflow, as_json=as_json):
+        write_recorded_profiles(from_history, terms)

@@ -1,17 +1,15 @@
-"""The question that the words of a command ask: its GPU, its jobs, and the advisor that answers."""
+"""The question that the words of a command ask: its jobs, and the advisor that answers."""
 
-import re
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typer import Context
 
+from advisor.cli import options
 from advisor.cli.output import aside
-from advisor.errors import AdvisorError, InvalidInput, NothingFits, UnknownName
-from advisor.hardware import DEFAULT_GPU
+from advisor.errors import InvalidInput, NothingFits
 from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
@@ -20,86 +18,45 @@ if TYPE_CHECKING:
     from advisor.plan.rules import Conditions
     from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
-    from advisor.workload.profile import Profile
 
 
-def choose_gpu(context: Context, word: str) -> str:
-    """Return the key of the GPU that ``--gpu WORD`` names; without the option, the likeliest one.
+@dataclass(frozen=True)
+class Sources:
+    """Options on what predictions stand on: profiles, model, calibration and host."""
 
-    Raises:
-        InvalidInput: Several GPUs have that name, or none has.
-    """
-    from advisor.files.reading import located
-    from advisor.hardware.gpus import gpu_meant, read_own_gpu
-    from advisor.measure.device import first_gpu
+    profiles: options.Profiles = None
+    models: options.Models = None
+    calibration: Path | None = options.option(
+        "FILE",
+        "Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
+    )
+    host_cores: int | None = options.option(
+        "N",
+        "Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
+        "has the GPU, else no limit.",
+        min=1,
+    )
 
-    if context.resilient_parsing:  # a shell completes a word
-        return word
-    source = context.get_parameter_source("gpu")
-    if source is not None and source.name != "DEFAULT":
-        with located("ADVISOR_GPU") if source.name == "ENVIRONMENT" else nullcontext():
-            try:
-                return (
-                    read_own_gpu(Path(word)).key if word.endswith(".toml") else gpu_meant(word).key
-                )
-            except UnknownName:
-                first_gpu()  # adds a GPU that the catalogue lacks
-                return gpu_meant(word).key
-    plans, _ = plans_and_jobs(context.params.get("words") or ())
-    if any(str(word).endswith(".json") for word in (*plans, context.params.get("plan"))):
-        return DEFAULT_GPU  # a plan names its GPU
-    key, why = first_gpu(), "the GPU in this machine"
-    if key is None:
-        profiled_on = _profiled_on(context.params)
-        if len(profiled_on) != 1 or DEFAULT_GPU in profiled_on:
-            return DEFAULT_GPU  # the answer names it
-        key, why = profiled_on[0], "on which the jobs were profiled"
-    aside(f"no --gpu given: the answer is for {key}, {why}")
-    return key
+    def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
+        """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
+        from advisor.api import Advisor
+        from advisor.hardware.gpus import gpu_meant
+        from advisor.hardware.live_gpu import as_offered_here
+        from advisor.hardware.machine import recent_host_check
+        from advisor.measure.device import present_machine
 
-
-# How the notation of a sharing begins.
-_SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-\w.])", re.I)
-
-
-def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.files.reading import read_bytes
-    from advisor.files.records import kind_of_file
-
-    def is_plan(word: str) -> bool:
-        if word.endswith(".json"):
-            return kind_of_file(read_bytes(Path(word))) != "a profile"
-        return _SHARING.match(word) is not None
-
-    plans = [word for word in words if is_plan(word)]
-    return plans, [word for word in words if word not in plans]
-
-
-def _profiled_on(params: Mapping[str, Any]) -> list[str]:
-    """Keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
-    from advisor.hardware.gpus import known_gpus
-    from advisor.workload.arrivals import names_in_arrivals
-    from advisor.workload.job import names_in_file, profile_in, single_words
-    from advisor.workload.store import profile_paths, profiled_gpus, read_profile
-
-    words = [*(params.get("jobs") or params.get("names") or ()), params.get("job") or ""]
-    words += plans_and_jobs(params.get("words") or ())[1]
-    folder = params.get("profiles")
-    try:
-        names = {profile_in(word) for word in single_words(filter(None, words))}
-        for file in map(Path, filter(None, (params.get("job_file"), params.get("trace_in")))):
-            names |= names_in_arrivals(file) if file.suffix == ".csv" else names_in_file(file)
-        files = {name for name in names if name.endswith(".json")}
-        keys = {read_profile(Path(name)).gpu for name in files}
-        keys = keys or (set(profiled_gpus(folder)) if names else set())
-        return [
-            key
-            for key in sorted(keys & known_gpus().keys())
-            if names - files <= profile_paths(key, folder).keys()
-        ]
-    except AdvisorError:  # the command itself will report it
-        return []
+        present = present_machine(gpu)
+        return Advisor(
+            gpu,
+            profiles=self.profiles,
+            models=self.models,
+            calibration=self.calibration,
+            power_cap_w=power_cap_w,
+            host_cores=self.host_cores,
+            present=present,
+            host_check=None if present is None else recent_host_check(),
+            mig=as_offered_here(gpu_meant(gpu))[0].mig,
+        )
 
 
 def passed(context: Context, *names: str) -> bool:
@@ -209,38 +166,6 @@ def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Condition
     return replace(conditions, instances=profiles)
 
 
-def advisor_for(
-    gpu: str,
-    power_cap_w: float | None,
-    profiles: Path | None,
-    models: Path | None,
-    calibration: Path | None,
-    host_cores: int | None,
-) -> "Advisor":
-    """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
-    from advisor.api import Advisor
-    from advisor.hardware.gpus import gpu_meant
-    from advisor.hardware.live_gpu import as_offered_here
-    from advisor.measure.device import present_machine
-
-    present, check = present_machine(gpu), None
-    if present is not None:
-        from advisor.hardware.machine import recent_host_check
-
-        check = recent_host_check()
-    return Advisor(
-        gpu,
-        profiles=profiles,
-        models=models,
-        calibration=calibration,
-        power_cap_w=power_cap_w,
-        host_cores=host_cores,
-        present=present,
-        host_check=check,
-        mig=as_offered_here(gpu_meant(gpu))[0].mig,
-    )
-
-
 def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -> tuple[int, str]:
     """Return how many GPUs `gpus` names, and the model that jobs are named on: `gpu`, or the first.
 
@@ -259,17 +184,14 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
 
 
 def on_checked_host(
-    advisor: "Advisor",
-    profiles: "Sequence[Profile]",
-    check: bool | None,
-    at_once: int | None = None,
+    advisor: "Advisor", jobs: "Sequence[Job]", check: bool | None, at_once: int | None = None
 ) -> "Advisor":
-    """Return `advisor` with a `check` of the host for jobs of `profiles`; False: without any check.
+    """Return `advisor` with a `check` of the host for `jobs`; False: without any check.
 
     None: with its recent check, if that kept as many cores busy. `at_once` jobs run at the same
     time; default: all.
     """
-    at_once = len(profiles) if at_once is None else at_once
+    at_once = len(jobs) if at_once is None else at_once
     recent = advisor.host_check
     if check is None and recent is not None and recent.busy >= min(at_once, recent.cores):
         return advisor
@@ -277,7 +199,7 @@ def on_checked_host(
         return replace(advisor, host_check=None)
     from advisor.measure.device import check_host
 
-    script = next(filter(None, (each.workload.script for each in profiles)), None)
+    script = next(filter(None, (job.profile.workload.script for job in jobs)), None)
     return replace(advisor, host_check=check_host(at_once, script, aside) or recent)
 
 

@@ -2,16 +2,17 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from typer import Context, Option
 
 from advisor.cli import options
+from advisor.cli.options import flag, option
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
 from advisor.cli.question import (
-    advisor_for,
+    Sources,
     chosen_jobs,
     confined,
     counted_gpus,
@@ -24,14 +25,59 @@ from advisor.cli.question import (
 )
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
+from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
+    from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan.values import Recommendation
     from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Options on the plans that are searched, and on what ranks them."""
+
+    gpus: options.Gpus = "1"
+    objective: options.Objective = "makespan"
+    pessimistic: options.Pessimistic = False
+    power_cap: str | None = option(
+        "WATTS|auto",
+        "Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; default: "
+        "its own limit.",
+    )
+    root: options.Root = True
+    mig: options.Mig = "plain"
+    effort: float = option(
+        "TIMES", "Search so many times as long for many jobs or several GPUs.", default=1.0
+    )
+    host_memory: float | None = option(
+        "SIZE",
+        "Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
+        "default: no limit.",
+    )
+
+    @property
+    def cap_w(self) -> float | None:
+        return None if self.power_cap in (None, "auto") else options.watts(self.power_cap)
+
+    def plans(self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool) -> "Recommendation":
+        """Return the ranked plans for `jobs`, for the `whole` GPU even if it is in MIG mode."""
+        from advisor.plan.rules import Conditions
+
+        conditions = Conditions(root=self.root, power_caps=self.power_cap == "auto", mig=self.mig)
+        return advisor.recommend(
+            jobs,
+            self.objective,
+            gpus=self.gpus,
+            effort=self.effort,
+            host_memory_mib=self.host_memory,
+            conditions=confined(advisor.card, conditions, whole=whole),
+            level="p95" if self.pessimistic else "p50",
+        )
 
 
 def recommend(
@@ -39,24 +85,13 @@ def recommend(
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
-    gpus: options.Gpus = "1",
-    objective: options.Objective = "makespan",
-    pessimistic: options.Pessimistic = False,
-    power_cap: options.CapOrAuto = None,
-    root: options.Root = True,
-    mig: options.Mig = "plain",
+    *,
+    search: _Search,
     protect: options.Protect = None,
     max_slowdown: options.MaxSlowdown = None,
-    effort: options.Effort = 1.0,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
-    host_memory: options.HostMemory = None,
-    details: Annotated[
-        bool, Option("--details", help="Print all numbers, and how they were found.")
-    ] = False,
+    details: bool = flag("Print all numbers, and how they were found.", "--details"),
     as_json: options.AsJson = False,
     csv_file: options.Csv = None,
 ) -> None:
@@ -65,27 +100,16 @@ def recommend(
     Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
     prints the best plan that its search finds.
     """
-    from advisor.plan.rules import Conditions, are_many
+    from advisor.plan.rules import are_many
 
     require(context, "max_slowdown", "protect")
-    total, gpu = counted_gpus(gpus, gpu, context)
-    cap_w, choose = options.cap_or_auto(power_cap)
-    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
+    total, gpu = counted_gpus(search.gpus, gpu, context)
+    advisor = sources.advisor(gpu, search.cap_w)
     members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
-    advisor = on_checked_host(advisor, [each.profile for each in members], check_host)
-    whole = root and (passed(context, "root") or are_many(len(members), total))
-    advised = advisor.recommend(
-        members,
-        objective,
-        gpus=gpus,
-        effort=effort,
-        host_memory_mib=host_memory,
-        conditions=confined(
-            advisor.card, Conditions(root=root, power_caps=choose, mig=mig), whole=whole
-        ),
-        level="p95" if pessimistic else "p50",
-    )
-    command = "" if as_json else _start(advised, jobs, job_file, profiles)
+    advisor = on_checked_host(advisor, members, check_host)
+    whole = search.root and (passed(context, "root") or are_many(len(members), total))
+    advised = search.plans(advisor, members, whole=whole)
+    command = "" if as_json else _start(advised, jobs, job_file, sources.profiles)
     show_plans(advised, as_json, command, csv_file, details=details)
 
 
@@ -98,7 +122,6 @@ def show_plans(
     details: bool = False,
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
-    from advisor.files.writing import write_whole
     from advisor.report.plans import advice, plans_csv, plans_report
     from advisor.report.recommendation import another_layout_text
     from advisor.workload.spec import secrets_held
@@ -112,7 +135,7 @@ def show_plans(
     if csv_file is not None:
         write_whole(csv_file, plans_csv(advised))
     if as_json:
-        show_json(answer_document(advice(advised)))
+        show_json(advice(advised))
     else:
         show(plans_report(advised, command=command, details=details))
 
@@ -143,25 +166,17 @@ def admit(
     context: Context,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
-    running: Annotated[
-        str | None,
-        Option(
-            metavar="JOB[:COPIES],...",
-            autocompletion=options.complete_job,
-            help="These jobs run on the GPU already.",
-        ),
-    ] = None,
-    sharing: Annotated[
-        str | None,
-        Option(
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="How the running jobs share the GPU; default: naive.",
-        ),
-    ] = None,
-    now: Annotated[
-        bool, Option("--now", help="Ask the driver how the running jobs share the GPU now.")
-    ] = False,
+    running: str | None = option(
+        "JOB[:COPIES],...",
+        "These jobs run on the GPU already.",
+        autocompletion=options.complete_job,
+    ),
+    sharing: str | None = option(
+        "SHARING",
+        "How the running jobs share the GPU; default: naive.",
+        autocompletion=options.complete_sharing,
+    ),
+    now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
     gpu: options.GpuKey = DEFAULT_GPU,
@@ -170,11 +185,9 @@ def admit(
     mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0,
     top: options.Top = 5,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    *,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print which JOBs may join the running jobs.
@@ -192,9 +205,9 @@ def admit(
         raise InvalidInput("expected the running jobs. Name them with --running, or add --now.")
     exclude(context, "now", "sharing", why="the driver reports how the GPU is shared.")
     require(context, "device", "now")
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     offered = chosen_jobs(advisor, jobs, job_file)
-    advisor = on_checked_host(advisor, [each.profile for each in offered], check_host)
+    advisor = on_checked_host(advisor, offered, check_host)
     names = [running] if running else []
     if now:
         at_work, refused = advisor.running_now(names, live_gpu(device))
@@ -217,85 +230,62 @@ def admit(
 
 def export(
     context: Context,
-    sharing: Annotated[
-        str | None,
-        Option(
-            "--sharing",
-            metavar="SHARING",
-            autocompletion=options.complete_sharing,
-            help="As for `predict`; default: that of the best plan.",
-        ),
-    ] = None,
+    sharing: str | None = option(
+        "SHARING",
+        "As for `predict`; default: that of the best plan.",
+        "--sharing",
+        autocompletion=options.complete_sharing,
+    ),
     rank: options.Rank = 1,
-    form: Annotated[
-        ExportFormat,
-        Option(
-            "--format", case_sensitive=False, help="Write for this tool; commands: a shell script."
-        ),
-    ] = "commands",
-    out: Annotated[
-        Path | None, options.file_to_write("Write to this file; default: stdout.")
-    ] = None,
+    form: ExportFormat = Option(
+        "commands",
+        "--format",
+        case_sensitive=False,
+        help="Write for this tool; commands: a shell script.",
+    ),
+    out: Path | None = option(
+        "FILE", "Write to this file; default: stdout.", parser=options.to_write
+    ),
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
-    gpus: options.Gpus = "1",
-    objective: options.Objective = "makespan",
-    pessimistic: options.Pessimistic = False,
-    power_cap: options.CapOrAuto = None,
-    root: options.Root = True,
-    mig: options.Mig = "plain",
-    effort: options.Effort = 1.0,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
-    host_memory: options.HostMemory = None,
-    gres_name: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Ask Slurm for GPUs by this name, e.g. gpu:tesla, or "
-            "a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100; default: the first word of the model, if "
-            "there are several.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        Option(
-            "--only",
-            metavar="GPU",
-            help="Write the part of the plan on this one of several GPU models.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        Option(
-            "--plot",
-            metavar="FILE",
-            parser=options.picture,
-            help="Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-        ),
-    ] = None,
+    *,
+    search: _Search,
+    sources: Sources,
+    gres_name: str | None = option(
+        "NAME",
+        "Ask Slurm for GPUs by this name, e.g. gpu:tesla, or "
+        "a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100; default: the first word of the model, if "
+        "there are several.",
+    ),
+    only: str | None = option(
+        "GPU", "Write the part of the plan on this one of several GPU models.", "--only"
+    ),
+    plot: Path | None = option(
+        "FILE",
+        "Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        "--plot",
+        parser=options.picture,
+    ),
     mlflow: options.Mlflow = None,
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
     from advisor.launch.exports import check_format
     from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
-    from advisor.plan.rules import Conditions
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
-    exclude(context, "sharing", *_OF_SEARCH, why="--sharing names the plan.")
+    of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
+    why = "--sharing names the plan."
+    exclude(context, "sharing", "rank", *of_search, "plot", "mlflow", why=why)
     if plot is not None:
         require_extra("--plot", "page", "altair", "vl_convert")
-    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
+    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)
     check_format(form, total, gres_name)
     if only is not None and total == 1:
         raise InvalidInput("--only is for --gpus of several models.")
-    cap_w, choose = options.cap_or_auto(power_cap)
-    advisor = advisor_for(gpu, cap_w, profiles, models, calibration, host_cores)
-    members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
-    advisor = on_checked_host(advisor, [each.profile for each in members], None)
+    advisor = sources.advisor(gpu, search.cap_w)
+    members = chosen_jobs(advisor, jobs, job_file, total)
+    advisor = on_checked_host(advisor, members, None)
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
@@ -303,16 +293,7 @@ def export(
         mixes = [advisor.predict(members, sharing).prediction]
         plans = [launch_plan(members, advisor.card, mixes[0])]
     else:
-        conditions = Conditions(root=root, power_caps=choose, mig=mig)
-        advised = advisor.recommend(
-            members,
-            objective,
-            gpus=gpus,
-            effort=effort,
-            host_memory_mib=host_memory,
-            conditions=confined(advisor.card, conditions, whole=root or total > 1),
-            level="p95" if pessimistic else "p50",
-        )
+        advised = search.plans(advisor, members, whole=search.root or total > 1)
         _draw_and_log(advised, plot, log)
         chosen = ranked_plan(advised.plans, rank)
         mixes, plans = [*chosen.mixes], [*launch_plans(advised.hosts, chosen)]
@@ -321,25 +302,9 @@ def export(
     _write(_on_model(plans, only), form, out, gres_name)
 
 
-# Parameters that choose a plan.
-_OF_SEARCH = [
-    "gpus",
-    "objective",
-    "rank",
-    "pessimistic",
-    "root",
-    "mig",
-    "effort",
-    "host_memory",
-    "plot",
-    "mlflow",
-]
-
-
 def _draw_and_log(advised: "Recommendation", plot: Path | None, log: "MlflowLog | None") -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
     if plot is not None:
-        from advisor.files.writing import write_whole
         from advisor.report.charts import ways_picture
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
@@ -366,7 +331,6 @@ def _write(
     plans: "Sequence[LaunchPlan]", form: ExportFormat, file: Path | None, gres_name: str | None
 ) -> None:
     """Write the plan of each GPU to `file`, or to stdout."""
-    from advisor.files.writing import write_whole
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import run_command
     from advisor.workload.spec import secrets_held

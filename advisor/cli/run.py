@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from typer import Argument, Context, Exit, Option
+from typer import Argument, Context, Exit
 
 from advisor.cli import options
-from advisor.cli.output import aside, live, show_json, show_text
-from advisor.cli.question import advisor_for, exclude, mlflow_log, on_checked_host, require
-from advisor.documents import answer_document
+from advisor.cli.options import flag, option
+from advisor.cli.output import aside, live, show_answer, show_text
+from advisor.cli.question import Sources, exclude, mlflow_log, on_checked_host, require
 from advisor.errors import InvalidInput, require_extra
 
 if TYPE_CHECKING:
@@ -27,65 +27,42 @@ if TYPE_CHECKING:
 
 def run(
     context: Context,
-    plan: Annotated[
-        str | None,
-        Argument(
-            metavar="PLAN|RUN",
-            autocompletion=options.complete_plan,
-            help="Run the plan in this JSON file of `export` or `recommend`, or watch this run "
-            "again.",
-        ),
-    ] = None,
-    apply: Annotated[
-        bool, Option("--apply", help="Start the jobs; default: print the script.")
-    ] = False,
-    list_runs: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
+    plan: str | None = Argument(
+        None,
+        metavar="PLAN|RUN",
+        autocompletion=options.complete_plan,
+        help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
+    ),
+    apply: bool = flag("Start the jobs; default: print the script.", "--apply"),
+    list_runs: bool = flag("List the runs and exit.", "--list"),
     rank: options.Rank = 1,
-    device: Annotated[
-        str | None,
-        Option(
-            "--device",
-            metavar="LIST",
-            help="Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
-            "it out; default: as planned.",
-        ),
-    ] = None,
+    device: str | None = option(
+        "LIST",
+        "Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
+        "it out; default: as planned.",
+        "--device",
+    ),
     ray: options.Ray = None,
-    steps: Annotated[
-        int | None, Option(metavar="N", min=1, help="End each bundled workload after N steps.")
-    ] = None,
+    steps: int | None = option("N", "End each bundled workload after N steps.", min=1),
     cores: options.Cores = None,
-    replace_instances: Annotated[
-        bool,
-        Option(
-            "--replace-instances",
-            help="Remove idle MIG instances that are in the way until the end.",
-        ),
-    ] = False,
-    time_limit: Annotated[
-        float | None, options.in_seconds("End the run after this time; default: never.")
-    ] = None,
-    grace: Annotated[
-        float, options.in_seconds("Kill a job this long after asking it to end.")
-    ] = 30.0,
-    patience: Annotated[
-        float | None, options.in_seconds("End a job without a step for this long; default: never.")
-    ] = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    replace_instances: bool = flag(
+        "Remove idle MIG instances that are in the way until the end.", "--replace-instances"
+    ),
+    time_limit: float | None = option("SECONDS", "End the run after this time; default: never."),
+    grace: float = option("SECONDS", "Kill a job this long after asking it to end.", default=30.0),
+    patience: float | None = option(
+        "SECONDS", "End a job without a step for this long; default: never."
+    ),
+    *,
+    sources: Sources,
     check_host: options.CheckHost = True,
-    host_cores: options.HostCores = None,
     mlflow: options.Mlflow = None,
-    metrics: Annotated[
-        str | None,
-        Option(
-            "--metrics",
-            metavar="[HOST:]PORT",
-            help="Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
-            "with a PORT alone, to this host only.",
-        ),
-    ] = None,
+    metrics: str | None = option(
+        "[HOST:]PORT",
+        "Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
+        "with a PORT alone, to this host only.",
+        "--metrics",
+    ),
     as_json: options.AsJson = False,
 ) -> None:
     """Run a PLAN, or watch a RUN again.
@@ -97,29 +74,36 @@ def run(
     from advisor.files.reading import is_file
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
-    from advisor.run.watch import Watcher, find_run
+    from advisor.run.watch import ListedRuns, Watcher, find_run, listed_runs
 
     if list_runs:
-        _list(as_json)
+        listed = ListedRuns(tuple(listed_runs()))
+        show_answer(listed, as_json, lambda it: "\n".join(map(str, it.runs)) or "no runs")
         return
     require(context, "as_json", "list_runs")
     why = "the jobs run on the nodes of the cluster."
     exclude(context, "ray", "cores", "check_host", "metrics", why=why)
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
-    log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
+    log, served = mlflow_log(mlflow), None
+    if metrics is not None:
+        from advisor.run.metrics import serving
+
+        require_extra("`--metrics`", "metrics", "prometheus_client")
+        url, served = context.with_resource(serving(metrics))
+        aside(f"metrics: {url}")
     if not (plan.endswith(".json") or is_file(Path(plan))):
         _watch([Watcher(find_run(plan), aside, time_limit, patience)], log, served)
 
     @cache
     def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
-        return advisor_for(gpu, power_cap_w, profiles, models, calibration, host_cores)
+        return sources.advisor(gpu, power_cap_w)
 
     def prepared(saved: "SavedPlan", advisor: "Advisor | None" = None) -> "LaunchPlan":
         advisor = advisor or advisor_of(saved.gpu, saved.power_cap_w)
         return prepare(saved, advisor.card, advisor.predict(saved.jobs, saved.sharing).prediction)
 
-    planned = without_gangs(saved_plans(Path(plan), rank, profiles), aside)
+    planned = without_gangs(saved_plans(Path(plan), rank, sources.profiles), aside)
     terms = StartTerms(
         cores=cores,
         steps=steps,
@@ -150,15 +134,6 @@ def run(
 _NOT_STARTED = "no job was started. Add --apply to start."
 
 
-def _list(as_json: bool) -> None:
-    from advisor.run.watch import ListedRuns, listed_runs
-
-    if as_json:
-        show_json(answer_document(ListedRuns(tuple(listed_runs()))))
-    else:
-        show_text("\n".join(map(str, listed_runs())) or "no runs")
-
-
 def _watch(
     watchers: "Sequence[Watcher]", log: "MlflowLog | None", served: "RunMetrics | None"
 ) -> NoReturn:
@@ -173,16 +148,6 @@ def _watch(
 
         code = watch(watchers, say=aside, show=show_and_serve, log=None if log is None else log.run)
     raise Exit(code)
-
-
-def _served(context: Context, address: str) -> "RunMetrics":
-    """Serve metrics until the command ends, and return what to show runs to."""
-    from advisor.run.metrics import serving
-
-    require_extra("`--metrics`", "metrics", "prometheus_client")
-    url, metrics = context.with_resource(serving(address))
-    aside(f"metrics: {url}")
-    return metrics
 
 
 def _run_on_ray(
@@ -214,18 +179,18 @@ def _on_checked_host(
     from advisor.report.forecast import host_note
     from advisor.sharing.groups import most_at_once
 
-    profiles = [each.profile for plan in planned for each in plan.jobs]
+    jobs = [job for plan in planned for job in plan.jobs]
     at_once = sum(most_at_once(each.sharing, len(each.jobs)) for each in planned)
-    checked = on_checked_host(advisors[0], profiles, check, at_once)
+    checked = on_checked_host(advisors[0], jobs, check, at_once)
     aside(host_note(checked.standing(planned[0].jobs)))
     return [replace(each, host_check=checked.host_check) for each in advisors]
 
 
 def stop(
-    named: Annotated[
-        str | None, Argument(metavar="RUN", help="Name of the run; default: the only one.")
-    ] = None,
-    job: Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")] = None,
+    named: str | None = Argument(
+        None, metavar="RUN", help="Name of the run; default: the only one."
+    ),
+    job: int | None = option("N", "End only job number N.", min=1),
 ) -> None:
     """End a run, or one job of it.
 

@@ -5,8 +5,9 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from advisor.cli import options
+from advisor.cli.options import option
 from advisor.cli.output import show_answer, warn
-from advisor.cli.question import advisor_for, confined, counted_gpus, exclude, on_checked_host
+from advisor.cli.question import Sources, confined, counted_gpus, exclude, on_checked_host
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import START_S
 from advisor.simulation import START_CPU_S
@@ -30,20 +31,19 @@ def copies(
     root: options.Root = True,
     mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
+    *,
+    sources: Sources,
     check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None,
     details: _Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Print how many copies of the JOB fit on a GPU, and how many are worthwhile."""
     from advisor.plan.rules import EXACT_JOBS, Conditions
     from advisor.report.copies import copies_report
+    from advisor.workload.job import Job
 
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    advisor = on_checked_host(advisor, [advisor.find_profile(job)], check_host, EXACT_JOBS)
+    advisor = sources.advisor(gpu, power_cap)
+    advisor = on_checked_host(advisor, [Job(advisor.find_profile(job))], check_host, EXACT_JOBS)
     conditions = Conditions(root=root, memory_margin=memory_margin, mig=mig)
     answer = advisor.recommend_copies(
         job, confined(advisor.card, conditions, whole=root), "p95" if pessimistic else "p50"
@@ -53,22 +53,18 @@ def copies(
 
 
 def batch(
-    names: Annotated[
-        list[str],
-        Argument(
-            metavar="JOB...",
-            autocompletion=options.complete_job,
-            help="A job's name without its batch size, or the names or files of its profiles, one "
-            "for each batch size.",
-        ),
-    ],
+    names: list[str] = Argument(
+        ...,
+        metavar="JOB...",
+        autocompletion=options.complete_job,
+        help="A job's name without its batch size, or the names or files of its profiles, one "
+        "for each batch size.",
+    ),
     slices: options.Slices = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
+    *,
+    sources: Sources,
     as_json: options.AsJson = False,
 ) -> None:
     """Print the largest batch that fits each slice of a GPU.
@@ -77,7 +73,7 @@ def batch(
     """
     from advisor.report.copies import slice_batches_report
 
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     batches = advisor.batches(names, on=slices.split(",") if slices else [])
     warn(batches.standing.doubts)
     show_answer(batches, as_json, slice_batches_report)
@@ -86,34 +82,28 @@ def batch(
 def trials(
     context: Context,
     job: _Job,
-    epochs: Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")] = 1,
-    steps: Annotated[
-        float | None, Option(metavar="N", help="Train each trial for N steps instead.")
-    ] = None,
-    count: Annotated[
-        int | None, Option(metavar="N", help="Trials of the whole search; default: no end.")
-    ] = None,
-    start_up: Annotated[
-        float,
-        options.in_seconds("Start-up time of a trial's process; 0: one process runs all trials."),
-    ] = START_S,
-    start_cpu: Annotated[
-        float,
-        options.in_seconds(
-            "CPU time of that start, for which the processes of a host share its cores.",
-            "--start-cpu",
-        ),
-    ] = START_CPU_S,
+    epochs: float = option("N", "Train each trial for N epochs.", default=1),
+    steps: float | None = option("N", "Train each trial for N steps instead."),
+    count: int | None = option("N", "Trials of the whole search; default: no end."),
+    start_up: float = option(
+        "SECONDS",
+        "Start-up time of a trial's process; 0: one process runs all trials.",
+        default=START_S,
+    ),
+    start_cpu: float = option(
+        "SECONDS",
+        "CPU time of that start, for which the processes of a host share its cores.",
+        "--start-cpu",
+        default=START_CPU_S,
+    ),
     memory_margin: options.MemoryMargin = 0.0,
     pessimistic: options.Pessimistic = False,
     gpus: options.Gpus = "1",
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
     details: _Details = False,
-    profiles: options.Profiles = None,
-    models: options.Models = None,
-    calibration: options.Calibration = None,
-    host_cores: options.HostCores = None,
+    *,
+    sources: Sources,
     as_json: options.AsJson = False,
 ) -> None:
     """Print how many trials of a search to run at once on each GPU.
@@ -127,7 +117,7 @@ def trials(
 
     exclude(context, "steps", "epochs", why="both set the length of a trial.")
     _, gpu = counted_gpus(gpus, gpu, context)
-    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    advisor = sources.advisor(gpu, power_cap)
     search = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs),
         TrialTerms(
