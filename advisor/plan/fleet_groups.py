@@ -135,8 +135,7 @@ class Problem:
         self.jobs = [kind for kind, copies in enumerate(kinds.copies) for _ in range(copies)]
         self.widths = [job.gpus for job in kinds.jobs]
         self.alone_s = [
-            min(pool.jobs[at].alone_s or 0.0 for pool in pools) if objective.in_seconds else 1.0
-            for at, *_ in kinds.positions
+            min(self.work_s(pool.jobs[at]) for pool in pools) for at, *_ in kinds.positions
         ]
         self.deadlines_s = [job.deadline_s for job in kinds.jobs]
         self.pool_of = [at for at, pool in enumerate(pools) for _ in range(pool.gpus)]
@@ -145,6 +144,10 @@ class Problem:
             first, size = self.pool_of.index(at), pool.host_gpus
             starts = range(first, first + pool.gpus, size)
             self.hosts.append([tuple(range(start, start + size)) for start in starts])
+
+    def work_s(self, job: Job) -> float:
+        """Return the seconds of `job` alone; 1 for throughput, of which that is the unit."""
+        return job.alone_s or 0.0 if self.objective.in_seconds else 1.0
 
     def pause_s(self, before: FleetGroup | None, after: FleetGroup) -> float:
         """Return the seconds between two groups on one GPU; none before the first."""
@@ -425,9 +428,7 @@ class _Estimator:
         self._surrogate, self._summaries = surrogate, surrogate.jobs
         self._margin = question.conditions.memory_margin
         self._saves_energy = problem.objective.saves_energy
-        work = [job.work_steps or 0.0 for job in jobs]
-        in_seconds = problem.objective.in_seconds
-        self._work = np.array(work) if in_seconds else 1 / surrogate.jobs.step_s
+        self._work = np.array([problem.work_s(job) / job.alone_step_s for job in jobs])
         self._ends = np.array([profile.end_share for profile in surrogate.profiles])
         self._steps: dict[tuple[Mode, bytes], Floats] = {}
 

@@ -65,10 +65,9 @@ class FleetSearch:
 
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
-        self._effort, self._queues = effort, problem.objective.in_seconds
+        self._effort = effort
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
-        several = self._queues and len(wide) < len(problem.jobs)
-        self._wide = self._items(wide, predict=True) if several else []
+        self._wide = self._items(wide, predict=True) if len(wide) < len(problem.jobs) else []
         self._wide_first = arranged(self._wide, problem) if self._wide else ()
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
@@ -94,8 +93,7 @@ class FleetSearch:
             if cost <= max(least[way], near):
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
-        if self._queues:
-            self._improve([self._as_queues(plan) for plan in plans if plan])
+        self._improve([self._as_queues(plan) for plan in plans if plan])
 
     def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -123,7 +121,7 @@ class FleetSearch:
             for most_busy in _BUSY:
                 yield "first-fit", self._first_fit(order, most_busy, busy)
             line = tuple(kind for kind in order if problem.widths[kind] == 1)
-            for at_once in _AT_ONCE if self._queues and line else ():
+            for at_once in _AT_ONCE if line else ():
                 yield "queue", [GpuQueue(line, at_once)]
 
     def _first_fit(
@@ -156,7 +154,7 @@ class FleetSearch:
         pool_of = self._problem.pool_of
         work_s = [
             [
-                (job.alone_s or 0.0) * max(job.profile.busy_share or 1.0, 1 / at_once)
+                self._problem.work_s(job) * max(job.profile.busy_share or 1.0, 1 / at_once)
                 for job in pool.jobs
             ]
             for pool in self._pools
@@ -184,7 +182,8 @@ class FleetSearch:
             together = sorted(line.order[each] for each in (job, *(seat.job for seat in seats)))
             return pools[gpu].allows(GpuQueue(tuple(together), line.at_once))
 
-        tasks = [Task(pools[0].jobs[kind].work_steps or 1.0) for kind in line.order]
+        jobs = [pools[0].jobs[kind] for kind in line.order]
+        tasks = [Task(self._problem.work_s(job) / job.alone_step_s) for job in jobs]
         history = run(tasks, pace, _Line(len(tasks), line.at_once, fits), (len(pools),))
         gpu_of = dict(seat for stretch in history.stretches for seat in stretch.seats)
         queues = [GpuQueue((), line.at_once)] * len(pools)
