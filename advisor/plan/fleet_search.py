@@ -276,20 +276,21 @@ class FleetSearch:
         ]
         all_rounds = _LEAST_ROUNDS + _ROUNDS_A_JOB * jobs
         left = self._effort * len(best) * all_rounds * sum(1 / n for n in range(1, 1 + _CORRECTED))
+        goes_on = [False] * len(best)
         for turn in count() if best else ():
             at, part = turn % len(best), 1 + turn // len(best) % _CORRECTED
             if left <= 0:
                 break
             left -= (rounds := ceil(all_rounds / part))
             start, plan = best[at]
-            better = self._improved(start, rounds)
+            better, goes_on[at] = self._improved(start, rounds)
             self._offer("queue", now := self._on_gpus(better, predict=True))
             if now and (not plan or rank(now) < rank(plan)):
-                best[at] = better, now
+                best[at], goes_on[at] = (better, now), True
+        self.cut_short = any(goes_on)
 
-    def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
-        """Return better queues than `queues` by estimates, where changes lower the cost."""
-        self.cut_short = False
+    def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> tuple[list[GpuQueue], bool]:
+        """Return queues that cost less by estimates, and whether more rounds would go on."""
         now, groups, stale = list(queues), self._groups(list(enumerate(queues))), 0
         least = self._close_rank(groups)
         for _ in range(rounds):
@@ -308,10 +309,8 @@ class FleetSearch:
                 now[gpu] = queue
             stale = 0 if best else stale + 1
             if stale > _STALE:
-                break
-        else:
-            self.cut_short = True
-        return now
+                return now, False
+        return now, True
 
     def _close_rank(self, groups: Sequence[FleetGroup | None]) -> tuple[float, ...]:
         """Late jobs and cost, and what decides between equal costs: the ends of all GPUs."""

@@ -33,9 +33,9 @@ _ALL_TRIED = 3
 # each of some rounds. The best of more than two rounds is no better.
 _PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
 # How many of the best are returned: forecasts of all of them are of so many jobs, or of one vector.
-_FORECAST = 4
-# How often, and how many at most, vectors are replayed that differ from the best in one limit, by some
-# steps of the grid.
+_FORECAST = 6
+# How often, and how many at most, vectors are replayed that differ from the best in one limit, by
+# some steps of the grid.
 _DESCENTS, _NEAR, _APART = 3, 12, (-4, -2, -1, 1, 2, 4)
 # Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
 _OCTAVES = 1.0
@@ -144,7 +144,7 @@ class _LimitSearch:
         return np.array(sorted(costs, key=costs.__getitem__)[:_PROMISING]), len(costs)
 
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
-        """Replay the best few of `sharings`, in rounds: the best, and the best equal limits."""
+        """Replay the best few of `sharings`, in rounds, then `_varied`."""
         surrogate, tried = self._surrogate, list[int]()
         sharings = _different(sharings, surrogate.gpu)
         vectors = np.array([each.limits for each in sharings])
@@ -168,18 +168,21 @@ class _LimitSearch:
             weights = np.linalg.solve(own + _UNEVEN * np.eye(len(tried)), ratios - middle)
             corrected_s = estimated_s * np.exp(middle + likeness[:, tried] @ weights)
             steps_s = np.maximum(corrected_s, surrogate.step_s)
-        known = {
-            tuple(vectors[at].tolist()): own for at, own in zip(tried, replayed_s, strict=True)
-        }
+        vectors_of = (tuple(row) for row in vectors[tried].tolist())
+        return self._varied(dict(zip(vectors_of, replayed_s, strict=True)))
+
+    def _varied(self, replayed_s: dict[tuple[float, ...], Floats]) -> list[Mps]:
+        """Replay what differs from the best vector in one limit: the best, and the best equal."""
         for _ in range(_DESCENTS):
-            best = self._ordered(known)[0]
-            near = [each for each in self._near(best, known[best]) if each not in known][:_NEAR]
-            if near:
-                own_s = surrogate.replayed([Mps(each) for each in near])
-                known |= zip(near, own_s, strict=True)
-        ordered, most = self._ordered(known), max(1, _FORECAST // len(self._jobs))
-        best_equal = [each for each in ordered if len(set(each)) == 1][:1]
-        return [Mps(each) for each in dict.fromkeys([*ordered[:most], *best_equal])]
+            best = self._ordered(replayed_s)[0]
+            near = [each for each in self._near(best, replayed_s[best]) if each not in replayed_s]
+            if new := near[:_NEAR]:
+                steps_s = self._surrogate.replayed([Mps(each) for each in new])
+                replayed_s |= zip(new, steps_s, strict=True)
+        ordered, most = self._ordered(replayed_s), max(1, _FORECAST // len(self._jobs))
+        unequal = [each for each in ordered if len(set(each)) > 1]
+        equal = [each for each in ordered if len(set(each)) == 1]
+        return [Mps(each) for each in (*unequal[:most], *equal[:1])]
 
     def _ordered(self, steps_s: Mapping[tuple[float, ...], Floats]) -> list[tuple[float, ...]]:
         """Order vectors by their costs, from the steps while all jobs run."""
@@ -188,17 +191,15 @@ class _LimitSearch:
         return [every[at] for at in np.argsort(costs, kind="stable")]
 
     def _near(self, best: tuple[float, ...], steps_s: Floats) -> list[tuple[float, ...]]:
-        """Order vectors that differ from `best` in one limit by estimates, off as those of `best`."""
+        """Order what differs from `best` in one limit by estimates, which are off as for `best`."""
         grid, own = np.array(LIMIT_GRID, dtype=np.float64), np.eye(len(best), dtype=np.intp)
         places = np.searchsorted(grid, best) + np.array(_APART)[:, None, None] * own
         near = grid[np.clip(places, 0, len(grid) - 1)].reshape(-1, len(best))
         for copies in self._copies:
             near[:, copies] = np.sort(near[:, copies], axis=1)
-        estimated_s, own_s = (
-            self._surrogate.limited(near),
-            self._surrogate.limited(np.array([best])),
-        )
-        costs = self._costs(near, np.maximum(estimated_s * steps_s / own_s, self._surrogate.step_s))
+        off = steps_s / self._surrogate.limited(np.array([best]))
+        near_s = np.maximum(self._surrogate.limited(near) * off, self._surrogate.step_s)
+        costs = self._costs(near, near_s)
         order = np.argsort(costs, kind="stable")
         return list(dict.fromkeys(map(tuple, near[order].tolist())))
 

@@ -399,10 +399,7 @@ def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(
         return advisor("export", RESNET, "--plot", tmp_path / name, *words)
 
     assert plotted("ways.pdf").code == plotted("no/ways.svg").code == 2
-    assert (
-        plotted("ways.svg", "--gpus", 2).code == plotted("ways.svg", "--sharing", "mps").code == 2
-    )
-    assert advisor("export", *MANY, "--plot", tmp_path / "ways.svg").code == 2
+    assert plotted("ways.svg", "--sharing", "mps").code == 2
     monkeypatch.setattr("advisor.errors.find_spec", lambda _: None)
     said = plotted("ways.svg")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
