@@ -9,10 +9,8 @@ import os
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from importlib import import_module
 
 from advisor import Advisor
-from advisor.errors import AdvisorError
 from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
@@ -32,6 +30,7 @@ from advisor.workload.spec import Script, Workload
 from tests import synthetic
 from tests.lean import LEAN_PATH
 from tests.measure.calibrate import recorded
+from tests.refusals import supervise_here
 from tests.report import mlflow_stand_in
 from tests.run.machine import put_on_path
 
@@ -52,7 +51,7 @@ def installed(monkeypatch, folder):
     machine.mode = ["Disabled"] * 2
     monkeypatch.setattr(process, "temporary_base", lambda: tools)
     for module in (process, validate):
-        monkeypatch.setattr(module, "supervise", _supervise)
+        monkeypatch.setattr(module, "supervise", supervise_here)
     _measure_on_cpu(monkeypatch)
     monkeypatch.setattr(shared_run, "measure", _shared_run)
     # Where there is such a GPU, profiles that were made up are stale.
@@ -100,16 +99,6 @@ class _Ray:
             {"Alive": True, "Resources": {"accelerator_type:H200": 1.0}, "NodeManagerAddress": host}
             for host in ("10.0.0.1", "10.0.0.2")
         ]
-
-
-def _supervise(entry, document):
-    """Do the same as `advisor.measure.process.supervise`, in this process."""
-    module, function = entry.split(":")
-    try:
-        return getattr(import_module(module), function)(document)
-    except AdvisorError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
 
 
 def _measure_on_cpu(monkeypatch):

@@ -1,6 +1,7 @@
 """Plans to hand over, with memory that a test chooses instead of a model's."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from advisor.hardware.gpus import gpu
 from advisor.launch.exports import FORMATS
@@ -8,6 +9,7 @@ from advisor.launch.launch_plan import LaunchPlan, launch_plan
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
+from advisor.workload.spec import Script
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
@@ -51,6 +53,13 @@ def predicted(sharing, jobs, *, held_mib=4000.0, least_mib=3000.0, risk=0.0, cap
 def handed(sharing, jobs=JOBS[:2], **memory):
     """The plan of `jobs` under `sharing` on an H200."""
     return launch_plan(jobs, H200, predicted(sharing, jobs, **memory))
+
+
+def scripted(*command, folder=".", environment=None):
+    """A job whose script is this command."""
+    place = str(Path(folder).resolve())
+    script = Script(command=command, folder=place, environment=environment or {})
+    return Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
 
 
 def on_gpus(*plans, numbers=None, models=("h200-141gb",), host_gpus=8):

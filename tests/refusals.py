@@ -8,7 +8,7 @@ from advisor.errors import AdvisorError
 from advisor.measure import process
 
 
-def _here(entry, document):
+def supervise_here(entry, document):
     """Do the same as `advisor.measure.process.supervise`, in this process."""
     module, function = entry.split(":")
     try:
@@ -20,7 +20,7 @@ def _here(entry, document):
 
 def refused(command, words, capsys):
     """Exit code of ``advisor COMMAND WORDS``, and what it prints on stderr."""
-    with patch.object(process, "supervise", _here):
+    with patch.object(process, "supervise", supervise_here):
         try:
             main([*command.split(), *map(str, words)])
         except SystemExit as end:

@@ -113,10 +113,13 @@ def damaged(document, data):
         document = copy.deepcopy(document)
         for _ in range(data.draw(st.integers(0, 4))):
             where, key = data.draw(st.sampled_from(list(places(document)) or [({"a": 1}, "a")]))
-            if data.draw(st.booleans()):
+            change = data.draw(st.sampled_from(["odd", "scaled", "lost"]))
+            if change == "odd":
                 where[key] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
-            else:
+            elif change == "lost":
                 del where[key]
+            elif isinstance(where[key], float):
+                where[key] *= data.draw(st.sampled_from([0.001, 10, 1e6]))
         document = json.dumps(document).encode("utf-8", "surrogatepass")
         if data.draw(st.booleans()):
             return document

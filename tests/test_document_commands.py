@@ -34,26 +34,17 @@ ASSIGNED = re.compile(r"\w+=")
 # A word that a reader replaces.
 PLACE = re.compile(r"\b(?:(?!MIG|UUID)[A-Z]{2,}|N)\b|\.\.\.")
 ITS_PYTHON = "~/env/bin/python"  # that of the environment of the reader's script
+# Why the commands of other programs are not run.
 NOT_RUN = {
-    ".": "changes the shell",
-    "bash": "needs Slurm",
-    "cd": "changes the shell",
-    "cp": "another test has the file at its place",
-    "echo": "needs MPS",
-    "export": "changes the shell",
-    "git": "needs the network",
-    "kubectl": "needs a cluster",
-    "make": "installs",
-    "nvidia-cuda-mps-control": "needs MPS",
-    "nvidia-smi": "needs a GPU",
-    "pip": "installs",
-    "python": "needs files of the reader",
-    "python3": "installs",
-    "scancel": "needs Slurm",
-    "sudo": "needs root",
-    "uv": "installs",
-    "-p": "goes on from the line before",
+    "changes the shell": {".", "cd", "export"},
+    "needs Slurm, MPS, a cluster or a GPU": {
+        *("bash", "echo", "kubectl", "nvidia-cuda-mps-control", "nvidia-smi", "scancel"),
+    },
+    "installs, as root or from the network": {"git", "make", "pip", "python3", "sudo", "uv"},
+    "needs files of the reader": {"cp", "python"},
+    "goes on from the line before": {"-p"},
 }
+OTHERS = set().union(*NOT_RUN.values())
 
 TRAIN = """
 import argparse
@@ -103,7 +94,7 @@ def steps(path):
             return
         end, (language, fenced, indented) = match.end(), match.groups()
         block = indented if fenced is None else fenced
-        if language in {"sh", "bash"} or block.split()[0] in {"advisor", *NOT_RUN}:
+        if language in {"sh", "bash"} or block.split()[0] in {"advisor", *OTHERS}:
             yield from (("line", line) for line in filter(None, map(str.strip, block.split("\n"))))
         elif language in {"toml", "json"}:
             yield language, block
@@ -193,7 +184,7 @@ def test_the_commands_of_a_page_run_one_after_another(
 def test_other_shell_lines_are_valid_and_there_is_a_reason_not_to_run_them(path):
     for _, line in (step for step in steps(path) if step[0] == "line"):
         words = [word for word in shlex.split(line, comments=True) if not ASSIGNED.match(word)]
-        assert words[0] == "advisor" or words[0] in NOT_RUN
+        assert words[0] == "advisor" or words[0] in OTHERS
     for language, text, _ in BLOCK.findall(path.read_text()):
         if language in {"sh", "bash"}:
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)

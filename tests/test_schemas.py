@@ -35,17 +35,12 @@ def shortened(node):
     return [shortened(inner) for inner in node[:5]] if isinstance(node, list) else node
 
 
-def answered(capsys, *words):
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    out = capsys.readouterr().out
-    assert end.value.code in (0, None)
-    return json.loads(out)
-
-
 @pytest.mark.parametrize("name", schema_names())
 def test_each_schema_is_valid_and_has_an_explanation(name, capsys):
-    document = answered(capsys, "init", "--schema", name)
+    with pytest.raises(SystemExit) as end:
+        main(["init", "--schema", name])
+    assert not end.value.code
+    document = json.loads(capsys.readouterr().out)
     Draft202012Validator.check_schema(document)
     assert document["description"]
 
@@ -63,15 +58,12 @@ def test_the_shipped_runs_follow_their_schema(path):
         assert problems("run", json.loads(next(lines))) == []
 
 
-@pytest.mark.parametrize("kind", ["jobs", "campaign"])
-def test_the_templates_follow_their_schema(kind):
-    text = (ROOT / f"advisor/workload/templates/{kind}.toml").read_text()
-    assert problems(kind, json.loads(json.dumps(tomllib.loads(text)))) == []
-
-
-def test_the_template_of_a_trace_follows_its_schema():
-    lines = (ROOT / "advisor/workload/templates/trace.csv").read_text().splitlines()
-    for row in csv.DictReader(lines):
+def test_the_templates_follow_their_schemas():
+    folder = ROOT / "advisor/workload/templates"
+    for kind in ("jobs", "campaign"):
+        document = tomllib.loads((folder / f"{kind}.toml").read_text())
+        assert problems(kind, json.loads(json.dumps(document))) == []
+    for row in csv.DictReader((folder / "trace.csv").read_text().splitlines()):
         cells = {name: cell if name == "job" else float(cell) for name, cell in row.items()}
         assert problems("trace", cells) == []
 
@@ -82,40 +74,7 @@ def test_times_may_be_words_and_a_misspelt_field_is_refused():
     assert problems("jobs", {"job": [job | {"epoch": 3}]})
 
 
-BERT = "bert-base-finetune-bs32-amp"
-ON = ("--gpu", "h200-141gb")
-JOBS = ("resnet50-imagenet64-bs128", BERT, *ON)
-ANSWERS = [
-    ("recommendation", "recommend", *JOBS),
-    ("recommendation", "recommend", *JOBS, "--power-cap", "auto"),
-    ("recommendation", "recommend", *JOBS, "--gpu", "a100-40gb"),
-    ("additions", "admit", *JOBS, "--running", BERT, "--max-slowdown", "3"),
-    ("recommendation", "recommend", *JOBS, "--gpus", "2"),
-    ("recommendation", "recommend", f"{BERT}:10", *ON),
-    ("copies", "copies", BERT, *ON),
-    ("trials", "trials", BERT, *ON, "--count", "20"),
-    ("batch", "batch", "resnet50-imagenet64-bs128", *ON),
-    ("prediction", "predict", *JOBS, "--sharing", "serial"),
-    ("prediction", "predict", *JOBS, "--sharing", "mps=40,60"),
-    ("prediction", "predict", *JOBS, "--sharing", "mig=3g.71gb,4g.71gb"),
-    ("comparison", "compare", "naive", "mps", *JOBS),
-    ("comparison", "compare", "mps", "mps=30,70", "mig=3g.71gb,4g.71gb", *JOBS),
-    ("simulation", "simulate", *JOBS),
-    ("simulation", "simulate", *JOBS, "--gpus", "2", "--price", "2"),
-    ("gpus", "gpus"),
-    ("layouts", "layouts", "--gpu", "a100-40gb"),
-    ("workloads", "workloads"),
-    ("profiles", "profiles", *ON),
-]
-
-
-@pytest.mark.parametrize(("name", "words"), [(name, words) for name, *words in ANSWERS])
-def test_an_answer_follows_its_schema(capsys, name, words):
-    assert problems(name, answered(capsys, *words, "--json")) == []
-
-
-def test_an_exported_plan_and_bare_numbers_follow_their_schemas(capsys):
-    assert problems("plan", answered(capsys, "export", *JOBS, "--format", "json")) == []
+def test_bare_numbers_follow_their_schema():
     numbers = {
         "schema": 1,
         "workload": "my-job",

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import getdoc
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,7 +20,7 @@ from advisor import __version__
 from advisor.cli.learn import evaluate, fit, validate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import calibrate, campaign, doctor, runs
-from advisor.cli.options import with_groups
+from advisor.cli.options import flag, with_groups
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.predict import compare, predict, simulate
 from advisor.cli.profile import as_commands, from_history, from_numbers, profile
@@ -40,27 +40,20 @@ class _Command(TyperCommand):
     """A command whose help lists an argument by its placeholder, without a Python type."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces = [self.options_metavar or ""]
-        for each in self.get_params(ctx):
-            if each.param_type_name == "argument":
-                name = str(each.metavar)
-                name += "..." if each.nargs == -1 and not name.endswith("...") else ""
-                pieces.append(name if each.required else f"[{name}]")
-        return pieces
+        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        names = [f"{each.metavar}" if each.required else f"[{each.metavar}]" for each in arguments]
+        return [self.options_metavar or "", *names]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        parts: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for each in self.get_params(ctx):
-            if (record := each.get_help_record(ctx)) is None:
-                continue
-            if each.param_type_name == "argument":
-                parts["Arguments"].append((str(each.metavar), record[1]))
-            else:
-                parts["Options"].append(record)
-        for title, records in parts.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        for kind in ("argument", "option"):
+            rows = []
+            for each in self.get_params(ctx):
+                record = each.get_help_record(ctx)
+                if each.param_type_name == kind and record is not None:
+                    rows.append((each.metavar if kind == "argument" else record[0], record[1]))
+            if rows:
+                with formatter.section(f"{kind.capitalize()}s"):
+                    formatter.write_dl(rows)
 
 
 class _Commands(TyperGroup):
@@ -109,26 +102,16 @@ _app.command("profile --from-history", cls=_Command, hidden=True, rich_help_pane
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        show_text(f"advisor {__version__}")
-        raise typer.Exit
-
-
 @_app.callback(invoke_without_command=True)
 def _advisor(
     context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Print the traceback of an error.")
-    ] = False,
+    version: bool = flag("Print the version and exit.", "--version"),
+    debug: bool = flag("Print the traceback of an error.", "--debug"),  # `main` looks for the word
 ) -> None:
     """Recommend which training jobs should share a GPU, and how."""
+    if version:
+        show_text(f"advisor {__version__}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         show_text(f"{context.get_help()}\n\n{_FIRST}")
 

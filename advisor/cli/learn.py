@@ -12,8 +12,11 @@ from advisor.cli.output import aside, leave_out, progress, show_answer, show_tex
 from advisor.cli.question import Sources, chosen_jobs, exclude, mlflow_log, on_checked_host
 from advisor.documents import answer_document
 from advisor.errors import InvalidInput, counted, require_extra, with_article
+from advisor.files.reading import MODEL_FILE, user_folder
 from advisor.files.writing import new_path, writable, write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
+from advisor.hardware.gpus import gpu as find_gpu
+from advisor.hardware.gpus import known_gpus
 
 if TYPE_CHECKING:
     from advisor.hardware.gpus import Gpu
@@ -45,9 +48,6 @@ def fit(
     One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
     --out to fit to the shipped runs.
     """
-    from advisor.files.reading import MODEL_FILE, user_folder
-    from advisor.hardware.gpus import gpu as find_gpu
-    from advisor.hardware.gpus import known_gpus
     from advisor.hardware.machine import allowed_cores
     from advisor.prediction.model import model_text
     from advisor.report.lists import fit_of, fit_report
@@ -104,7 +104,6 @@ def evaluate(
 
     `validate` and `campaign` measure runs.
     """
-    from advisor.hardware.gpus import gpu as find_gpu
     from advisor.learn.scores import compare_predictions, scores_of
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
@@ -141,7 +140,7 @@ def validate(
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
     ray: options.Ray = None,
-    runs: Path | None = option("FILE", "Compare the runs in this file; run none.", "--runs"),
+    runs: Path | None = option("FILE", "Compare the runs in this file; run none."),
     dry_run: bool = flag("Print each process with its environment; run none.", "--dry-run"),
     out: Path | None = option(
         "DIR",

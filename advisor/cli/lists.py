@@ -11,8 +11,11 @@ from advisor.cli import options
 from advisor.cli.options import AsJson, GpuKey, Profiles, Slices, flag, option
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text
 from advisor.errors import GpuUnavailable, InvalidInput, clean, require_extra
+from advisor.files.reading import beside_package, is_file
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
+from advisor.hardware.gpus import gpu as find_gpu
+from advisor.hardware.gpus import known_gpus
 
 _Kind = Literal["jobs", "campaign", "trace", "gpu"]
 # Usual name, use, and content of each.
@@ -26,7 +29,6 @@ _FILES: dict[_Kind, tuple[str, str, str]] = {
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     """List GPU models, and the GPU in this machine."""
-    from advisor.hardware.gpus import known_gpus
     from advisor.hardware.live_gpu import live_gpus
     from advisor.hardware.machine import BrokenGpu, LiveGpu
     from advisor.report.lists import GpuList, gpus_table, live_lines
@@ -63,7 +65,6 @@ def profiles(
     as_json: AsJson = False,
 ) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
-    from advisor.hardware.gpus import gpu as find_gpu
     from advisor.report.lists import ProfileList, listed_profile, profiles_table
     from advisor.workload.store import sound_profiles
 
@@ -96,7 +97,6 @@ def layouts(
     as_json: AsJson = False,
 ) -> None:
     """List and draw the MIG layouts of a GPU."""
-    from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.live_gpu import as_offered_here
     from advisor.hardware.mig import (
         driver_branch,
@@ -130,9 +130,7 @@ def init(
     ),
     schema: str | None = option(
         "NAME",
-        "Print the JSON Schema of a file or an answer instead, such as jobs, plan, "
-        "profile or recommendation; an unknown NAME prints all names.",
-        "--schema",
+        "Print the JSON Schema of this file or answer instead; an unknown NAME prints all names.",
     ),
 ) -> None:
     """Write an example file with every field, to start from."""
@@ -143,7 +141,6 @@ def init(
 
         show_json(schema_document(schema))
         return
-    from advisor.files.reading import is_file
 
     if kind is None:
         for each, (name, use, content) in _FILES.items():
@@ -159,13 +156,9 @@ def init(
 
 
 def app(
-    port: int = option(
-        "PORT", "Serve on this port of localhost.", "--port", default=8501, min=1, max=65535
-    ),
+    port: int = option("PORT", "Serve on this port of localhost.", default=8501, min=1, max=65535),
 ) -> None:
     """Serve the page on localhost until Ctrl-C."""
-    from advisor.files.reading import beside_package
-
     require_extra("`advisor app`", "page", "streamlit", "altair")
     served = "from advisor.page import serve; serve()"
     server = [sys.executable, "-c", served, "run", str(beside_package("app.py"))]

@@ -37,8 +37,7 @@ def campaign(
     ),
     profiles: Path | None = option(
         "DIR",
-        "Read profiles from this folder, and write missing ones to it; default: your own, "
-        "which every command reads.",
+        "Read profiles from this folder, and write missing ones to it; default: your own.",
     ),
     device: str | None = option(
         "LIST",
@@ -66,8 +65,7 @@ def runs(
     plans: Path = Argument(
         ...,
         metavar="PLANS",
-        help="JSON file of plans, or an answer of `advisor recommend --json`, whose plans on "
-        "MIG are left out.",
+        help="JSON file of plans, or an answer of `recommend --json`, without its plans on MIG.",
     ),
     out: Path = option(
         "FILE", "Add the runs to this JSON Lines file.", default=..., parser=new_path

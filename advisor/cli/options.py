@@ -15,8 +15,12 @@ from typer import Argument, BadParameter, Context, Option
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.files import units
+from advisor.files.reading import located, read_bytes
+from advisor.files.records import kind_of_file
 from advisor.files.writing import new_path, writable
 from advisor.hardware import DEFAULT_GPU
+from advisor.hardware.gpus import gpu as find_gpu
+from advisor.hardware.gpus import gpu_meant, known_gpus, read_own_gpu
 from advisor.plan import Layouts, ObjectiveName
 
 
@@ -33,10 +37,10 @@ def picture(word: str) -> Path:
     return to_write(word)
 
 
-def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
+def _in_units(read: Callable[[str], Any]) -> Callable[[Any], Any]:
     """Return `read` for an option: of words or defaults, with the option's name in its errors."""
 
-    def quantity(word: Any) -> float:
+    def quantity(word: Any) -> Any:
         try:
             return read(str(word))
         except InvalidInput as error:
@@ -45,12 +49,24 @@ def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
     return quantity
 
 
-seconds, watts = _in_units(units.seconds), _in_units(units.watts)
-# The placeholder of a quantity decides how its words are read, e.g. ``2h``, ``10%``, ``2 EUR``.
-_QUANTITIES: Mapping[str, Callable[[Any], float]] = {
+seconds = _in_units(units.seconds)
+
+
+def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Return the two parts of `word`, which is written in this `form`."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise BadParameter(f"{word}: write {form}")
+    return name, value
+
+
+# The placeholder of a value decides how it is read, e.g. ``2h``, ``10%``, ``2 EUR``.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "NAME=VALUE": pair,
     "SECONDS": seconds,
     "SHARE": _in_units(units.share),
-    "WATTS": watts,
+    "WATTS": _in_units(units.watts),
+    "WATTS|auto": _in_units(lambda word: word if word == "auto" else units.watts(word)),
     "MIB": _in_units(units.mebibytes),
     "SIZE": _in_units(units.mebibytes),
     "EUR_PER_GPU_HOUR": _in_units(units.euros),
@@ -58,12 +74,13 @@ _QUANTITIES: Mapping[str, Callable[[Any], float]] = {
 
 
 def option(placeholder: str, help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return an option with one value, which is read as the quantity that `placeholder` names.
+    """Return an option with one value, which is read as what `placeholder` names.
 
-    It has the name of its parameter, or `names`. Typer 0.27.2 prints a placeholder that is the name
-    of the parameter in capitals as the option's name, too: such an option needs `names`.
+    It has the name of its parameter, or `names`.
     """
-    more.setdefault("parser", _QUANTITIES.get(placeholder))
+    more.setdefault("parser", _PARSERS.get(placeholder))
+    if placeholder == "SHARING":
+        more["autocompletion"] = complete_sharing
     return Option(default, *names, metavar=placeholder, help=help_text, **more)
 
 
@@ -76,17 +93,10 @@ def flag(help_text: str, name: str) -> Any:
     return Option(False, name, help=help_text)
 
 
-def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """Return the two parts of `word`, which is written in this `form`."""
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise BadParameter(f"{word}: write {form}")
-    return name, value
-
-
 def above_0(word: Any) -> float:
     """Return the seconds in `word`, which must be above 0."""
-    if not 0 < (value := seconds(word)) < inf:
+    value: float = seconds(word)
+    if not 0 < value < inf:
         raise BadParameter(f"{word} is not above 0")
     return value
 
@@ -122,8 +132,6 @@ _SHARINGS = ("serial", "naive", "mps", "mps=", "mps/2", "mig=")
 
 def complete_gpu(incomplete: str) -> list[str]:
     """Return the keys of GPU models that begin so."""
-    from advisor.hardware.gpus import known_gpus
-
     return _beginning(incomplete, known_gpus())
 
 
@@ -141,13 +149,11 @@ def complete_job(context: Context, incomplete: str) -> list[str]:
 
 def complete_sharing(context: Context, incomplete: str) -> list[str]:
     """Return the ways to share that begin so, or the MIG profiles for the next instance."""
-    from advisor.hardware.gpus import gpu
-
     if not incomplete.startswith("mig="):
         return _beginning(incomplete, _SHARINGS)
     with suppress(AdvisorError):
         before = incomplete[: max(incomplete.rfind(sign) for sign in "=,+") + 1]
-        return _beginning(incomplete, [before + each.name for each in gpu(_gpu(context)).mig])
+        return _beginning(incomplete, [before + each.name for each in find_gpu(_gpu(context)).mig])
     return []
 
 
@@ -169,8 +175,6 @@ def complete_plan_or_job(context: Context, incomplete: str) -> list[str]:
 
 def _gpu(context: Context) -> str:
     """The key of the GPU that is chosen so far; the default if there is none, or an unclear one."""
-    from advisor.hardware.gpus import gpu_meant
-
     with suppress(AdvisorError):
         return gpu_meant(str(context.params.get("gpu") or DEFAULT_GPU)).key
     return DEFAULT_GPU
@@ -186,8 +190,6 @@ def choose_gpu(context: Context, word: str) -> str:
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
-    from advisor.files.reading import located
-    from advisor.hardware.gpus import gpu_meant, read_own_gpu
     from advisor.measure.device import first_gpu
 
     if context.resilient_parsing:  # a shell completes a word
@@ -219,8 +221,6 @@ _SHARING = re.compile(r"(serial|naive|mps|mig|time[-_ ]?slic\w*|\d+g[.\w]*)(?![-
 
 def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the PLANs among `words`, sharings and files of plans, and the JOBs."""
-    from advisor.files.reading import read_bytes
-    from advisor.files.records import kind_of_file
 
     def is_plan(word: str) -> bool:
         if word.endswith(".json"):
@@ -233,7 +233,6 @@ def plans_and_jobs(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     """Return the keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
-    from advisor.hardware.gpus import known_gpus
     from advisor.workload.arrivals import names_in_arrivals
     from advisor.workload.job import names_in_file, profile_in, single_words
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
@@ -260,7 +259,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
 Jobs = Annotated[
     list[str] | None,
     Argument(
-        metavar="JOB",
+        metavar="JOB...",
         autocompletion=complete_job,
         help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file.",
     ),
@@ -272,7 +271,6 @@ GpuKey = Annotated[
         "GPU",
         "GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
         f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
-        "--gpu",
         callback=choose_gpu,
         autocompletion=complete_gpu,
         envvar="ADVISOR_GPU",
@@ -339,7 +337,7 @@ Top = Annotated[int, _shared("N", "Use at most N plans.", min=1)]
 Device = Annotated[str, _shared("INDEX|UUID", "Use this GPU of the machine.")]
 Cores = Annotated[
     str | None,
-    _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all.", "--cores"),
+    _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all."),
 ]
 Deadline = Annotated[
     float | None, _shared("SECONDS", "Start nothing that would end later.", parser=above_0)
@@ -355,9 +353,7 @@ ProfilesOut = Annotated[
 DeviceOrCpu = Annotated[
     str, _shared("INDEX|UUID", "Use this GPU of the machine, or cpu to try it out.")
 ]
-OnlyGpu = Annotated[
-    str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.", "--gpu")
-]
+OnlyGpu = Annotated[str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.")]
 Ray = Annotated[
     str | None,
     _shared(
@@ -365,7 +361,7 @@ Ray = Annotated[
         "Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
     ),
 ]
-Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", "--rank", min=1)]
+Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", min=1)]
 Csv = Annotated[
     Path | None,
     _shared("FILE", "Write a row for each plan to this file, too.", "--csv", parser=to_write),

@@ -95,7 +95,12 @@ def show(report: "RenderableType") -> None:
 def show_answer(
     answer: _Answered, as_json: bool, report: "Callable[[_Answered], RenderableType]"
 ) -> None:
-    """Print `answer` as one JSON document, or as a `report`: a text unchanged, others laid out."""
+    """Print `answer` as one JSON document, or as a `report`: a text unchanged, others laid out.
+
+    Warnings say what is doubtful of one that stands on profiles.
+    """
+    if (standing := getattr(answer, "standing", None)) is not None:
+        warn(standing.doubts)
     if as_json:
         show_json(answer)
     elif isinstance(shown := report(answer), str):

@@ -7,7 +7,7 @@ from typer import Argument, Context, Exit, Option
 
 from advisor.cli import options
 from advisor.cli.options import option
-from advisor.cli.output import show_answer, warn
+from advisor.cli.output import show_answer
 from advisor.cli.question import (
     Sources,
     chosen_jobs,
@@ -22,6 +22,7 @@ from advisor.cli.question import (
 from advisor.errors import InvalidInput, NothingFits
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
+from advisor.sharing.groups import orders_jobs, places_named
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ def predict(
         "with the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, "
         "mig=7g.141gb/ci=3c[1]+4c[2], or in turn naive[1,2];mps[3]. A queue of at most 2 at "
         "once: mps/2, or in an order mps/2[3,1,2].",
-        "--sharing",
         default="mps",
-        autocompletion=options.complete_sharing,
     ),
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
@@ -55,7 +54,6 @@ def predict(
     members = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, members, check_host)
     forecast = advisor.predict(members, sharing)
-    warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report)
     if not forecast.fits:
         raise Exit(NothingFits.exit_code)
@@ -114,7 +112,6 @@ def compare(
     advisor = sources.advisor(gpu, power_cap)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
-    warn(comparison.standing.doubts)
     if csv_file is not None:
         write_whole(csv_file, comparison_csv(comparison))
     show_answer(comparison, as_json, comparison_report)
@@ -142,9 +139,7 @@ def simulate(
         "SHARING",
         "As for `predict`; the next job starts in the first free place. mig: a MIG "
         "layout for the jobs that wait, chosen whenever a GPU has no job.",
-        "--sharing",
         default="mps",
-        autocompletion=options.complete_sharing,
     ),
     gpu: options.GpuKey = DEFAULT_GPU,
     gpus: options.Gpus = "1",
@@ -231,7 +226,6 @@ def simulate(
         advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
     )
     simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once, conditions=conditions)
-    warn(simulated.standing.doubts)
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
@@ -240,8 +234,6 @@ def simulate(
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:
     """Check that the options of the queue do not contradict what `sharing` itself fixes."""
-    from advisor.sharing.groups import orders_jobs, places_named
-
     places = places_named(sharing)
     if at_once is not None and places > at_once:
         raise InvalidInput(

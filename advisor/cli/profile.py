@@ -18,7 +18,9 @@ from advisor.cli.output import aside, show_json
 from advisor.cli.question import mlflow_log
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.files import units
+from advisor.files.reading import profile_files, user_folder
 from advisor.hardware import DEFAULT_DEVICE
+from advisor.hardware.gpus import gpu_meant
 from advisor.workload.spec import Execution, Precision, Script, Workload, is_launcher, is_name
 
 
@@ -55,8 +57,7 @@ class _Measuring:
     gpu: options.OnlyGpu = None
     probe: bool = Option(
         False,
-        help="Measure it under MPS limits, too, which takes most of the time and predicts "
-        "limits better.",
+        help="Measure under MPS limits, too: it takes most of the time and predicts them better.",
     )
     cores: options.Cores = None
     deadline: options.Deadline = None
@@ -69,8 +70,7 @@ class _Measuring:
     skip_existing: bool = flag("Leave out the profiles that DIR has.", "--skip-existing")
     data: Path | None = option(
         "DIR",
-        "Read images from this folder, which has a folder for each class, or CIFAR-10's "
-        "binary files; default: made-up images.",
+        "Read images from this folder of class folders, or of CIFAR-10; default: made-up ones.",
     )
 
 
@@ -79,29 +79,25 @@ class _Script:
     """Options on a script."""
 
     name: str | None = option(
-        "NAME", "Name the profile of a script; default: that of its file or module.", "--name"
+        "NAME", "Name the profile of a script; default: that of its file or module."
     )
     folder: Path | None = option(
         "DIR",
         "Run the script in this folder; what it writes there is not kept; default: this folder.",
     )
     env: list[Any] | None = option(
-        "NAME=VALUE",
-        "Set this variable for the script, and keep it in the profile; repeatable.",
-        parser=options.pair,
+        "NAME=VALUE", "Set this variable for the script, and keep it in the profile; repeatable."
     )
     measure_env: list[Any] | None = option(
         "NAME=VALUE",
         "Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
-        parser=options.pair,
     )
     steps_per_epoch: int | None = option(
         "N", "Count N optimizer steps as an epoch; default: those of the script's loader."
     )
     throughput: str | None = option(
         "REGEX",
-        "Without PyTorch: read the examples a second from the output. The one group of "
-        "REGEX is the number.",
+        "Without PyTorch: read the examples a second from the output, by the one group of REGEX.",
     )
     seconds_per_step: str | None = option(
         "REGEX",
@@ -131,7 +127,7 @@ class _Timm:
 def profile(
     context: Context,
     workloads: list[str] | None = Argument(
-        None, metavar="WORKLOAD", help="A name, as `advisor workloads` lists it."
+        None, metavar="WORKLOAD...", help="A name, as `advisor workloads` lists it."
     ),
     *,
     measuring: _Measuring,
@@ -139,8 +135,7 @@ def profile(
     model: _Timm,
     batch_size: int | None = option(
         "N",
-        "Set the examples of a step of a script or of timm's model; default: those of "
-        "the script's loader.",
+        "Set the examples of a step of a script or timm's model; default: those of its loader.",
     ),
     loader_workers: int | None = option(
         "N", "Set the processes of the data loader; default: 0, or those of the script's."
@@ -253,7 +248,6 @@ def _script_workload(
 @contextmanager
 def _shown(out: Path | None, mlflow: str | None, *, as_json: bool) -> Iterator[None]:
     """Log the profiles that the block writes, and print them as JSON."""
-    from advisor.files.reading import profile_files, user_folder
     from advisor.report.lists import MeasuredProfiles, listed_profile
     from advisor.workload.store import read_profile
 
@@ -284,15 +278,14 @@ def from_numbers(
     context: Context,
     workload: str = option("NAME", "Name the job.", "--name", default=...),
     gpu: str = option(
-        "GPU", "GPU model, as `advisor gpus` lists it.", "--gpu", default=..., envvar="ADVISOR_GPU"
+        "GPU", "GPU model, as `advisor gpus` lists it.", default=..., envvar="ADVISOR_GPU"
     ),
     memory_mib: float = option("MIB", "Memory that the process holds.", default=...),
     batch_size: int | None = option("N", "Examples of a step; needed if its length is known."),
     step_s: float | None = option("SECONDS", "Length of a training step."),
     duration_s: float | None = option(
         "SECONDS",
-        "Length of the whole job alone, e.g. 2h, which counts as an epoch; needed if the "
-        "length of a step is not known.",
+        "Length of the whole job alone, e.g. 2h, counted as an epoch; needed if no step is known.",
     ),
     power_w: float | None = option("WATTS", "Mean power of the whole GPU."),
     gpu_utilization: float | None = option(
@@ -327,7 +320,6 @@ def from_numbers(
     Every command accepts the path of the file, DIR/NAME.json, as a JOB. `advisor init --schema
     numbers` prints the schema of such a file.
     """
-    from advisor.hardware.gpus import gpu_meant
     from advisor.measure.profile import write_numbers
     from advisor.workload.minimal_profile import MinimalProfile
 
@@ -387,7 +379,6 @@ def from_history(
         "FILE|ADDRESS",
         "Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The "
         "variable ADVISOR_PROMETHEUS_TOKEN may have a token.",
-        "--from-history",
         default=...,
     ),
     start: float | None = option(
@@ -396,9 +387,7 @@ def from_history(
         "e.g. 6h; default: a day before the end.",
         parser=_moment,
     ),
-    end: float | None = option(
-        "TIME", "Leave out later samples; default: now.", "--end", parser=_moment
-    ),
+    end: float | None = option("TIME", "Leave out later samples; default: now.", parser=_moment),
     interval: float | None = option(
         "SECONDS",
         "Time between samples; default: 30, more for long ranges; of a file: by its times.",
@@ -421,11 +410,9 @@ def from_history(
         "NAME", "Read steps, in seconds, from this metric of your jobs.", parser=_metric
     ),
     gpu: str | None = option(
-        "GPU",
-        "Leave out jobs on other GPU models; needed if the history does not name the model.",
-        "--gpu",
+        "GPU", "Leave out jobs on other GPU models; needed if the history does not name the model."
     ),
-    name: str | None = option("NAME", "Name the only job.", "--name"),
+    name: str | None = option("NAME", "Name the only job."),
     out: options.ProfilesOut = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,

@@ -10,6 +10,7 @@ from typer import Context
 from advisor.cli import options
 from advisor.cli.output import aside
 from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import gpu_meant, parse_gpus
 from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ class Sources:
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
         from advisor.api import Advisor
-        from advisor.hardware.gpus import gpu_meant
         from advisor.hardware.live_gpu import as_offered_here
         from advisor.hardware.machine import recent_host_check
         from advisor.measure.device import present_machine
@@ -60,10 +60,7 @@ class Sources:
 
 
 def passed(context: Context, *names: str) -> bool:
-    """Return whether one of the parameters `names` is on the command line.
-
-    Those that have their defaults, or are set by the environment, are not.
-    """
+    """Return whether one of the parameters `names` is on the command line itself."""
     sources = map(context.get_parameter_source, names)
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
 
@@ -75,11 +72,7 @@ def _typed(context: Context, name: str) -> str:
 
 
 def exclude(context: Context, one: str, *others: str, why: str) -> None:
-    """Check that the parameter `one` is not passed together with any of `others`.
-
-    Raises:
-        InvalidInput: It is; the message says `why` it must not be.
-    """
+    """Raise `InvalidInput`, which says `why`, if the parameter `one` is passed with any other."""
     for other in others:
         if passed(context, one) and passed(context, other):
             both = f"{_typed(context, one)} and {_typed(context, other)}"
@@ -87,11 +80,7 @@ def exclude(context: Context, one: str, *others: str, why: str) -> None:
 
 
 def require(context: Context, one: str, *others: str) -> None:
-    """Check that the parameter `one`, if passed, is passed with one of `others`.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Raise `InvalidInput` if the parameter `one` is passed without any of `others`."""
     if passed(context, one) and not passed(context, *others):
         needed = " or ".join(_typed(context, other) for other in others)
         raise InvalidInput(f"{_typed(context, one)} has no effect alone. Add {needed}.")
@@ -172,8 +161,6 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
     Raises:
         InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
     """
-    from advisor.hardware.gpus import parse_gpus
-
     counts = parse_gpus(gpus, most)
     total = sum(each.gpus for each in counts)
     if counts[0].gpu is None:
@@ -204,11 +191,7 @@ def on_checked_host(
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":
-    """Return the log at `uri`; None if `uri` is None.
-
-    Raises:
-        AdvisorError: MLflow is not installed, or `uri` is not found.
-    """
+    """Return the log at `uri`; None if `uri` is None."""
     if uri is None:
         return None
     from advisor.run.mlflow import MlflowLog

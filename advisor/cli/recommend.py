@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer import Context, Option
 
@@ -27,7 +27,9 @@ from advisor.documents import answer_document
 from advisor.errors import InvalidInput, require_extra
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
+from advisor.hardware.gpus import gpu_meant
 from advisor.launch import ExportFormat
+from advisor.workload.spec import secrets_held
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -44,7 +46,7 @@ class _Search:
     gpus: options.Gpus = "1"
     objective: options.Objective = "makespan"
     pessimistic: options.Pessimistic = False
-    power_cap: str | None = option(
+    power_cap: Any = option(
         "WATTS|auto",
         "Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; default: "
         "its own limit.",
@@ -56,13 +58,12 @@ class _Search:
     )
     host_memory: float | None = option(
         "SIZE",
-        "Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
-        "default: no limit.",
+        "Memory of each host, as 512GiB, in equal parts for its GPUs; default: no limit.",
     )
 
     @property
     def cap_w(self) -> float | None:
-        return None if self.power_cap in (None, "auto") else options.watts(self.power_cap)
+        return None if self.power_cap == "auto" else self.power_cap
 
     def plans(self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool) -> "Recommendation":
         """Return the ranked plans for `jobs`, for the `whole` GPU even if it is in MIG mode."""
@@ -124,7 +125,6 @@ def show_plans(
     """Print plans as a report with the `command` that starts the best, or as JSON."""
     from advisor.report.plans import advice, plans_csv, plans_report
     from advisor.report.recommendation import another_layout_text
-    from advisor.workload.spec import secrets_held
 
     warn(advised.standing.doubts)
     if as_json:
@@ -171,11 +171,7 @@ def admit(
         "These jobs run on the GPU already.",
         autocompletion=options.complete_job,
     ),
-    sharing: str | None = option(
-        "SHARING",
-        "How the running jobs share the GPU; default: naive.",
-        autocompletion=options.complete_sharing,
-    ),
+    sharing: str | None = option("SHARING", "How the running jobs share the GPU; default: naive."),
     now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
@@ -222,7 +218,6 @@ def admit(
         return
     most = MAX_SLOWDOWN if max_slowdown is None else max_slowdown
     answer = advisor.admit(at_work, offered, most, conditions)
-    warn(answer.standing.doubts)
     if as_json:
         answer = replace(answer, plans=answer.plans[:top])
     show_answer(answer, as_json, lambda it: additions_report(it, top))
@@ -230,12 +225,7 @@ def admit(
 
 def export(
     context: Context,
-    sharing: str | None = option(
-        "SHARING",
-        "As for `predict`; default: that of the best plan.",
-        "--sharing",
-        autocompletion=options.complete_sharing,
-    ),
+    sharing: str | None = option("SHARING", "As for `predict`; default: that of the best plan."),
     rank: options.Rank = 1,
     form: ExportFormat = Option(
         "commands",
@@ -259,12 +249,11 @@ def export(
         "there are several.",
     ),
     only: str | None = option(
-        "GPU", "Write the part of the plan on this one of several GPU models.", "--only"
+        "GPU", "Write the part of the plan on this one of several GPU models."
     ),
     plot: Path | None = option(
         "FILE",
         "Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
-        "--plot",
         parser=options.picture,
     ),
     mlflow: options.Mlflow = None,
@@ -316,8 +305,6 @@ def _draw_and_log(advised: "Recommendation", plot: Path | None, log: "MlflowLog 
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":
     """Return the part of `plans` on the GPUs of a `model`; None: all."""
-    from advisor.hardware.gpus import gpu_meant
-
     if model is None:
         return plans
     key = gpu_meant(model).key
@@ -333,7 +320,6 @@ def _write(
     """Write the plan of each GPU to `file`, or to stdout."""
     from advisor.launch.exports import exported
     from advisor.launch.plan_file import run_command
-    from advisor.workload.spec import secrets_held
 
     text, notes = exported(plans, form, gres_name)
     workloads = [start.job.profile.workload for plan in plans for start in plan.starts]

@@ -1,6 +1,6 @@
 """Commands that run plans: ``advisor run`` and ``stop``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,8 @@ from advisor.cli.options import flag, option
 from advisor.cli.output import aside, live, show_answer, show_text
 from advisor.cli.question import Sources, exclude, mlflow_log, on_checked_host, require
 from advisor.errors import InvalidInput, require_extra
+from advisor.files.reading import is_file
+from advisor.sharing.groups import most_at_once
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.run.metrics import RunMetrics
     from advisor.run.mlflow import MlflowLog
-    from advisor.run.on_ray import RemoteTerms
     from advisor.run.watch import Watcher
     from advisor.run.watched import WatchedRun
 
@@ -38,9 +39,7 @@ def run(
     rank: options.Rank = 1,
     device: str | None = option(
         "LIST",
-        "Use these GPUs of the machine, by index or UUID, e.g. 0 or 0,2-3, or cpu to try "
-        "it out; default: as planned.",
-        "--device",
+        "Use these GPUs, by index or UUID, e.g. 0,2-3, or cpu to try it out; default: as planned.",
     ),
     ray: options.Ray = None,
     steps: int | None = option("N", "End each bundled workload after N steps.", min=1),
@@ -59,9 +58,7 @@ def run(
     mlflow: options.Mlflow = None,
     metrics: str | None = option(
         "[HOST:]PORT",
-        "Serve metrics for Prometheus while this command watches, e.g. 0.0.0.0:9400; "
-        "with a PORT alone, to this host only.",
-        "--metrics",
+        "Serve metrics for Prometheus, e.g. on 0.0.0.0:9400; with a PORT alone, to this host only.",
     ),
     as_json: options.AsJson = False,
 ) -> None:
@@ -71,7 +68,6 @@ def run(
     jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
     steps.
     """
-    from advisor.files.reading import is_file
     from advisor.launch.plan_file import prepare, saved_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
     from advisor.run.watch import ListedRuns, Watcher, find_run, listed_runs
@@ -85,19 +81,10 @@ def run(
     exclude(context, "ray", "cores", "check_host", "metrics", why=why)
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
-    log, served = mlflow_log(mlflow), None
-    if metrics is not None:
-        from advisor.run.metrics import serving
-
-        require_extra("`--metrics`", "metrics", "prometheus_client")
-        url, served = context.with_resource(serving(metrics))
-        aside(f"metrics: {url}")
+    log, served = mlflow_log(mlflow), None if metrics is None else _served(context, metrics)
     if not (plan.endswith(".json") or is_file(Path(plan))):
         _watch([Watcher(find_run(plan), aside, time_limit, patience)], log, served)
-
-    @cache
-    def advisor_of(gpu: str, power_cap_w: float | None) -> "Advisor":
-        return sources.advisor(gpu, power_cap_w)
+    advisor_of = cache(sources.advisor)
 
     def prepared(saved: "SavedPlan", advisor: "Advisor | None" = None) -> "LaunchPlan":
         advisor = advisor or advisor_of(saved.gpu, saved.power_cap_w)
@@ -112,26 +99,40 @@ def run(
         tied=ray is not None,
     )
     if ray is not None:
-        from advisor.run.on_ray import RemoteTerms
+        from advisor.measure.ray_actors import connect
+        from advisor.run.on_ray import RayRun, RemoteTerms
 
-        remote = RemoteTerms(terms, device, time_limit, patience)
-        _run_on_ray(ray, planned, prepared, remote, log, apply=apply)
-        return
-    devices = devices_for(planned, device)
-    advisors = [advisor_of(each.gpu, each.power_cap_w) for each in planned]
-    if apply:
-        advisors = _on_checked_host(advisors, planned, check_host)
-    launches = list(map(prepared, planned, advisors))
-    if not apply:
+        on_ray = RayRun(
+            connect(ray), planned, prepared, RemoteTerms(terms, device, time_limit, patience), aside
+        )
+        if apply:
+            with live() as show:
+                raise Exit(on_ray.to_the_end(show, None if log is None else log.run))
+        show_text(str(on_ray))
+    else:
+        devices = devices_for(planned, device)
+        advisors = [advisor_of(each.gpu, each.power_cap_w) for each in planned]
+        if apply:
+            advisors = _on_checked_host(advisors, planned, check_host)
+        launches = list(map(prepared, planned, advisors))
+        if apply:
+            with started(launches, devices, terms, aside) as folders:
+                _watch(
+                    [Watcher(each, aside, time_limit, patience) for each in folders], log, served
+                )
         for launch, name in zip(launches, devices, strict=True):
             show_text(rehearse(launch, name, terms), end="")
-        aside(_NOT_STARTED)
-        return
-    with started(launches, devices, terms, aside) as folders:
-        _watch([Watcher(each, aside, time_limit, patience) for each in folders], log, served)
+    aside("no job was started. Add --apply to start.")
 
 
-_NOT_STARTED = "no job was started. Add --apply to start."
+def _served(context: Context, address: str) -> "RunMetrics":
+    """Serve metrics until the command ends, and return what to show runs to."""
+    from advisor.run.metrics import serving
+
+    require_extra("`--metrics`", "metrics", "prometheus_client")
+    url, metrics = context.with_resource(serving(address))
+    aside(f"metrics: {url}")
+    return metrics
 
 
 def _watch(
@@ -150,34 +151,11 @@ def _watch(
     raise Exit(code)
 
 
-def _run_on_ray(
-    address: str,
-    planned: "Sequence[SavedPlan]",
-    prepared: "Callable[[SavedPlan], LaunchPlan]",
-    terms: "RemoteTerms",
-    log: "MlflowLog | None",
-    *,
-    apply: bool,
-) -> None:
-    from advisor.measure.ray_actors import connect
-    from advisor.run.on_ray import RayRun
-
-    run = RayRun(connect(address), planned, prepared, terms, aside)
-    if not apply:
-        show_text(str(run))
-        aside(_NOT_STARTED)
-        return
-    with live() as show:
-        code = run.to_the_end(show, None if log is None else log.run)
-    raise Exit(code)
-
-
 def _on_checked_host(
     advisors: "Sequence[Advisor]", planned: "Sequence[SavedPlan]", check: bool | None
 ) -> "list[Advisor]":
     """Return `advisors` after one check of the host with all jobs that run at once."""
     from advisor.report.forecast import host_note
-    from advisor.sharing.groups import most_at_once
 
     jobs = [job for plan in planned for job in plan.jobs]
     at_once = sum(most_at_once(each.sharing, len(each.jobs)) for each in planned)

@@ -6,7 +6,7 @@ from typer import Argument, Context, Option
 
 from advisor.cli import options
 from advisor.cli.options import option
-from advisor.cli.output import show_answer, warn
+from advisor.cli.output import show_answer
 from advisor.cli.question import Sources, confined, counted_gpus, exclude, on_checked_host
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import START_S
@@ -48,7 +48,6 @@ def copies(
     answer = advisor.recommend_copies(
         job, confined(advisor.card, conditions, whole=root), "p95" if pessimistic else "p50"
     )
-    warn(answer.standing.doubts)
     show_answer(answer, as_json, lambda it: copies_report(it, details=details))
 
 
@@ -57,8 +56,7 @@ def batch(
         ...,
         metavar="JOB...",
         autocompletion=options.complete_job,
-        help="A job's name without its batch size, or the names or files of its profiles, one "
-        "for each batch size.",
+        help="A job's name without its batch size, or its profiles, one for each batch size.",
     ),
     slices: options.Slices = None,
     gpu: options.GpuKey = DEFAULT_GPU,
@@ -75,7 +73,6 @@ def batch(
 
     advisor = sources.advisor(gpu, power_cap)
     batches = advisor.batches(names, on=slices.split(",") if slices else [])
-    warn(batches.standing.doubts)
     show_answer(batches, as_json, slice_batches_report)
 
 
@@ -93,7 +90,6 @@ def trials(
     start_cpu: float = option(
         "SECONDS",
         "CPU time of that start, for which the processes of a host share its cores.",
-        "--start-cpu",
         default=START_CPU_S,
     ),
     memory_margin: options.MemoryMargin = 0.0,
@@ -130,5 +126,4 @@ def trials(
             level="p95" if pessimistic else "p50",
         ),
     )
-    warn(search.standing.doubts)
     show_answer(search, as_json, lambda it: trials_report(it, details=details))

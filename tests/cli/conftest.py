@@ -1,5 +1,6 @@
 """The command line, run in this process, on made-up profiles and a model fitted to made-up runs."""
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -14,8 +15,9 @@ from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.model import model_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
+from tests.hardware.conftest import install
 
-__all__ = ["folds_fitted_once"]
+__all__ = ["folds_fitted_once", "install"]
 
 GPU = "h200-141gb"
 RESNET, BERT, SMALL = (
@@ -66,9 +68,32 @@ def measured(tmp_path_factory):
     return folder
 
 
+@dataclass(frozen=True)
+class CommandLine:
+    capsys: pytest.CaptureFixture
+
+    def __call__(self, *words):
+        """Run a command; return its exit code and what it printed."""
+        with pytest.raises(SystemExit) as end:
+            main(list(map(str, words)))
+        printed = self.capsys.readouterr()
+        return Said(end.value.code or 0, printed.out, printed.err)
+
+    def document(self, *words):
+        """Return the JSON document of a command that ends well."""
+        ended = self(*words, "--json")
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The user's folder of data."""
+    return tmp_path / "nobody" / "advisor"
+
+
 @pytest.fixture
 def advisor(measured, tmp_path, monkeypatch, capsys):
-    """Runs a command line and returns what it said."""
     monkeypatch.setenv("ADVISOR_PROFILES", str(measured / "profiles"))
     monkeypatch.setenv("ADVISOR_MODELS", str(measured / "models"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
@@ -78,13 +103,7 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
-    def run(*words):
-        with pytest.raises(SystemExit) as end:
-            main(list(map(str, words)))
-        printed = capsys.readouterr()
-        return Said(end.value.code or 0, printed.out, printed.err)
-
-    return run
+    return CommandLine(capsys)
 
 
 @pytest.fixture

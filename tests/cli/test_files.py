@@ -13,6 +13,7 @@ from advisor.files.writing import record_line, record_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 from tests.measure.calibrate.recorded import calibration
+from tests.test_damaged_input import damaged
 
 
 @pytest.mark.parametrize(
@@ -79,30 +80,6 @@ NUMBERS = st.one_of(
 )
 
 
-def places(node, path=()):
-    """Paths to everything in a document; of a long list, its first and last."""
-    if isinstance(node, dict):
-        inner = node.items()
-    else:
-        ends = sorted({0, len(node) - 1}) if isinstance(node, list) and node else ()
-        inner = [(at, node[at]) for at in ends]
-    for key, each in inner:
-        yield (*path, key)
-        yield from places(each, (*path, key))
-
-
-def mutated(text, data):
-    document = json.loads(text)
-    *parents, last = data.draw(st.sampled_from(list(places(document))))
-    node = document
-    for key in parents:
-        node = node[key]
-    number = isinstance(node[last], int | float) and not isinstance(node[last], bool)
-    scale = data.draw(st.sampled_from([None, 0.001, 10, 1e6])) if number else None
-    node[last] = node[last] * scale if scale else data.draw(NUMBERS)
-    return json.dumps(document)
-
-
 CELLS = st.one_of(
     st.sampled_from(["0", "1", "5e-324", "1e-9", "1e300", "-1", "nan", "1e18", "", "3.1e8", "\0"]),
     st.floats(0, 1e3).map(str),
@@ -146,7 +123,7 @@ def test_any_change_of_a_file_is_answered_or_refused(
             if kind == "model"
             else (record_line(synthetic.profile(kernels=3)))
         )
-        path.write_text(mutated(text, data))
+        path.write_bytes(damaged(json.loads(text), data))
     said = advisor(*words)
     assert said.code in (0, 2, 3)
     assert "Traceback" not in said.err

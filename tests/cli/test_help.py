@@ -27,12 +27,13 @@ def test_help_of_a_command_is_the_same_by_word_and_by_option(advisor):
     assert advisor("help", "fly").code == 2
 
 
-def test_init_without_a_kind_lists_the_files_that_it_writes(advisor, tmp_path, monkeypatch):
+def test_init_lists_the_files_that_it_writes_and_never_writes_over_one(
+    advisor, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     lines = advisor("init").out.splitlines()
     assert list(tmp_path.iterdir()) == []
     for line in lines:
-        kind = line.split()[0]
-        assert advisor("init", kind).code == 0
+        assert [advisor("init", line.split()[0]).code for _ in range(2)] == [0, 2]
     assert len(list(tmp_path.iterdir())) == len(lines)
     assert all(any(path.name in line for line in lines) for path in tmp_path.iterdir())

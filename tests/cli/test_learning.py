@@ -27,17 +27,6 @@ JOBS = [PROFILES[name] for name in PAIR]
 UNLISTED = "h800-80gb"
 
 
-@pytest.fixture
-def own(tmp_path):
-    return tmp_path / "nobody" / "advisor"
-
-
-def document_of(advisor, *words):
-    said = advisor(*words, "--json")
-    assert said.code == 0, said.err
-    return json.loads(said.out)
-
-
 @pytest.mark.usefixtures("few_lessons")
 def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor, own, tmp_path):
     said = advisor("fit", "--out", tmp_path / "models")
@@ -123,7 +112,7 @@ def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here
     ):
         said = advisor(*words, "--gpu", here)
         assert said.code == 0, (words, said.err)
-    plans = document_of(advisor, "recommend", *PAIR, "--gpu", here)["plans"]
+    plans = advisor.document("recommend", *PAIR, "--gpu", here)["plans"]
     shared = [plan for plan in plans if "serial" not in plan["sharing"]]
     assert {plan["estimated_from"] for plan in shared} == {GPU}
     assert not any(plan["confirmed_on_hardware"] for plan in shared)
@@ -160,8 +149,8 @@ def on_slow_host(own, monkeypatch):
 
 
 def test_a_check_of_the_host_slows_a_host_bound_job_and_is_stated(advisor, on_slow_host):
-    checked = document_of(advisor, *on_slow_host, "--check-host")
-    plain = document_of(advisor, *on_slow_host, "--no-check-host")
+    checked = advisor.document(*on_slow_host, "--check-host")
+    plain = advisor.document(*on_slow_host, "--no-check-host")
     assert checked["host_factor"] == pytest.approx(1.5**0.73)
     assert plain["host_factor"] is None
     assert checked["jobs"][0]["step_s"]["p50"] > 1.2 * plain["jobs"][0]["step_s"]["p50"]
@@ -200,9 +189,9 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
     recent = "advisor.hardware.machine.recent_host_check"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=1))
-    assert document_of(advisor, *on_slow_host)["host_factor"] is None, "one process, and two jobs"
+    assert advisor.document(*on_slow_host)["host_factor"] is None, "one process, and two jobs"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=2))
-    assert document_of(advisor, *on_slow_host)["host_factor"] == pytest.approx(1.5**0.73)
+    assert advisor.document(*on_slow_host)["host_factor"] == pytest.approx(1.5**0.73)
     made = replace(synthetic.PROVENANCE, host=node(), date="2027-01-01T00:00:00+00:00")
     alone = [
         replace(synthetic.run([PROFILES[BERT]], "naive", slowdown, f"r{slowdown}"), provenance=each)
@@ -214,7 +203,7 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     ]
     for run in alone:
         append_record(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
-    factor = document_of(advisor, *on_slow_host)["host_factor"]
+    factor = advisor.document(*on_slow_host)["host_factor"]
     assert factor == pytest.approx((1.5**0.73 * 1.2) ** 0.5)
 
 
@@ -222,8 +211,8 @@ def test_a_calibration_is_named(advisor, own):
     path = own / "calibrations" / f"{GPU}.json"
     write_whole(path, record_text(calibration()))
     words = ("predict", BERT, "--sharing", "serial")
-    assert document_of(advisor, *words)["calibrated"] == str(path)
-    assert document_of(advisor, *words, "--calibration", "none")["calibrated"] is None
+    assert advisor.document(*words)["calibrated"] == str(path)
+    assert advisor.document(*words, "--calibration", "none")["calibrated"] is None
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
     path.write_text(record_text(newer))
     said = advisor(*words, "--json")
@@ -242,12 +231,12 @@ def test_evaluate_compares_predictions_with_ones_own_runs(advisor, own, tmp_path
     for sharing in ("naive", "mps"):
         run = synthetic.run(JOBS, sharing, 1.6, f"mine-{sharing}")
         append_record(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
-    scores = document_of(advisor, "evaluate")
+    scores = advisor.document("evaluate")
     assert problems("evaluation", scores) == []
     assert [(row["mode"], row["n"]) for row in scores["modes"]] == [("naive", 2), ("mps", 2)]
     assert scores["choices"]["sets"] == 1
     line = {"run": "mine-mps", "step_s": [{"p50": 1.6 * job.step_s} for job in JOBS]}
     (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
-    scores = document_of(advisor, "evaluate", "--predictions", tmp_path / "theirs.jsonl")
+    scores = advisor.document("evaluate", "--predictions", tmp_path / "theirs.jsonl")
     (row,) = scores["modes"]
     assert (row["mape"], row["coverage90"]) == (pytest.approx(0.0), None)

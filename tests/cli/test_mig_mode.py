@@ -5,14 +5,13 @@ import json
 import pytest
 
 from tests.cli.conftest import BERT, GPU, RESNET
-from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary, mig_device
 
 PARTS = (mig_device("3g.71gb", "MIG-a", 60, 71424), mig_device("4g.71gb", "MIG-b", 64, 71424))
 
 
 @pytest.fixture
-def in_mig_mode(install):  # noqa: F811
+def in_mig_mode(install):
     """Has this machine's only GPU in MIG mode with these devices."""
 
     def put(*parts):
@@ -31,12 +30,22 @@ def used(answer):
     }
 
 
-def test_without_root_plans_use_the_instances_that_are_there(advisor, in_mig_mode):
+def test_without_root_plans_use_the_instances_that_are_there_and_with_root_the_whole_gpu(
+    advisor, in_mig_mode, install
+):
     in_mig_mode(*PARTS)
     answer = advisor("recommend", RESNET, BERT, "--no-root", "--json")
     assert (answer.code, "MIG mode" in answer.err) == (0, True)
     assert used(answer.out) == {"3g.71gb", "4g.71gb"}
     assert all("mig=" in plan["sharing"] for plan in json.loads(answer.out)["plans"])
+    answer = advisor("recommend", RESNET, BERT, "--root", "--json")
+    assert (answer.code, "-mig 0" in answer.err) == (0, True)
+    assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
+    in_mig_mode()
+    assert advisor("recommend", RESNET, BERT, "--no-root").code == 3
+    install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS), FakeGpu(uuid="GPU-1")))
+    answer = advisor("recommend", RESNET, BERT, "--json")
+    assert (answer.code, "MIG mode" in answer.err) == (0, False), "another GPU is whole"
 
 
 def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_mode):
@@ -45,7 +54,7 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     document = json.loads(answer.out)
     assert (answer.code, "MIG mode" in answer.err) == (0, True)
     assert used(answer.out) == {"3g.71gb"}
-    elsewhere = json.loads(advisor("recommend", RESNET, BERT, "--root", "--json").out)["plans"][0]
+    elsewhere = advisor.document("recommend", RESNET, BERT, "--root")["plans"][0]
     other = document["another_layout"]
     assert (other["sharing"], other["makespan_s"]) == (
         elsewhere["sharing"],
@@ -53,18 +62,7 @@ def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_
     )
     assert other["makespan_s"] < document["plans"][0]["makespan_s"]
     assert f"{other['makespan_s'] / document['plans'][0]['makespan_s']:.2f}x" in answer.err
-    assert (
-        json.loads(advisor("recommend", RESNET, "--no-root", "--json").out)["another_layout"]
-        is None
-    )
-
-
-def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):
-    in_mig_mode(*PARTS)
-    answer = advisor("recommend", RESNET, BERT, "--root", "--json")
-    assert answer.code == 0
-    assert "-mig 0" in answer.err
-    assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
+    assert advisor.document("recommend", RESNET, "--no-root")["another_layout"] is None
 
 
 @pytest.mark.parametrize(
@@ -87,18 +85,7 @@ def test_a_simulation_and_an_export_without_root_use_what_there_is(advisor, in_m
     assert "mig=" in plan["plans"][0]["sharing"]
 
 
-def test_without_root_and_without_an_instance_no_plan_is_possible(advisor, in_mig_mode):
-    in_mig_mode()
-    assert advisor("recommend", RESNET, BERT, "--no-root").code == 3
-
-
-def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # noqa: F811
-    install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS), FakeGpu(uuid="GPU-1")))
-    answer = advisor("recommend", RESNET, BERT, "--json")
-    assert (answer.code, "MIG mode" in answer.err) == (0, False)
-
-
-def test_an_instance_has_the_memory_that_the_installed_driver_says(advisor, install):  # noqa: F811
+def test_an_instance_has_the_memory_that_the_installed_driver_says(advisor, install):
     mib = 60_000
     listed = {
         "id": 9,

@@ -102,18 +102,22 @@ def test_a_plan_is_run_wherever_its_profiles_lay_and_whatever_became_of_them(
         assert said.code == 0, said.err
 
 
-def test_a_plan_file_is_simulated_and_compared_as_the_words_are(advisor, exported, tmp_path):
+def test_a_plan_file_is_simulated_and_compared_as_the_words_are(
+    advisor, exported, tmp_path, monkeypatch
+):
     path = exported("mps=60,60", "--power-cap", 400)
     words = ["--jobs", tmp_path / "jobs.toml", "--sharing", "mps=60,60", "--power-cap", 400]
     named = advisor("simulate", *words, "--json")
     assert named.code == 0
-    assert advisor("simulate", "--plan", path, "--json").out == named.out
+    with monkeypatch.context() as patch:
+        patch.setenv("ADVISOR_GPU", "a100-40gb")  # but the plan is for its own GPU
+        assert advisor("simulate", "--plan", path, "--json").out == named.out
     compared = json.loads(advisor("compare", "mps=60,60", path, "--json").out)
     assert [plan["power_cap_w"] for plan in compared["plans"]] == [None, 400]
 
 
 def test_the_best_plan_and_the_plan_of_a_rank_are_those_of_recommend(advisor):
-    plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
+    plans = advisor.document("recommend", *BOTH)["plans"]
     for rank, words in ((1, ()), (3, ("--rank", 3))):
         (found,) = json.loads(advisor("export", *BOTH, *words, "--format", "json").out)["plans"]
         assert found["sharing"] == plans[rank - 1]["sharing"]
@@ -125,31 +129,26 @@ def test_the_best_plan_and_the_plan_of_a_rank_are_those_of_recommend(advisor):
     ]
 
 
-def test_a_plan_is_for_its_own_gpu_whatever_the_environment_says(advisor, exported, monkeypatch):
-    path = exported("naive")
-    said = advisor("simulate", "--plan", path, "--gpu", "a100-40gb")
-    assert (said.code, "--gpu a100-40gb" in said.err) == (2, True)
-    monkeypatch.setenv("ADVISOR_GPU", "a100-40gb")
-    assert advisor("simulate", "--plan", path).code == 0
-
-
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "words", "named"),
     [
-        ({"plans": []}, "plans"),
-        ({"gpu": "voodoo-2"}, "voodoo-2"),
-        (None, "mps=60"),
+        ({"plans": []}, "simulate --plan", "plans"),
+        ({"gpu": "voodoo-2"}, "simulate --plan", "voodoo-2"),
+        ({"sharing": "mps=60"}, "simulate --plan", "1 limit for 2 jobs"),
+        ({}, "simulate --gpu a100-40gb --plan", "--gpu a100-40gb"),
+        ({}, f"simulate {RESNET} --plan", "--plan"),
+        ({}, f"compare mps {RESNET}", "Leave out JOBs"),
     ],
 )
-def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, named):
+def test_a_plan_file_that_was_changed_or_does_not_go_with_the_words_is_refused(
+    advisor, exported, change, words, named
+):
     path = exported("mps=60,60")
     document = json.loads(path.read_text())
-    if change is None:
-        document["plans"][0]["sharing"] = "mps=60"
-    path.write_text(json.dumps(document | (change or {})))
-    said = advisor("simulate", "--plan", path)
-    assert (said.code, said.out) == (2, "")
-    assert named in said.err or "1 limit for 2 jobs" in said.err
+    document["plans"][0] |= {name: change[name] for name in change if name == "sharing"}
+    path.write_text(json.dumps(document | {n: change[n] for n in change if n != "sharing"}))
+    said = advisor(*words.split(), path)
+    assert (said.code, said.out, named in said.err) == (2, "", True), said.err
 
 
 @pytest.fixture
@@ -233,14 +232,6 @@ def test_plans_that_a_host_cannot_run_are_refused_with_the_reason(
     assert (said.code, named in said.err) == (2, True), said.err
 
 
-def test_a_plan_file_takes_no_jobs_with_it_and_advice_is_no_plan_file(advisor, exported, tmp_path):
-    for words in (("simulate", RESNET, "--plan"), ("compare", "mps", RESNET)):
-        assert advisor(*words, exported("naive")).code == 2
-    (tmp_path / "advice.json").write_text(advisor("recommend", *BOTH, "--json").out)
-    said = advisor("simulate", "--plan", tmp_path / "advice.json")
-    assert (said.code, "advisor export" in said.err) == (2, True)
-
-
 def test_run_shows_what_it_would_start_of_a_plan_and_of_advice(advisor, exported, tmp_path):
     for path in (exported("mps=43,57"), tmp_path / "advice.json"):
         if path.name == "advice.json":
@@ -289,13 +280,13 @@ def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdo
     advisor, tmp_path
 ):
     words = ("compare", "naive", "mps", "mps=60,60", "mig=3g.71gb,4g.71gb", *BOTH)
-    plans = json.loads(advisor(*words, "--json").out)["plans"]
+    plans = advisor.document(*words)["plans"]
     assert [plan["sharing"] for plan in plans][:3] == ["naive", "mps", "mps=60,60"]
     assert plans[0]["gain_over_first"] == {"p05": 1, "p50": 1, "p95": 1}
     assert advisor(*words, "--csv", tmp_path / "plans.csv").code == 0
     rows = list(csv.DictReader((tmp_path / "plans.csv").read_text().splitlines()))
     for row, plan in zip(rows, plans, strict=True):
-        alone = json.loads(advisor("predict", *BOTH, "--sharing", plan["plan"], "--json").out)
+        alone = advisor.document("predict", *BOTH, "--sharing", plan["plan"])
         numbers = {
             "total_time_p50_s": alone["makespan_s"],
             "energy_j": alone["energy_j"]["p50"],
@@ -304,11 +295,6 @@ def test_many_plans_are_compared_with_the_first_by_time_energy_memory_and_slowdo
             "gain_over_first_p50": plans[0]["makespan_s"] / plan["makespan_s"],
         }
         assert {name: float(row[name]) for name in numbers} == pytest.approx(numbers)
-
-
-@pytest.mark.parametrize("words", [("mps",), ("naive", "none.json"), ("mpss", "mps")])
-def test_two_plans_or_more_come_before_the_jobs(advisor, words):
-    assert (advisor("compare", *words, *BOTH).code, advisor("compare", *words).code) == (2, 2)
 
 
 def test_a_job_has_its_own_mig_instance_unless_any_layout_is_allowed(advisor):

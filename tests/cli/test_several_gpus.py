@@ -7,21 +7,14 @@ import re
 import pytest
 
 from tests.cli.conftest import BERT, RESNET, SMALL
-from tests.launch.kubernetes_objects import check_objects, numbers, objects
 
 JOBS = (f"{RESNET}:2", f"{BERT}:3", f"{SMALL}:4")
 FEW = (f"{RESNET}:2", BERT, SMALL)
 
 
-def recommended(advisor, *words):
-    answer = advisor("recommend", *words, "--json")
-    assert (answer.code, answer.err) == (0, "")
-    return json.loads(answer.out)
-
-
 def test_json_and_csv_have_the_best_plan_of_each_way_best_first(advisor, tmp_path):
     file = tmp_path / "plans.csv"
-    document = recommended(advisor, *JOBS, "--gpus", 2, "--csv", file)
+    document = advisor.document("recommend", *JOBS, "--gpus", 2, "--csv", file)
     plans, rows = document["plans"], list(csv.DictReader(file.read_text().splitlines()))
     assert [plan["rank"] for plan in plans] == list(range(1, len(plans) + 1))
     assert len({plan["way"] for plan in plans}) == len(plans) > 2
@@ -53,24 +46,17 @@ def test_export_writes_the_script_of_the_plan_that_the_same_words_recommend(advi
     assert "`export` instead of `recommend`" in advisor("recommend", *words).out
     printed = advisor("export", *words)
     assert printed.code == 0
-    whole = recommended(advisor, *words)["plans"][0]["commands"]
+    whole = advisor.document("recommend", *words)["plans"][0]["commands"]
     names = re.compile(r"\./(\S+)\.sh")
     assert names.findall(printed.out) == names.findall("\n".join(whole))
     assert len(names.findall(printed.out)) == 1 + 4
-
-
-def test_a_lower_rank_has_commands_of_its_own(advisor):
-    first, second = (advisor("export", *FEW, "--gpus", 2, "--rank", rank).out for rank in (1, 2))
-    assert "plan_1" in first
-    assert "plan_1" in second
-    assert first != second
 
 
 def test_a_job_on_two_gpus_is_on_both_and_no_shell_script_starts_it(advisor, tmp_path):
     (jobs := tmp_path / "jobs.toml").write_text(
         f'[[job]]\nprofile = "{RESNET}"\ngpus = 2\n[[job]]\nprofile = "{BERT}"\n'
     )
-    (plan, *_) = recommended(advisor, "--jobs", jobs, "--gpus", "2")["plans"]
+    (plan, *_) = advisor.document("recommend", "--jobs", jobs, "--gpus", "2")["plans"]
     assert [len(job["on_gpus"]) for job in plan["jobs"]] == [2, 1]
     assert plan["commands"] == []
     answer = advisor("recommend", "--jobs", jobs, "--gpus", "2")
@@ -79,7 +65,7 @@ def test_a_job_on_two_gpus_is_on_both_and_no_shell_script_starts_it(advisor, tmp
     assert (refused.code, RESNET in refused.err) == (2, True)
     slurm = advisor("export", "--jobs", jobs, "--gpus", "2", "--format", "slurm").out
     assert len(re.findall(r"^submit .*--gres=gpu:2 .*--nodes=1 ", slurm, re.M)) == 1
-    runs = json.loads(advisor("simulate", "--jobs", jobs, "--gpus", "2", "--json").out)["jobs"]
+    runs = advisor.document("simulate", "--jobs", jobs, "--gpus", "2")["jobs"]
     assert [run["gpus"] for run in runs] == [[0, 1], [0]]
 
 
@@ -87,45 +73,16 @@ def test_a_job_on_two_gpus_is_on_both_and_no_shell_script_starts_it(advisor, tmp
 def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
     hasty = (*JOBS, "--gpus", 2, "--effort", 0.01)
     for words in ((*JOBS[:2], "--gpus", 2), (RESNET, BERT, "--gpus", "2"), hasty):
-        longer = recommended(advisor, *words)["longer_effort"]
+        longer = advisor.document("recommend", *words)["longer_effort"]
         text = advisor("recommend", *words).out
         assert ("--effort" in text) == (longer is not None)
     assert longer == 0.04
     assert "--effort 0.04" in text
 
 
-@pytest.mark.exhaustive
-def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor):
-    alone_s, two_hosts_s, one_host_s = (
-        recommended(advisor, *words, "--host-cores", 1)["plans"][0]["makespan_s"]
-        for words in (
-            (f"{SMALL}:4", "--gpus", "4x1"),
-            (f"{SMALL}:4", "--gpus", "2x2"),
-            (f"{SMALL}:4", "--gpus", "4"),
-        )
-    )
-    assert alone_s < two_hosts_s < one_host_s
-    one_job_s = json.loads(
-        advisor("predict", SMALL, "--sharing", "serial", "--host-cores", 1, "--json").out
-    )["makespan_s"]
-    assert alone_s == pytest.approx(one_job_s)
-
-
-@pytest.mark.exhaustive
-def test_forty_jobs_on_two_kinds_of_hosts_are_objects_for_kubernetes(advisor):
-    hosts = ("--gpus", "a100-40gb:8,h100-sxm-80gb:4")
-    words = ("export", f"{RESNET}:20", f"{BERT}:20", *hosts, "--format", "kubernetes")
-    text = advisor(*words).out
-    check_objects(text)
-    assert sorted(numbers(text)) == list(range(1, 41))
-    models = {str(job["spec"]["template"]["spec"]) for job in objects(text, "Job")}
-    assert any("NVIDIA-A100-SXM4-40GB" in each for each in models)
-    assert any("NVIDIA-H100-80GB-HBM3" in each for each in models)
-
-
 def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(advisor):
     words = ("trials", SMALL, "--count", 12, "--gpus", "a100-40gb:2x2,h100-sxm-80gb:2")
-    document = json.loads(advisor(*words, "--json").out)
+    document = advisor.document(*words)
     hosts = document["hosts"]
     assert [(each["gpu"], each["hosts"], each["host_gpus"]) for each in hosts] == [
         ("a100-40gb", 2, 2),
@@ -140,22 +97,6 @@ def test_trials_are_spread_over_models_and_a_program_reads_how_many_run_where(ad
         limit = each["environment"].get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
         assert each["sharing"].startswith(f"mps={limit}," if limit else each["sharing"])
         assert f"One {each['gpu']}:" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "types"),
-    [
-        (("--gpus", "2", "--gres-name", "gpu:tesla"), {"gpu:tesla"}),
-        (("--gpus", "h200:1,h100-sxm-80gb:1"), {"gpu:h200", "gpu:h100"}),
-        (
-            ("--gpus", "h200:1,h100-sxm-80gb:1", "--gres-name", "h200=gpu:big"),
-            {"gpu:big", "gpu:h100"},
-        ),
-    ],
-)
-def test_slurm_is_asked_for_gpus_by_the_names_of_the_site(advisor, words, types):
-    text = advisor("export", f"{RESNET}:4", *words, "--format", "slurm", "--no-root").out
-    assert {*re.findall(r"--gres=(\S+):1 ", text)} == types
 
 
 def test_only_writes_the_part_of_a_plan_on_one_model_and_the_parts_are_the_plan(advisor, tmp_path):

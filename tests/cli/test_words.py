@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.cli.conftest import BERT, GPU, RESNET, SMALL
-from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 
 PAIR = f"{BERT} {RESNET}"
@@ -49,6 +48,9 @@ WORDS = [
     (f"predict --jobs {BERT}", 2, "without --jobs"),
     (f"predict {PAIR} naive", 2, "--sharing naive"),
     (f"compare naive {BERT}", 2, "naive mps"),
+    ("compare mps", 2, "naive mps"),
+    (f"compare mpss mps {BERT}", 2, "naive mps"),
+    (f"compare naive none.json {BERT}", 2, "none.json"),
     (f"recommend {PAIR} --protect all", 2, RESNET),
     # GPUs, folders, and MIG instances.
     (f"predict {BERT} --gpu h2000", 2, "h200-141gb"),
@@ -148,19 +150,16 @@ def test_plans_may_stand_behind_the_jobs(advisor):
         ({"mig": (1, 1)}, "--sharing mig="),
     ],
 )
-def test_now_refuses_what_the_driver_cannot_tell(advisor, install, there, named):  # noqa: F811
+def test_now_refuses_what_the_driver_cannot_tell(advisor, install, there, named):
     install(FakeLibrary(FakeGpu(**there)))
     ended = advisor("admit", SMALL, "--now")
     assert (ended.code, named in ended.err) == (2, True)
 
 
-def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(
-    advisor,
-    install,  # noqa: F811
-):
+def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(advisor, install):
     install(FakeLibrary(FakeGpu(processes={11: 4_000 * MIB})))
     words = ("admit", SMALL, "--now", "--running", RESNET, "--max-slowdown", 3, "--json")
     running = json.loads(advisor(*words).out)["running"]
     assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
     install(FakeLibrary(FakeGpu()))
-    assert json.loads(advisor("admit", SMALL, "--now", "--json").out)["plans"]
+    assert advisor.document("admit", SMALL, "--now")["plans"]

@@ -17,9 +17,7 @@ from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import NOT_RUN, check_memory
 from advisor.launch.plan_file import read_plans
 from advisor.measure.planned_runs import read_plans as read_mixes
-from advisor.workload.job import Job
-from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed, predicted, write
+from tests.handed import BERT, JOBS, RESNET, handed, predicted, scripted, write
 from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written
 from tests.launch.kubernetes_objects import check_mig_parted, check_objects
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
@@ -33,11 +31,6 @@ MIG_PARTED, RADT = shutil.which("nvidia-mig-parted"), shutil.which("radt")
 
 def of(form):
     return [name for name in WRITTEN if name.endswith("." + FORMATS[form].file_end)]
-
-
-def of_script(*command, folder, **environment):
-    script = Script(command=command, folder=str(folder), environment=environment)
-    return Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
 
 
 def bash_runs_it():
@@ -83,7 +76,7 @@ def radt_runs_it():
         pytest.skip("radT is not on this machine")
     put(Path("a.py"), "import sys; open('words', 'a').write(f'{sys.argv[1:]}\\n')")
     words = ((), ("--lr", "0.1"))
-    jobs = [of_script("python", "a.py", *each, folder=Path.cwd()) for each in words]
+    jobs = [scripted("python", "a.py", *each) for each in words]
     Path("plan.csv").write_text(write("radt", handed("serial", jobs)))
     variables = {
         "PATH": f"{Path(RADT).parent}:/usr/bin:/bin",
@@ -219,11 +212,11 @@ def test_what_a_format_cannot_express_is_refused(form, plan, lacking):
     ],
 )
 def test_what_a_row_for_radt_cannot_express_is_a_placeholder_with_a_note(words):
-    job = of_script("python", *words, folder="/srv")
+    job = scripted("python", *words, folder="/srv")
     text, notes = exported([handed("serial", [job, BERT, job])], "radt")
     assert text.splitlines()[1].endswith(f"{job.name}.py,smi+top+dcgmi,-")
     assert notes[0].startswith(f"{job.name}.py, {BERT.name}.py: placeholders. Replace them")
-    expressed = of_script("python3", "train.py", "--lr", "0.2", folder="/srv/a b")
+    expressed = scripted("python3", "train.py", "--lr", "0.2", folder="/srv/a b")
     text, notes = exported([handed("serial", [expressed])], "radt")
     assert (text.split(",")[-3], notes) == ("/srv/a b/train.py", ())
 

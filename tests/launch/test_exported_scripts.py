@@ -18,8 +18,7 @@ from advisor.launch.shell import commands
 from advisor.measure.process import mps_within
 from advisor.sharing import Mig
 from advisor.workload.job import Job
-from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, predicted, write
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, predicted, scripted, write
 from tests.launch.script_node import (
     JOB,
     ended,
@@ -39,8 +38,6 @@ IN_BOTH_FORMS = [
 ]
 PLAN = handed("mps=43,57.5")
 
-_BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"
-
 
 def until_gone():
     """Wait until no daemon is left, nor a folder of its pipes."""
@@ -50,38 +47,33 @@ def until_gone():
 
 
 @pytest.mark.usefixtures("node")
-def test_a_job_that_fails_fails_the_script_but_not_its_mates():
-    done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
+@pytest.mark.parametrize("plan", [PLAN, handed("serial")], ids=["at once", "one by one"])
+def test_a_job_that_fails_fails_the_script_but_not_the_other_jobs(plan):
+    done = ended("commands", plan, FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
-    assert seen_by(BERT) == "on device=0 limit=57.5"
+    assert seen_by(BERT) == ("on device=0 limit=57.5" if plan is PLAN else "off device=0 limit=")
     until_gone()
 
 
-@pytest.mark.usefixtures("node")
-def test_a_job_that_fails_among_jobs_one_by_one_is_not_forgotten():
-    done = ended("commands", handed("serial"), FAILS=f"{RESNET.name}.sh")
-    assert done.returncode == 3
-    assert seen_by(BERT)
+DAEMONS = {
+    "fails": "#!/bin/sh\necho no permission >&2\nexit 1\n",
+    "is absent": None,
+    "keeps silent": '#!/bin/sh\n[ "$1" = -d ]\n',
+}
 
 
 @pytest.mark.parametrize("form", ["commands", "slurm"])
-@pytest.mark.parametrize("broken", [True, False])
-def test_no_job_runs_where_mps_does_not_start(node, form, broken, monkeypatch):
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_no_job_runs_where_mps_does_not_start(node, form, daemon, monkeypatch):
+    put(node / "sleep", "#!/bin/sh\n")
     (node / "nvidia-cuda-mps-control").unlink()
-    if broken:
-        put(node / "nvidia-cuda-mps-control", _BROKEN)
+    if text := DAEMONS[daemon]:
+        put(node / "nvidia-cuda-mps-control", text)
     else:
         monkeypatch.setenv("PATH", f"{node}:{tools_without_mps(node.parent / 'tools')}")
     done = ended(form, PLAN)
     assert done.returncode == 1 if form == "commands" else Path("submitted").read_text() == "1\n"
     assert "MPS does not start" in done.stderr
-    assert not seen_by(RESNET)
-
-
-def test_where_the_daemon_starts_and_keeps_silent_no_job_runs_either(node):
-    put(node / "nvidia-cuda-mps-control", '#!/bin/sh\n[ "$1" = -d ]\n')
-    put(node / "sleep", "#!/bin/sh\n")
-    assert ended("commands", PLAN).returncode == 1
     assert not seen_by(RESNET)
 
 
@@ -106,17 +98,17 @@ def interrupted(words, send, how):
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
-    assert interrupted(script("commands", PLAN), os.kill, how) == status
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_commands_for_several_gpus_end_with_all_of_their_jobs():
-    plans = on_gpus(("mps", [RESNET]), ("naive", [BERT]))
-    put(Path("plan.sh"), "\n".join(commands(plans)))
-    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
+@pytest.mark.parametrize(
+    ("plan", "send", "how", "status"),
+    [
+        (PLAN, os.kill, signal.SIGINT, 130),
+        (PLAN, os.kill, signal.SIGTERM, 143),
+        (on_gpus(("mps", [RESNET]), ("naive", [BERT])), os.killpg, signal.SIGINT, 130),
+    ],
+    ids=["SIGINT", "SIGTERM", "several GPUs"],
+)
+def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(plan, send, how, status):
+    assert interrupted(script("commands", plan), send, how) == status
     until_gone()
 
 
@@ -138,7 +130,7 @@ def logging_jobs(last, fail=None):
             f"until {until_met.get(number, 'true')}; do sleep 0.05; done; "
             f'echo "end $ADVISOR_JOB" >> log; exit {5 if number == fail else 0}'
         )
-        jobs.append(of_script(command=("bash", "-c", text)))
+        jobs.append(scripted("bash", "-c", text))
     return jobs
 
 
@@ -155,30 +147,21 @@ def noted():
 
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize(("form", "sharing"), IN_BOTH_FORMS)
-def test_jobs_of_a_queue_start_in_order_when_others_end(form, sharing):
+def test_jobs_of_a_queue_start_in_order_when_others_end_and_the_next_group_after_all_of_them(
+    form, sharing
+):
     done = ended(form, handed(f"{sharing}/2[4,1,2,3,5]", logging_jobs(last=5)))
     assert (done.returncode, done.stderr) == (0, "")
     starts, at_once = noted()
     assert sorted(starts[:2]) == [1, 4], "these start together"
     assert starts[2:] == [2, 3, 5]
     assert (max(at_once), at_once[-1]) == (2, 0)
-    until_gone()
-
-
-@pytest.mark.usefixtures("node")
-def test_a_group_after_a_queue_starts_when_all_of_the_queue_have_ended():
-    ended("commands", handed("naive/2[4,1,3];naive[2,5]", logging_jobs(last=3)))
+    Path("log").unlink()
+    ended(form, handed(f"{sharing}/2[4,1,3];naive[2,5]", logging_jobs(last=3)))
     starts, at_once = noted()
     assert (sorted(starts[:2]), starts[2], sorted(starts[3:])) == ([1, 4], 3, [2, 5])
-    assert at_once[5] == 0
-
-
-@pytest.mark.usefixtures("node")
-def test_the_mps_script_runs_no_job_without_mps():
-    done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh")
-    assert done.returncode == 1
-    assert "MPS is off: bash ./plan.sh start" in done.stderr
-    assert not seen_by(RESNET)
+    assert at_once[5] == 0, "the next group waits for all of the queue"
+    until_gone()
 
 
 def test_the_mps_script_starts_all_daemons_or_none(node):
@@ -217,7 +200,7 @@ def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
 )
 def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
     command = ("sh", "-c", 'touch ran; [ "$1" = "$0" ]', f"\n{word}\n", f"\n{word}\n")
-    done = ended("slurm", handed("mps", [of_script(command=command), BERT]))
+    done = ended("slurm", handed("mps", [scripted(*command), BERT]))
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("submitted").read_text() == "0\n"
     assert Path("ran").exists()
@@ -249,10 +232,18 @@ def test_each_job_has_its_number_and_its_memory_cap_in_the_order_of_the_plan():
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("words", [(), ("begin",), ("run",), ("run", "1"), ("run", "7", "true")])
-def test_the_mps_script_refuses_other_words(words):
-    done = ended("mps", PLAN, *words)
-    assert (done.returncode, done.stderr != "") == (2, True)
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        *(("", 2), ("begin", 2), ("run", 2), ("run 1", 2), ("run 7 true", 2)),
+        (f"run 1 ./{RESNET.name}.sh", 1),
+    ],
+)
+def test_the_mps_script_refuses_other_words_and_runs_no_job_without_mps(words, code):
+    done = ended("mps", PLAN, *words.split())
+    assert done.returncode == code
+    assert ("MPS is off: bash ./plan.sh start" if code == 1 else "") in done.stderr != ""
+    assert not seen_by(RESNET)
     assert not pipe_folders()
 
 
@@ -317,20 +308,13 @@ def test_a_plan_for_another_device_is_for_that_gpu_unless_the_caller_names_one()
         commands([PLAN], "0,1")
 
 
-def of_script(**fields):
-    own = Script(**{"command": ("true",), "folder": str(Path.cwd())} | fields)
-    return Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=own)))
-
-
 @pytest.mark.usefixtures("node")
 def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder():
     Path("its folder").mkdir()
     note = 'echo "ran $PWD $SEED $1" >> "$LOG"'
-    job = of_script(
-        command=("sh", "-c", note, "sh", "a 'b' $(no)"),
-        folder=str(Path("its folder").resolve()),
-        environment={"SEED": "1 2", "LOG": str(Path("log").resolve())},
-    )
+    variables = {"SEED": "1 2", "LOG": str(Path("log").resolve())}
+    words = ("sh", "-c", note, "sh", "a 'b' $(no)")
+    job = scripted(*words, folder="its folder", environment=variables)
     ended("commands", handed("naive", [job]))
     assert Path("log").read_text() == f"ran {Path('its folder').resolve()} 1 2 a 'b' $(no)\n"
     assert "Put your own command" not in write("commands", handed("naive", [job]))
@@ -339,7 +323,7 @@ def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder():
 @pytest.mark.usefixtures("node")
 def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script():
     variables = {"HF_TOKEN": "hf_abc", "SEED": "1"}
-    job = of_script(command=("sh", "-c", 'echo "ran $HF_TOKEN $SEED" > ran'), environment=variables)
+    job = scripted("sh", "-c", 'echo "ran $HF_TOKEN $SEED" > ran', environment=variables)
     plan = handed("mps", [job, BERT])
     for form in ("commands", "slurm"):
         assert "hf_abc" not in write(form, plan)

@@ -161,9 +161,6 @@ def test_the_time_limit_is_twice_the_upper_end_of_the_predicted_time(sharing, ep
     (minutes,) = map(int, re.findall(r"--time=(\d+)", text))
     epoch_s = RESNET.work_steps  # a step takes a second
     assert 2 * most * epoch_s <= 60 * minutes < 2 * most * epoch_s + 900
-
-
-def test_a_job_of_unknown_length_has_no_time_limit():
     workload = replace(RESNET.profile.workload, examples_per_epoch=None)
     endless = Job(replace(RESNET.profile, workload=workload))
     assert "--time=" not in write("slurm", handed("mps", [endless, BERT])).split("set -euo")[1]

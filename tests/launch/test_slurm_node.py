@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from advisor.workload.job import Job
-from advisor.workload.spec import Script
-from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, write
+from tests.handed import BERT, JOBS, RESNET, handed, on_gpus, scripted, write
 from tests.launch.golden_exports import BIG
 from tests.launch.script_node import ended, pipe_folders, put, seen_by
 from tests.launch.slurm_node import MISSING, slurm_node
@@ -31,18 +30,23 @@ def slurm():
 
 
 @pytest.fixture
-def submits(node, slurm, monkeypatch):
-    """A function that submits a plan, and returns the IDs of its jobs in Slurm."""
+def submit(node, monkeypatch):
+    """A function that submits a plan to a node, and returns the IDs of its jobs in Slurm."""
     (node / "sbatch").unlink()
-    for name, value in slurm.items():
-        monkeypatch.setenv(name, value)
 
-    def submit(plan):
+    def run(plan, variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         done = ended("slurm", plan)
         assert (done.returncode, done.stderr) == (0, "")
         return re.findall(r"\d+", done.stdout)
 
-    return submit
+    return run
+
+
+@pytest.fixture
+def submits(submit, slurm):
+    return partial(submit, variables=slurm)
 
 
 def shown(number):
@@ -73,13 +77,10 @@ def test_jobs_that_take_turns_get_the_same_gpu_of_two(submits, sharing):
     assert not left()
 
 
-def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(node, monkeypatch):
+def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(submit):
     plan = handed("mig=3g.71gb,4g.71gb@0")
-    (node / "sbatch").unlink()
     with slurm_node(write("slurm", plan)) as variables:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        numbers = ended("slurm", plan).stdout.split()[1:]
+        numbers = submit(plan, variables)
         assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
     assert seen_by(RESNET) == "off device=0 limit="
     assert seen_by(BERT) == "off device=1 limit="
@@ -98,8 +99,7 @@ def test_groups_of_a_gpu_run_in_turn_in_one_allocation_even_if_a_job_failed(subm
 def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slurm(submits):
     text = "import json, os, sys; print(json.dumps([os.getcwd(), sys.argv[1:]])); sys.exit(4)"
     command = (sys.executable, "-c", text, "a 'b' \"c\" $d", "END")
-    script = Script(command=command, folder=str(Path("/tmp").resolve()))
-    job = Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
+    job = scripted(*command, folder="/tmp")
     for sharing in ("serial", "mps"):
         (number,) = submits(handed(sharing, [job, BERT]))
         assert end_of(number) == ("FAILED", "4:0")
@@ -156,7 +156,7 @@ def gpus_of_jobs():
     return {int(number): [int(each) for each in gpus.split(",")] for number, _, _, gpus in lines}
 
 
-def test_jobs_of_two_models_and_of_several_gpus_run_once_where_and_when_planned(node, monkeypatch):
+def test_jobs_of_two_models_and_of_several_gpus_run_once_where_and_when_planned(node, submit):
     kinds = ("h200-141gb", "a100-40gb")
     on_h200 = ("mps[1,2];serial[3]", (*JOBS[:2], BIG)), ("serial", (JOBS[1], BIG, JOBS[0]))
     on_a100 = ("mps/2[3,1,2]", JOBS), ("naive[2];mps[1,3]", JOBS)
@@ -165,12 +165,9 @@ def test_jobs_of_two_models_and_of_several_gpus_run_once_where_and_when_planned(
     plans = [replace(plan, models=kinds) for plan in planned]
     for job in JOBS:
         put(node / f"{job.name}.sh", RECORDER)
-    (node / "sbatch").unlink()
     # So many that job 4 would not have to wait for two GPUs.
     with slurm_node(write("slurm", plans), (5, 2)) as variables:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        numbers = ended("slurm", plans).stdout.split()[1:]
+        numbers = submit(plans, variables)
         assert {end_of(number) for number in numbers} == {("COMPLETED", "0:0")}
     check_ran_as_planned(plans)
     had = gpus_of_jobs()

@@ -9,7 +9,10 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from tests import shelf
+from tests.hardware.conftest import install
 from tests.waiting import PATIENCE_S
+
+__all__ = ["install"]
 
 PAGE = Path(__file__).parents[2] / "app.py"
 

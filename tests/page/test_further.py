@@ -6,7 +6,6 @@ from advisor.api import Advisor
 from advisor.files.writing import append_record
 from advisor.report.fleet import instruction
 from tests import shelf, synthetic
-from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong
 
@@ -61,14 +60,14 @@ def test_where_all_jobs_run_one_more_copy_of_each_may_join(more_page):
     assert {"resnet50", "resnet26", "bert"} & set(rows_with(more_page, "work added")["add"])
 
 
-def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(more_page, install):  # noqa: F811
+def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(more_page, install):
     held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
     install(FakeLibrary(FakeGpu(processes={11: held})))
     ask(more_page, "Add a job")
     assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
 
 
-def test_each_process_of_this_machine_has_the_job_that_holds_as_much(more_page, install):  # noqa: F811
+def test_each_process_of_this_machine_has_the_job_that_holds_as_much(more_page, install):
     held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
     install(FakeLibrary(FakeGpu(processes={11: held})))
     table = rows_with(ask(more_page, "This machine"), "process")
