@@ -33,7 +33,7 @@ _ALL_TRIED = 3
 # each of some rounds. The best of more than two rounds is no better.
 _PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
 # How many of the best are returned: forecasts of all of them are of so many jobs, or of one vector.
-_FORECAST = 6
+_FORECAST = 9
 # How often, and how many at most, vectors are replayed that differ from the best in one limit, by
 # some steps of the grid.
 _DESCENTS, _NEAR, _APART = 3, 12, (-4, -2, -1, 1, 2, 4)
