@@ -27,7 +27,8 @@ from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.replay import ReplayedKernel, recorded
 from advisor.sharing import Mig, Sharing, parse_sharing
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import Profile
 from advisor.workload.store import sound_profiles

@@ -26,10 +26,12 @@ from advisor.prediction.host import on_host
 from advisor.prediction.prediction import LEVELS
 from advisor.report.simulation import saving
 from advisor.simulation import Policy
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Memory, Profile, batch_name
+from advisor.workload.profile import Memory, Profile
+from advisor.workload.spec import batch_name
 from advisor.workload.store import NO_CALIBRATION
 from research.files import csv_rows, rounded
 from research.score_tables import markdown

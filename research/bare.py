@@ -14,6 +14,7 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 
 from advisor.hardware.gpus import gpu
+from advisor.hardware.machine import Counters
 from advisor.learn.fit import runs_by_mode
 from advisor.learn.observations import ObservedRun, shared_runs
 from advisor.learn.regression import fit_utilisation
@@ -30,7 +31,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode, Mps, Naive
-from advisor.workload.profile import Counters, Profile
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import model_path
 from research.evaluate import Evaluation, Selection, families_of, select

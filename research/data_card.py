@@ -7,7 +7,8 @@ from operator import attrgetter
 from statistics import median
 
 from advisor.report.format import percent
-from advisor.workload.profile import Profile, Provenance
+from advisor.workload.calibration import Provenance
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.evaluate import Selection, of_pace
 from research.score_tables import markdown

@@ -2,17 +2,10 @@
 
 from dataclasses import replace
 
+from advisor.hardware.machine import Counters
+from advisor.workload.calibration import Provenance
 from advisor.workload.catalogue import workload
-from advisor.workload.profile import (
-    Counters,
-    KernelTrace,
-    LimitedRun,
-    Memory,
-    MpsProbe,
-    Profile,
-    Provenance,
-    Window,
-)
+from advisor.workload.profile import KernelTrace, LimitedRun, Memory, MpsProbe, Profile, Window
 from advisor.workload.run import Run, Tenant
 
 PROVENANCE = Provenance(

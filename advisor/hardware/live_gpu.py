@@ -7,7 +7,7 @@ CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: see `visible_de
 
 Nothing here changes the GPU. Every function raises `GpuUnavailable` if there is no driver, no
 such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
-`advisor.hardware.counters` measures over time. A GPU that the catalogue lacks is described by what
+`advisor.hardware.nvml` measures over time. A GPU that the catalogue lacks is described by what
 its driver says, and kept for later commands.
 """
 
@@ -16,14 +16,13 @@ import re
 import subprocess
 import sys
 from ctypes import byref, c_uint
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
 from psutil import virtual_memory
 
 from advisor.errors import AdvisorError
-from advisor.hardware.counters import dcgm_number, offers_gpm
 from advisor.hardware.gpus import (
     CAPABILITIES,
     DESCRIBED,
@@ -37,7 +36,7 @@ from advisor.hardware.gpus import (
 )
 from advisor.hardware.machine import BrokenGpu, ComputeMode, GpuProcess, LiveGpu, mps_processes
 from advisor.hardware.mig import driver_branch
-from advisor.hardware.nvml import driver, handle_of, offered, offered_w
+from advisor.hardware.nvml import dcgm_number, driver, handle_of, offered, offered_w, offers_gpm
 
 _MIB = 2**20
 
@@ -380,3 +379,87 @@ def _l2_mib(uuid: str) -> float | None:
         return int(answer.stdout) / _MIB
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
+
+
+TimeSlice = Literal["default", "short", "medium", "long"]
+
+_TIME_SLICE = re.compile(r"\b(default|short|medium|long)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHealth:
+    """Settings and state of one GPU; None where the driver does not say.
+
+    Attributes:
+        persistence: Whether the driver stays loaded while the GPU is unused.
+        slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
+        default_limit_w: Power limit as delivered.
+        ecc: Whether memory errors are corrected, now and after the next reset.
+        uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
+        remap_pending: Whether bad rows of memory wait for a reset to be replaced.
+        time_slice: Its length, by ``nvidia-smi compute-policy``.
+    """
+
+    compute_capability: tuple[int, int] | None
+    persistence: bool | None
+    slowed_by: tuple[str, ...]
+    power_limit_w: float | None
+    default_limit_w: float | None
+    ecc: tuple[bool, bool] | None
+    uncorrected_errors: int | None
+    remap_pending: bool | None
+    time_slice: TimeSlice | None
+
+
+# Of NVML's bits, those that slow a GPU under load; that it is idle is none.
+_SLOWED = {
+    0x02: "clocks that a user set",
+    0x04: "its power limit",
+    0x08: "hardware slowdown",
+    0x10: "clocks kept equal to other GPUs' (sync boost)",
+    0x20: "its temperature (software)",
+    0x40: "its temperature (hardware)",
+    0x80: "a power brake from outside",
+}
+
+
+def gpu_health(device: int | str) -> GpuHealth:
+    """Settings and state of the GPU `device`; errors as of `advisor.hardware.live_gpu`."""
+    with driver() as nvml:
+        handle = handle_of(nvml, device)
+
+        def answer(function: str, *arguments: Any) -> Any:
+            return offered(nvml, f"nvmlDeviceGet{function}", handle, *arguments)
+
+        reasons = answer("CurrentClocksThrottleReasons") or 0
+        persistence, ecc = answer("PersistenceMode"), answer("EccMode")
+        remapped = answer("RemappedRows")
+        return GpuHealth(
+            compute_capability=answer("CudaComputeCapability"),
+            persistence=None if persistence is None else bool(persistence),
+            slowed_by=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
+            power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
+            default_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
+            ecc=None if ecc is None else (bool(ecc[0]), bool(ecc[1])),
+            uncorrected_errors=answer(
+                "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            ),
+            remap_pending=None if remapped is None else bool(remapped[2]),
+            time_slice=_time_slice(device),
+        )
+
+
+def _time_slice(device: int | str) -> TimeSlice | None:
+    """The time slice that nvidia-smi prints; NVML does not report it."""
+    words = ["nvidia-smi", "compute-policy", "-i", str(device), "-l"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return time_slice_in(done.stdout) if done.returncode == 0 else None
+
+
+def time_slice_in(listing: str) -> TimeSlice | None:
+    """The setting in what ``nvidia-smi compute-policy -l`` prints of a GPU; None if unclear."""
+    words = {word.lower() for word in _TIME_SLICE.findall(listing)}
+    return words.pop() if len(words) == 1 else None

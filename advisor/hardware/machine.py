@@ -1,6 +1,6 @@
 """This machine as values: CPU cores, the speed of its host, MPS processes, the state of its GPUs.
 
-`advisor.hardware.live_gpu` and `advisor.hardware.counters` read the GPUs from their driver.
+`advisor.hardware.live_gpu` and `advisor.hardware.nvml` read the GPUs from their driver.
 """
 
 import os
@@ -19,6 +19,8 @@ from advisor.errors import InvalidInput, counted
 from advisor.files.reading import (
     MOST_CORES,
     Length,
+    MibPerSecond,
+    Share,
     Within,
     cache_folder,
     is_file,
@@ -26,7 +28,6 @@ from advisor.files.reading import (
     shown,
 )
 from advisor.files.records import parse_record
-from advisor.workload.profile import Counters
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
@@ -262,6 +263,35 @@ class BrokenGpu:
 
     index: int
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Activity of a whole GPU over a run; of all its tenants together if it was shared.
+
+    Attributes:
+        source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
+            ``"nvml"`` (utilisation only).
+        gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
+        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); NVML alone measures neither
+            this nor the next three.
+        sm_occupancy: Mean share of warp slots in use, 0..1.
+        tensor_active: Share of cycles in which tensor cores worked, 0..1.
+        dram_active: Share of DRAM bandwidth in use, 0..1.
+        memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
+            it, 0..1.
+        pcie_rx_mib_s: Traffic into the GPU; `pcie_tx_mib_s` is out of it.
+    """
+
+    source: Literal["gpm", "dcgm", "nvml"]
+    gract: Share
+    sm_active: Share | None = None
+    sm_occupancy: Share | None = None
+    tensor_active: Share | None = None
+    dram_active: Share | None = None
+    memory_utilization: Share | None = None
+    pcie_rx_mib_s: MibPerSecond | None = None
+    pcie_tx_mib_s: MibPerSecond | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,13 @@
-"""NVML with its errors raised as ours, and the health of a GPU. The only importer of pynvml."""
+"""NVML with its errors raised as ours, and what a GPU does over a window of time.
+
+The only importer of pynvml. A window has two calls, and no thread runs between them: the driver
+counts by itself, or, on a GPU without GPM, DCGM where it runs.
+
+    sampler = ActivitySampler(0)
+    sampler.begin()
+    ...
+    activity = sampler.end()
+"""
 
 import re
 import subprocess
@@ -7,9 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from math import isfinite
+from shutil import which
+from signal import SIGINT
+from statistics import fmean
+from time import perf_counter, time_ns
+from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.hardware.machine import Activity, Counters
 
 # What an NVML error means for the user, and what to do next; any other is an AdvisorError.
 _UNAVAILABLE = {
@@ -103,85 +119,241 @@ def handle_of(nvml: Any, device: int | str) -> Any:
         ) from None
 
 
-TimeSlice = Literal["default", "short", "medium", "long"]
+# NVML's GPM metrics: per cent of the GPU's peak, and MiB/s (nvml.h, nvmlGpmMetricId_t).
+_SHARES = {
+    "gract": "NVML_GPM_METRIC_GRAPHICS_UTIL",
+    "sm_active": "NVML_GPM_METRIC_SM_UTIL",
+    "sm_occupancy": "NVML_GPM_METRIC_SM_OCCUPANCY",
+    "tensor_active": "NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+    "dram_active": "NVML_GPM_METRIC_DRAM_BW_UTIL",
+}
+_RATES = {
+    "pcie_rx_mib_s": "NVML_GPM_METRIC_PCIE_RX_PER_SEC",
+    "pcie_tx_mib_s": "NVML_GPM_METRIC_PCIE_TX_PER_SEC",
+}
+_METRICS = _SHARES | _RATES
 
-_TIME_SLICE = re.compile(r"\b(default|short|medium|long)\b", re.IGNORECASE)
+# Two GPM samples lie at least 100 ms apart (nvml.h, nvmlGpmSampleGet).
+_SHORTEST_GPM_WINDOW_S = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuHealth:
-    """Settings and state of one GPU; None where the driver does not say.
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The driver's counts at one moment; `gpm` is a buffer of the driver that must be freed."""
 
-    Attributes:
-        persistence: Whether the driver stays loaded while the GPU is unused.
-        slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
-        default_limit_w: Power limit as delivered.
-        ecc: Whether memory errors are corrected, now and after the next reset.
-        uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
-        remap_pending: Whether bad rows of memory wait for a reset to be replaced.
-        time_slice: Its length, by ``nvidia-smi compute-policy``.
+    monotonic_s: float
+    unix_us: int
+    energy_mj: int | None
+    gpm: Any
+
+
+class ActivitySampler:
+    """Measures what the whole GPU `device` does between `begin` and `end`, all tenants together.
+
+    Not for use from several threads. `advisor.hardware.live_gpu` explains what a device is.
     """
 
-    compute_capability: tuple[int, int] | None
-    persistence: bool | None
-    slowed_by: tuple[str, ...]
-    power_limit_w: float | None
-    default_limit_w: float | None
-    ecc: tuple[bool, bool] | None
-    uncorrected_errors: int | None
-    remap_pending: bool | None
-    time_slice: TimeSlice | None
+    def __init__(self, device: int | str) -> None:
+        self._device = device
+        self._start: _Moment | None = None
+        self._dcgm: subprocess.Popen[str] | None = None
 
+    def begin(self) -> None:
+        """Start a window; one that has not ended is dropped."""
+        self._counted_by_dcgm()
+        with driver() as nvml:
+            _free(nvml, self._start)
+            handle = handle_of(nvml, self._device)
+            self._start = _moment(nvml, handle)
+            if self._start.gpm is None:
+                self._dcgm = _begin_dcgm(str(nvml.nvmlDeviceGetUUID(handle)))
 
-# Of NVML's bits, those that slow a GPU under load; that it is idle is none.
-_SLOWED = {
-    0x02: "clocks that a user set",
-    0x04: "its power limit",
-    0x08: "hardware slowdown",
-    0x10: "clocks kept equal to other GPUs' (sync boost)",
-    0x20: "its temperature (software)",
-    0x40: "its temperature (hardware)",
-    0x80: "a power brake from outside",
-}
+    def end(self) -> Activity:
+        """Return the GPU's activity since `begin`.
 
-
-def gpu_health(device: int | str) -> GpuHealth:
-    """Settings and state of the GPU `device`; errors as of `advisor.hardware.live_gpu`."""
-    with driver() as nvml:
-        handle = handle_of(nvml, device)
-
-        def answer(function: str, *arguments: Any) -> Any:
-            return offered(nvml, f"nvmlDeviceGet{function}", handle, *arguments)
-
-        reasons = answer("CurrentClocksThrottleReasons") or 0
-        persistence, ecc = answer("PersistenceMode"), answer("EccMode")
-        remapped = answer("RemappedRows")
-        return GpuHealth(
-            compute_capability=answer("CudaComputeCapability"),
-            persistence=None if persistence is None else bool(persistence),
-            slowed_by=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
-            power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
-            default_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
-            ecc=None if ecc is None else (bool(ecc[0]), bool(ecc[1])),
-            uncorrected_errors=answer(
-                "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-            ),
-            remap_pending=None if remapped is None else bool(remapped[2]),
-            time_slice=_time_slice(device),
+        Raises:
+            AdvisorError: `begin` was not called, or the GPU is gone.
+        """
+        start, self._start = self._start, None
+        if start is None:
+            raise AdvisorError("a window of GPU activity ends only after it began. Call begin().")
+        try:
+            with driver() as nvml:
+                handle = handle_of(nvml, self._device)
+                stop = _moment(nvml, handle)
+                counters = _counters(nvml, handle, start, stop)
+                _free(nvml, start)
+                _free(nvml, stop)
+        finally:  # last, because DCGM takes a tenth of a second to answer
+            by_dcgm = self._counted_by_dcgm()
+        if "gract" in by_dcgm:  # a GPU without GPM
+            memory = None if counters is None else counters.memory_utilization
+            counters = Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
+        seconds = stop.monotonic_s - start.monotonic_s
+        if start.energy_mj is None or stop.energy_mj is None:
+            return Activity(counters=counters, power_w=None, energy_j=None, seconds=seconds)
+        joules = (stop.energy_mj - start.energy_mj) / 1000
+        return Activity(
+            counters=counters, power_w=joules / seconds, energy_j=joules, seconds=seconds
         )
 
+    def _counted_by_dcgm(self) -> dict[str, float]:
+        """End the window of DCGM and return its counts; empty without one."""
+        dcgmi, self._dcgm = self._dcgm, None
+        return {} if dcgmi is None else _end_dcgm(dcgmi)
 
-def _time_slice(device: int | str) -> TimeSlice | None:
-    """The time slice that nvidia-smi prints; NVML does not report it."""
-    words = ["nvidia-smi", "compute-policy", "-i", str(device), "-l"]
+
+def _moment(nvml: Any, handle: Any) -> _Moment:
+    monotonic_s, unix_us = perf_counter(), time_ns() // 1000
+    energy_mj = offered(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle)
+    sample = None
+    if offers_gpm(nvml, handle):
+        sample = nvml.nvmlGpmSampleAlloc()
+        if offered(nvml, "nvmlGpmSampleGet", handle, sample) is None:
+            nvml.nvmlGpmSampleFree(sample)
+            sample = None
+    return _Moment(monotonic_s, unix_us, energy_mj, sample)
+
+
+def offers_gpm(nvml: Any, handle: Any) -> bool:
+    """Return whether the GPU has performance monitoring counters (Hopper and later)."""
+    support = offered(nvml, "nvmlGpmQueryDeviceSupport", handle)
+    return bool(support and support.isSupportedDevice)
+
+
+def _free(nvml: Any, moment: _Moment | None) -> None:
+    if moment is not None and moment.gpm is not None:
+        nvml.nvmlGpmSampleFree(moment.gpm)
+
+
+def _counters(nvml: Any, handle: Any, start: _Moment, stop: _Moment) -> Counters | None:
+    if start.gpm is not None and stop.gpm is not None:
+        short = stop.monotonic_s - start.monotonic_s < _SHORTEST_GPM_WINDOW_S
+        return None if short else _gpm_counters(nvml, start.gpm, stop.gpm)
+    gpu, memory = (_mean_share(nvml, handle, start.unix_us, name) for name in ("gpu", "memory"))
+    return None if gpu is None else Counters(source="nvml", gract=gpu, memory_utilization=memory)
+
+
+def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
+    request = nvml.c_nvmlGpmMetricsGet_t()
+    request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(_METRICS)
+    request.sample1, request.sample2 = first, second
+    for slot, metric in enumerate(_METRICS.values()):
+        request.metrics[slot].metricId = getattr(nvml, metric)
+    nvml.nvmlGpmMetricsGet(request)
+    values = {
+        field: answer.value
+        for field, answer in zip(_METRICS, request.metrics, strict=False)  # there are more slots
+        if answer.nvmlReturn == nvml.NVML_SUCCESS and isfinite(answer.value)
+    }
+    if "gract" not in values:
+        return None
+    # Rounding in the driver can slightly exceed 100 per cent.
+    shares = {field: min(max(values[field] / 100, 0.0), 1.0) for field in _SHARES & values.keys()}
+    rates = {field: values[field] for field in _RATES & values.keys()}
+    return Counters(source="gpm", **shares, **rates)
+
+
+def _mean_share(nvml: Any, handle: Any, since_unix_us: int, name: str) -> float | None:
+    """The mean of the driver's own log of utilisation: some 100 entries of 1/6 s to 1 s each."""
+    kind = getattr(nvml, f"NVML_{name.upper()}_UTILIZATION_SAMPLES")
+    logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
+    percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
+    if not percents:  # too short for an entry: use the driver's latest figure
+        latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+        percents = [getattr(latest, name)] if latest else []
+    return min(fmean(percents) / 100, 1.0) if percents else None
+
+
+# DCGM's field identifiers, DCGM_FI_PROF_*; each a share, 0..1.
+_DCGM_FIELDS = {
+    "gract": 1001,  # GR_ENGINE_ACTIVE
+    "sm_active": 1002,
+    "sm_occupancy": 1003,
+    "tensor_active": 1004,  # PIPE_TENSOR_ACTIVE
+    "dram_active": 1005,
+}
+_DCGMI = "dcgmi"
+_DELAY_MS = 100
+# A row is the mean since the row before: the first begins before the window. Of one row more, a
+# mean could be that of a moment.
+_UNSURE_ROWS, _FEWEST_ROWS = 1, 2
+_PATIENCE_S = 5.0
+_PIPE_BYTES = 2**20  # holds what is printed in twenty minutes; after that `dcgmi` waits
+
+_SHARE = re.compile(r"\d+\.\d+")
+_NUMBER = re.compile(r"\|\s*(\d+)\s*\|")
+_UUID = re.compile(r"Device UUID:\s*(\S+)")
+
+
+@cache  # a process asks at each look at the GPU
+def dcgm_number(uuid: str) -> int | None:
+    """The number by which DCGM knows the GPU with this UUID; None where DCGM does not answer."""
+    if which(_DCGMI) is None:
+        return None
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+        listing = subprocess.run(
+            [_DCGMI, "discovery", "--list"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return time_slice_in(done.stdout) if done.returncode == 0 else None
+    number = None
+    for line in listing.stdout.splitlines():
+        if row := _NUMBER.match(line):
+            number = int(row[1])
+        if (name := _UUID.search(line)) and name[1] == uuid:
+            return number
+    return None
 
 
-def time_slice_in(listing: str) -> TimeSlice | None:
-    """The setting in what ``nvidia-smi compute-policy -l`` prints of a GPU; None if unclear."""
-    words = {word.lower() for word in _TIME_SLICE.findall(listing)}
-    return words.pop() if len(words) == 1 else None
+def _begin_dcgm(uuid: str) -> subprocess.Popen[str] | None:
+    """Let DCGM count on the GPU with this UUID, until `_end_dcgm`; None where it does not.
+
+    DCGM's host engine, `nv-hostengine`, counts, and `dcgmi` asks it; both belong to NVIDIA's
+    package `datacenter-gpu-manager`. DCGM counts on data-centre GPUs from Volta on. There are no
+    counts if it does not run, or if it reserves its counters for administrators. If this process
+    dies, `dcgmi` ends by itself, because its output is no longer read.
+    """
+    number = dcgm_number(uuid)
+    if number is None:
+        return None
+    fields = ",".join(map(str, _DCGM_FIELDS.values()))
+    command = [_DCGMI, "dmon", "-e", fields, "-i", str(number), "-d", str(_DELAY_MS)]
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            pipesize=_PIPE_BYTES,
+        )
+    except OSError:
+        return None
+
+
+def _end_dcgm(dcgmi: subprocess.Popen[str]) -> dict[str, float]:
+    """Mean share, 0..1, of each of `_DCGM_FIELDS` for which `dcgmi dmon` printed enough rows."""
+    dcgmi.send_signal(SIGINT)  # as for Ctrl-C, it prints what it still holds
+    try:
+        printed, _ = dcgmi.communicate(timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        dcgmi.kill()
+        dcgmi.communicate()
+        return {}
+    rows = [line.split()[2:] for line in printed.splitlines() if line.startswith("GPU ")]
+    whole = [row for row in rows if len(row) == len(_DCGM_FIELDS)]
+    means = {}
+    for column, name in enumerate(_DCGM_FIELDS):
+        shares = [min(1.0, float(row[column])) for row in whole if _SHARE.fullmatch(row[column])]
+        if len(shares) >= _UNSURE_ROWS + _FEWEST_ROWS:
+            means[name] = fmean(shares[_UNSURE_ROWS:])
+    return means

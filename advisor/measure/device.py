@@ -23,7 +23,6 @@ from typing import Literal
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
 from advisor.files.reading import is_file
 from advisor.files.writing import write_whole
-from advisor.hardware.counters import ActivitySampler
 from advisor.hardware.gpus import gpu_meant
 from advisor.hardware.live_gpu import (
     clocks_mhz,
@@ -41,11 +40,13 @@ from advisor.hardware.machine import (
     host_check_file,
     mps_processes,
 )
+from advisor.hardware.nvml import ActivitySampler
 from advisor.measure.inside import FOLDER, installed_version
 from advisor.measure.process import wait_until
-from advisor.workload.profile import Memory, Provenance
+from advisor.workload.calibration import Provenance
+from advisor.workload.profile import Memory
+from advisor.workload.profile_checks import Present
 from advisor.workload.spec import Script, masked_words, python_of
-from advisor.workload.staleness import Present
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 

@@ -13,7 +13,6 @@ from advisor.files.records import parse_record
 from advisor.files.writing import record_line, writable, writable_folder, write_whole
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import allowed_cores
-from advisor.hardware.profile_checks import check_power, preallocating_profiles
 from advisor.measure.alone import profile_alone
 from advisor.measure.bench import Bench, bench_on
 from advisor.measure.device import (
@@ -28,6 +27,7 @@ from advisor.workload.catalogue import workload
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.moments import add_moment
 from advisor.workload.profile import Profile
+from advisor.workload.profile_checks import check_power, preallocating_profiles
 from advisor.workload.spec import (
     Workload,
     masked_words,

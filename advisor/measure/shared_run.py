@@ -28,7 +28,7 @@ from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.sharing import Concurrent, parse_sharing
-from advisor.workload.profile import Provenance
+from advisor.workload.calibration import Provenance
 from advisor.workload.run import Completion, Run
 from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload

@@ -15,7 +15,8 @@ from advisor.report import charts, fleet
 from advisor.report.forecast import NOT_CONFIRMED
 from advisor.report.plans import advice
 from advisor.report.recommendation import outcome
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
 

@@ -22,7 +22,8 @@ from advisor.report.forecast import job_rows, plan_rows
 from advisor.report.format import notation_of, shortened
 from advisor.report.plans import advice, plans_csv
 from advisor.report.recommendation import caveats, hints
-from advisor.simulation.simulate import Fleet, Simulation
+from advisor.simulation.results import Simulation
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
 Plans = Mapping[str, Plan]

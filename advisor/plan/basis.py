@@ -30,7 +30,7 @@ from advisor.prediction.wrappers import (
 )
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.staleness import Present
+from advisor.workload.profile_checks import Present
 from advisor.workload.store import NO_CALIBRATION, model_path
 
 

@@ -16,7 +16,6 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
 from advisor.hardware.machine import HostCheck
 from advisor.hardware.mig import largest_layouts
-from advisor.hardware.profile_checks import preallocating_profiles
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
@@ -55,15 +54,21 @@ from advisor.sharing.groups import (
     without_idle_queue,
     without_phases,
 )
-from advisor.simulation.energy import energy_j
 from advisor.simulation.events import History, Pace, PlacedJobs, Task
 from advisor.simulation.paces import Paces, SharedGpus
-from advisor.simulation.simulate import Fleet, Simulation, Totals, check_sharing, simulated
+from advisor.simulation.results import Simulation, Totals
+from advisor.simulation.simulate import Fleet, check_sharing, energy_j, simulated
 from advisor.simulation.turns import from_the_start, task_of
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
-from advisor.workload.staleness import Present, present_of, stale_profiles, unsteady_profiles
+from advisor.workload.profile_checks import (
+    Present,
+    preallocating_profiles,
+    present_of,
+    stale_profiles,
+    unsteady_profiles,
+)
 from advisor.workload.store import estimated_profiles, last_solo_runs, load_calibration
 
 

@@ -16,7 +16,8 @@ from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.other_batch import FARTHEST, at_batch
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, Mig, Serial
-from advisor.workload.profile import Profile, batch_name
+from advisor.workload.profile import Profile
+from advisor.workload.spec import batch_name
 
 WHOLE = "whole"
 """Instead of a MIG profile: the GPU with MIG off."""

@@ -26,7 +26,7 @@ from advisor.sharing.groups import one_by_one, relabelled, without_phases
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
-from advisor.workload.staleness import Stale
+from advisor.workload.profile_checks import Stale
 
 Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.ranking`."""

@@ -16,15 +16,15 @@ from pathlib import Path
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.files.reading import beside_package, is_file, is_folder, user_folder
 from advisor.hardware.gpus import Gpu, known_gpus
-from advisor.hardware.profile_checks import check_key, check_power
-from advisor.hardware.rates import unlikeness
+from advisor.hardware.partition import unlikeness
 from advisor.prediction.host import host_path_s
 from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.profile import FindsProfiles, Profile, batch_name
-from advisor.workload.spec import is_launcher
+from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.profile_checks import check_key, check_power
+from advisor.workload.spec import batch_name, is_launcher
 from advisor.workload.store import (
     load_profile,
     parse_profile,

@@ -19,7 +19,7 @@ from advisor.files.reading import (
 )
 from advisor.files.records import parse_record
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.hardware.rates import unlikeness
+from advisor.hardware.partition import unlikeness
 from advisor.prediction.capacity import CapacityModel
 from advisor.prediction.correction import COLUMNS, Correction
 from advisor.prediction.intervals import Intervals

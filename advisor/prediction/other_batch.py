@@ -16,13 +16,13 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.files.reading import LEAST_STEP_S, MOST_BLOCKS
+from advisor.hardware.machine import Counters
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
 from advisor.workload.moments import longer, stretched
 from advisor.workload.profile import (
-    Counters,
     HostSide,
     KernelTrace,
     LimitedRun,
@@ -30,8 +30,8 @@ from advisor.workload.profile import (
     MpsProbe,
     OtherBatches,
     Profile,
-    batch_name,
 )
+from advisor.workload.spec import batch_name
 
 FARTHEST = 4.0
 """Times beyond the largest or smallest batch size measured, up to which a size is estimated."""

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput, with_article
 from advisor.files.reading import LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
-from advisor.hardware.partition import limited_sms, sm_limits
-from advisor.hardware.profile_checks import check_power
-from advisor.hardware.rates import rates_of, tensor_share
+from advisor.hardware.machine import Counters
+from advisor.hardware.partition import limited_sms, rates_of, sm_limits, tensor_share
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.catalogue import how_to_measure
@@ -31,13 +30,13 @@ from advisor.workload.moments import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,
-    Counters,
     KernelTrace,
     LimitedRun,
     Memory,
     MpsProbe,
     Profile,
 )
+from advisor.workload.profile_checks import check_power
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.

@@ -24,7 +24,7 @@ from advisor.report.forecast import (
     way_name,
 )
 from advisor.report.recommendation import instruction
-from advisor.simulation.simulate import SimulatedJob
+from advisor.simulation.results import SimulatedJob
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""

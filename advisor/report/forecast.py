@@ -19,7 +19,7 @@ from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level
 from advisor.report import format as units
 from advisor.sharing import Sharing
 from advisor.sharing.groups import one_by_one, sets_in_turn
-from advisor.simulation.simulate import Simulation
+from advisor.simulation.results import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import NOMINAL_STEP_S

@@ -25,10 +25,11 @@ from advisor.prediction.model import Data, Model
 from advisor.report.format import NOT_MEASURED, number, percent, share
 from advisor.report.tables import FittedTable, plain_table
 from advisor.sharing import Instance
+from advisor.workload.calibration import Provenance
 from advisor.workload.job import Job
-from advisor.workload.profile import EpochEnd, Memory, Profile, Provenance
+from advisor.workload.profile import EpochEnd, Memory, Profile
+from advisor.workload.profile_checks import odd_ones
 from advisor.workload.spec import Workload
-from advisor.workload.staleness import odd_ones
 
 _UNKNOWN = "unknown"
 

@@ -18,8 +18,7 @@ from advisor.report import format as units
 from advisor.report.tables import plain_table
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
-from advisor.simulation.parts import parts
-from advisor.simulation.simulate import Simulation, Usage
+from advisor.simulation.results import Simulation, Usage, parts
 
 _MOST_JOBS = 24  # with more, the answer has no table of jobs
 

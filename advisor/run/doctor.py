@@ -17,9 +17,8 @@ import psutil
 
 from advisor.documents import in_document
 from advisor.errors import AdvisorError, counted
-from advisor.hardware.live_gpu import live_gpus
+from advisor.hardware.live_gpu import GpuHealth, gpu_health, live_gpus
 from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
-from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run.start import jobs_left, left_in, left_states
 

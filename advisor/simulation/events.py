@@ -7,7 +7,7 @@ exact. How fast jobs run together is given by a `Pace`, which job starts next by
 from array import array
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from math import inf
@@ -105,10 +105,6 @@ class Stretch(NamedTuple):
         return self.end_s - self.start_s
 
 
-Record = Callable[[int, float, float, PlacedJobs, int], None]
-"""Receives each stretch: its GPU, start, end, jobs, and the busy GPUs of the host."""
-
-
 class Stretches(Sequence[Stretch]):
     """Stretches in columns, which take a quarter of the memory; `speeds` are computed again."""
 
@@ -131,11 +127,6 @@ class Stretches(Sequence[Stretch]):
         self._ends_s.append(end_s)
         self._mixes.append(last)
         self._busy.append(busy_gpus)
-
-    def rows(self) -> Iterator[tuple[int, float, float, PlacedJobs, int]]:
-        """Yield each stretch as it was added."""
-        seats = map(self._seats.__getitem__, self._mixes)
-        return zip(self._gpus, self._starts_s, self._ends_s, seats, self._busy, strict=True)
 
     def __len__(self) -> int:
         return len(self._gpus)
@@ -225,10 +216,10 @@ class Loop:
         tasks: Sequence[Task],
         paces: Callable[[int], Pace],
         hosts: Sequence[int],
-        record: Record,
         change_s: Callable[[int, int], float] | None = None,
     ) -> None:
-        self.tasks, self.paces, self.record, self.change_s = tasks, paces, record, change_s
+        self.tasks, self.paces, self.change_s = tasks, paces, change_s
+        self.stretches = Stretches(paces)
         self.hosts = [_Host() for _ in hosts]
         counts = zip(self.hosts, hosts, strict=True)
         self.gpus = [_Gpu(host) for host, count in counts for _ in range(count)]
@@ -244,9 +235,9 @@ class Loop:
         """Advance a GPU's jobs by `seconds`, and record them."""
         gpu, seats = self.gpus[at], self.seats[at]
         if seats:  # of no length where a job is shorter than the clock can tell
-            self.record(at, gpu.since_s, self.now_s, seats, gpu.host.paced_for)
+            self.stretches.add(at, gpu.since_s, self.now_s, seats, gpu.host.paced_for)
             for other in gpu.others:
-                self.record(other, gpu.since_s, self.now_s, seats, gpu.host.paced_for)
+                self.stretches.add(other, gpu.since_s, self.now_s, seats, gpu.host.paced_for)
             if len(seats) == 1:
                 gpu.left[0] -= gpu.speeds[0] * seconds
             else:
@@ -383,23 +374,20 @@ def run(
     queue: JobQueue,
     hosts: Sequence[int] = (1,),
     on_shared_host: Callable[[int], Pace] | None = None,
-    record: Record | None = None,
     change_s: Callable[[int, int], float] | None = None,
 ) -> History:
     """Simulate `tasks` from second 0 until the last has ended.
 
     `hosts` are the numbers of GPUs of all hosts. `queue` is empty at first. `pace` is called when
     the jobs on a GPU change, and is above 0. `on_shared_host` returns the pace while so many GPUs
-    of a host run jobs; None: always `pace`. `record` receives the stretches instead of the history.
-    `change_s` returns the seconds without jobs that an idle GPU takes to change from the layout of
-    one place to that of another; None: no time.
+    of a host run jobs; None: always `pace`. `change_s` returns the seconds without jobs that an
+    idle GPU takes to change from the layout of one place to that of another; None: no time.
 
     Raises:
         NothingFits: A job waits while every GPU is empty.
     """
     paces = on_shared_host or (lambda _busy: pace)
-    stretches = Stretches(paces)
-    loop = Loop(tasks, paces, hosts, record or stretches.add, change_s)
+    loop = Loop(tasks, paces, hosts, change_s)
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
     rounds = queue if isinstance(queue, PreemptiveQueue) else None
     round_end_s = 0.0 if rounds else inf
@@ -428,7 +416,7 @@ def run(
         left = counted(len(tasks) - len(loop.ends_s), "job")
         raise NothingFits(f"{left} would wait forever: no GPU has room")
     return History(
-        stretches,
+        loop.stretches,
         tuple(loop.starts_s[job] for job in range(len(tasks))),
         tuple(loop.ends_s[job] for job in range(len(tasks))),
         loop.preemptions,

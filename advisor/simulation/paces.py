@@ -107,7 +107,7 @@ class Paces:
         ends = list(accumulate(self.hosts, initial=0))
         return GpuCapacity(
             tuple(self._places),
-            self.fits,
+            lambda seats: self.problem(seats) is None,
             self._worth,
             self._mix,
             self._offers,
@@ -116,20 +116,9 @@ class Paces:
         )
 
     @property
-    def first_gpus(self) -> list[int]:
-        """The first GPU of each pool."""
-        counts = [pool.count.gpus for pool in self.pools]
-        return list(accumulate(counts, initial=0))[:-1]
-
-    @property
     def cores(self) -> float:
         """Cores of each host, as of the first; infinite: enough."""
         return self.of((PlacedJob(0, 0),)).host_cores or inf
-
-    @property
-    def most_at_once(self) -> int:
-        """Most jobs at once on a GPU."""
-        return max(len(places) for layouts in self._offers for places in layouts)
 
     def change_s(self, before: int, after: int) -> float:
         """Return the seconds that an idle GPU takes to change its layout between two places."""
@@ -172,14 +161,12 @@ class Paces:
         mix = self._mix(seats)
         if mix not in self._problems:
             pool, jobs, sharing = self._arranged(mix)
-            self._problems[mix] = _problem_of_several(jobs, sharing) or pool.problem(
-                jobs, sharing, self.of(seats)
-            )
+            wide = next((job for job in jobs if job.gpus > 1), None)
+            if wide and (len(jobs) > 1 or sharing.mode not in ("serial", "naive", "mps")):
+                self._problems[mix] = f"it takes {wide.gpus} whole GPUs, with nothing else on them"
+            else:
+                self._problems[mix] = pool.problem(jobs, sharing, self.of(seats))
         return self._problems[mix]
-
-    def fits(self, seats: PlacedJobs) -> bool:
-        """Return whether they may run at once."""
-        return self.problem(seats) is None
 
     def _arranged(self, mix: _Mix) -> tuple[SharedGpus, list[Job], Arrangement]:
         """The GPUs that a mix runs on, its jobs, and how they share."""
@@ -223,14 +210,6 @@ class Paces:
             return speeds[key]
 
         return pace
-
-
-def _problem_of_several(jobs: Sequence[Job], sharing: Arrangement) -> str | None:
-    """Why a job that takes several GPUs, alone on all of each, may not run; None where it may."""
-    wide = next((job for job in jobs if job.gpus > 1), None)
-    if wide is None or (len(jobs) == 1 and sharing.mode in ("serial", "naive", "mps")):
-        return None
-    return f"it takes {wide.gpus} whole GPUs, with nothing else on them"
 
 
 def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:

@@ -124,19 +124,19 @@ class InRounds:
         self._owed[self._active] += np.where(new, self._shares * (now_s - came_s), 0.0)
 
     def _claims(self, active: Indices, now_s: float) -> Floats:
-        """The claim of each active job; the lowest runs first."""
-        alone_s, done = self._alone_s[active], self._done[active]
-        if self._policy == "least-attained":
-            return self._in_rounds(self._widths[active] * alone_s * done)
-        if self._policy == "max-min":
-            return self._in_rounds(self._widths[active] * alone_s * done - self._owed[active])
-        waited_s, owed_s = now_s - self._arrival_s[active], self._owed[active]
-        fair_s = waited_s + (alone_s - owed_s) / self._shares
-        return np.asarray(-(waited_s + alone_s * (1 - done)) / np.maximum(fair_s, alone_s))
+        """The claim of each active job; the lowest runs first.
 
-    def _in_rounds(self, seconds: Floats) -> Floats:
-        """Round claims in seconds to rounds, so that no job is stopped for less."""
-        return np.floor(seconds / self.round_s + 0.5)
+        Claims in seconds are rounded to rounds, so that no job is stopped for less.
+        """
+        alone_s, done = self._alone_s[active], self._done[active]
+        if self._policy == "finish-time":
+            waited_s, owed_s = now_s - self._arrival_s[active], self._owed[active]
+            fair_s = waited_s + (alone_s - owed_s) / self._shares
+            return np.asarray(-(waited_s + alone_s * (1 - done)) / np.maximum(fair_s, alone_s))
+        seconds = self._widths[active] * alone_s * done
+        if self._policy == "max-min":
+            seconds = seconds - self._owed[active]
+        return np.asarray(np.floor(seconds / self.round_s + 0.5))
 
     def _chosen(self, order: Sequence[int]) -> list[int]:
         """The first jobs of `order` for which there are places enough, if all fit."""

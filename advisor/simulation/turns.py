@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace
+from heapq import heapreplace
 from itertools import pairwise
 from math import inf
 
@@ -11,16 +10,8 @@ from advisor.prediction.prediction import LEVELS, Level
 from advisor.sharing import Group, Hybrid, Sharing
 from advisor.sharing.groups import groups, sets_in_turn
 from advisor.simulation import START_CPU_ERROR, START_CPU_S
-from advisor.simulation.events import (
-    History,
-    JobStart,
-    Pace,
-    PlacedJob,
-    PlacedJobs,
-    Stretch,
-    Task,
-    run,
-)
+from advisor.simulation.events import History, Pace, PlacedJob, PlacedJobs, Stretch, Task, run
+from advisor.simulation.queues import GpuCapacity, InOrder
 from advisor.workload.job import Job
 
 
@@ -66,7 +57,8 @@ def _of_group(
     def of_all(seats: PlacedJobs) -> PlacedJobs:
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
-    queue = _InLine(group.at_once, [positions.index(number - 1) for number in group.jobs])
+    ranks = [group.jobs.index(position + 1) for position in positions]
+    queue = InOrder(GpuCapacity((0,) * group.at_once), ranks)
     own = [tasks[job] for job in positions]
     history = run(own, lambda seats: pace(of_all(seats)), queue)
     return [
@@ -94,24 +86,6 @@ def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:
         whole = at_once == len(members)
         spans.append(len(own) / sum(1 / each for each in own) if whole else line_s(own, at_once))
     return spans
-
-
-@dataclass(slots=True)
-class _InLine:
-    """Jobs in `order`, at most `places` at once; memory holds all that run at once."""
-
-    places: int
-    order: Sequence[int]
-    _waiting: list[int] = field(default_factory=list)
-
-    def add(self, job: int) -> None:
-        heappush(self._waiting, self.order.index(job))
-
-    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
-        if not self._waiting or len(gpus[0]) == self.places:
-            return None
-        job = self.order[heappop(self._waiting)]
-        return JobStart(job, gpu=0, place=job)
 
 
 # Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11 (FAR's

@@ -1,11 +1,51 @@
-"""The calibration of a machine: sizes of CUDA contexts, the cost of turns, idle power."""
+"""The machine of a measurement: its software and host, and its calibration."""
 
 from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
 
-from advisor.files.reading import DAY_S, Mib, Percent, Seconds, Sms, Watts, Within, check_schema
-from advisor.workload.profile import Provenance
+from advisor.files.reading import (
+    DAY_S,
+    MOST_CORES,
+    Mhz,
+    Mib,
+    Percent,
+    Seconds,
+    Sms,
+    Watts,
+    Within,
+    check_schema,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The machine, time and software with which a number was measured.
+
+    Attributes:
+        device: Its name as the driver gives it.
+        host_cores: Cores that the measuring process could choose from.
+        date: UTC, ISO 8601, to the second.
+        command: The command line, without paths.
+        recipes: Digest of the code that says how workloads are trained; None in older records. A
+            profile and a run with equal digests did the same work.
+        host: Name of the machine; None in older records.
+    """
+
+    device: str
+    driver: str | None
+    cuda: str | None
+    torch: str
+    timm: str | None
+    python: str
+    sm_clock_mhz: Mhz | None
+    memory_clock_mhz: Mhz | None
+    host_cpu: str
+    host_cores: Annotated[int, Within(0, MOST_CORES)]
+    date: str
+    command: str
+    recipes: str | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

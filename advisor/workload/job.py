@@ -32,8 +32,8 @@ from advisor.files.reading import (
 )
 from advisor.files.records import OrText, check_record, expecting
 from advisor.files.units import seconds, share
-from advisor.workload.profile import FindsProfiles, Profile, batch_name
-from advisor.workload.spec import Script, is_name
+from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.spec import Script, batch_name, is_name
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")

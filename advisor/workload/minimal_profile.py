@@ -12,16 +12,9 @@ from advisor.files.reading import (
     check_number,
     check_schema,
 )
-from advisor.workload.profile import (
-    Counters,
-    LimitedRun,
-    Memory,
-    MpsProbe,
-    Profile,
-    Window,
-    batch_name,
-)
-from advisor.workload.spec import Workload
+from advisor.hardware.machine import Counters
+from advisor.workload.profile import LimitedRun, Memory, MpsProbe, Profile, Window
+from advisor.workload.spec import Workload, batch_name
 
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
 _MOST_STEP_S = 60.0

@@ -13,15 +13,8 @@ from math import log
 from statistics import geometric_mean
 
 from advisor.errors import counted
-from advisor.workload.profile import (
-    MOST_MOMENTS,
-    Counters,
-    KernelTrace,
-    LimitedRun,
-    Moment,
-    Profile,
-    Window,
-)
+from advisor.hardware.machine import Counters
+from advisor.workload.profile import MOST_MOMENTS, KernelTrace, LimitedRun, Moment, Profile, Window
 from advisor.workload.spec import Workload
 
 # Of the same program on the same GPU model, on eight hosts, kernels differed by 7 % at most, where

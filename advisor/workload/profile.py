@@ -3,14 +3,13 @@
 A number that is None was not measured.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, log
 from operator import gt, le
 from statistics import fmean, median
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated
 
 from advisor.errors import InvalidInput
 from advisor.files.reading import (
@@ -25,19 +24,18 @@ from advisor.files.reading import (
     Count,
     Joules,
     Length,
-    Mhz,
     Mib,
-    MibPerSecond,
     Percent,
     Positive,
     Seconds,
-    Share,
     Sms,
     Watts,
     Within,
     check_number,
     check_schema,
 )
+from advisor.hardware.machine import Counters
+from advisor.workload.calibration import Provenance
 from advisor.workload.spec import Workload
 
 _Core = Annotated[int, Within(0, MOST_CORES)]
@@ -123,69 +121,6 @@ class Memory:
         return self.device_mib - self.reserved_mib
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """Activity of a whole GPU over a run; of all its tenants together if it was shared.
-
-    Attributes:
-        source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
-            ``"nvml"`` (utilisation only).
-        gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
-        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); NVML alone measures neither
-            this nor the next three.
-        sm_occupancy: Mean share of warp slots in use, 0..1.
-        tensor_active: Share of cycles in which tensor cores worked, 0..1.
-        dram_active: Share of DRAM bandwidth in use, 0..1.
-        memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
-            it, 0..1.
-        pcie_rx_mib_s: Traffic into the GPU; `pcie_tx_mib_s` is out of it.
-    """
-
-    source: Literal["gpm", "dcgm", "nvml"]
-    gract: Share
-    sm_active: Share | None = None
-    sm_occupancy: Share | None = None
-    tensor_active: Share | None = None
-    dram_active: Share | None = None
-    memory_utilization: Share | None = None
-    pcie_rx_mib_s: MibPerSecond | None = None
-    pcie_tx_mib_s: MibPerSecond | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """The machine, time and software with which a number was measured.
-
-    Attributes:
-        device: Its name as the driver gives it.
-        host_cores: Cores that the measuring process could choose from.
-        date: UTC, ISO 8601, to the second.
-        command: The command line, without paths.
-        recipes: Digest of the code that says how workloads are trained; None in older records. A
-            profile and a run with equal digests did the same work.
-        host: Name of the machine; None in older records.
-    """
-
-    device: str
-    driver: str | None
-    cuda: str | None
-    torch: str
-    timm: str | None
-    python: str
-    sm_clock_mhz: Mhz | None
-    memory_clock_mhz: Mhz | None
-    host_cpu: str
-    host_cores: _Core
-    date: str
-    command: str
-    recipes: str | None = None
-    host: str | None = None
-
-
-# As `advisor.workload.catalogue` writes them, and as users' own profiles may be called.
-_NAMED = re.compile(r"(?P<head>.+)-bs(?P<batch>[1-9]\d{0,5})(?P<tail>(?:-.*)?)")
-
-
 @dataclass(frozen=True, slots=True)
 class OtherBatches:
     """The batch sizes from which a profile is estimated, and how uncertain it is.
@@ -202,29 +137,6 @@ class OtherBatches:
     def __post_init__(self) -> None:
         if len(self.batches) < 2 or list(self.batches) != sorted({*self.batches}):
             raise InvalidInput(f"batch sizes are at least two, increasing, got {self.batches}")
-
-
-class BatchName(NamedTuple):
-    """A name that says its batch size; `stem` is what all sizes have in common."""
-
-    stem: str
-    batch: int
-    tail: str
-
-    def at(self, batch: int) -> str:
-        """Return the name at another batch size."""
-        return f"{self.stem}-bs{batch}{self.tail}"
-
-    @property
-    def work(self) -> str:
-        """The name without any size."""
-        return f"{self.stem}{self.tail}"
-
-
-def batch_name(name: str) -> BatchName | None:
-    """Return `name` in its parts; None if it does not say a batch size."""
-    match = _NAMED.fullmatch(name)
-    return None if match is None else BatchName(match["head"], int(match["batch"]), match["tail"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
@@ -210,6 +210,33 @@ class Workload:
     def cores(self) -> int:
         """Host cores that it keeps busy: one for the step, one for each loader worker."""
         return 1 + self.loader_workers
+
+
+# As `advisor.workload.catalogue` writes them, and as users' own profiles may be called.
+_NAMED = re.compile(r"(?P<head>.+)-bs(?P<batch>[1-9]\d{0,5})(?P<tail>(?:-.*)?)")
+
+
+class BatchName(NamedTuple):
+    """A name that says its batch size; `stem` is what all sizes have in common."""
+
+    stem: str
+    batch: int
+    tail: str
+
+    def at(self, batch: int) -> str:
+        """Return the name at another batch size."""
+        return f"{self.stem}-bs{batch}{self.tail}"
+
+    @property
+    def work(self) -> str:
+        """The name without any size."""
+        return f"{self.stem}{self.tail}"
+
+
+def batch_name(name: str) -> BatchName | None:
+    """Return `name` in its parts; None if it does not say a batch size."""
+    match = _NAMED.fullmatch(name)
+    return None if match is None else BatchName(match["head"], int(match["batch"]), match["tail"])
 
 
 _PYTHON = r"python[0-9.]*t?|pypy[0-9.]*"

@@ -22,8 +22,8 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from advisor.files.writing import record_line
-from advisor.hardware.counters import ActivitySampler
-from advisor.workload.profile import Counters
+from advisor.hardware.machine import Counters
+from advisor.hardware.nvml import ActivitySampler
 from advisor.workload.store import load_profile
 from benchmarks.programs.measure import MODES, Place, Task, work_on
 from benchmarks.programs.program_list import SEED, Program

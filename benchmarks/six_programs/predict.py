@@ -19,11 +19,12 @@ from typing import Any
 
 from advisor.api import Advisor
 from advisor.files.writing import write_whole
+from advisor.hardware.machine import Counters
 from advisor.plan.ranking import by_precedence
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Counters, Profile
+from advisor.workload.profile import Profile
 from advisor.workload.store import NO_CALIBRATION, model_path, parse_profile
 from benchmarks.programs.measure import MODES, sharing_of
 from benchmarks.six_programs.program_list import BATCHES, MIXES

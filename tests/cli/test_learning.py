@@ -14,7 +14,7 @@ from advisor.measure import device
 from advisor.measure.planned_runs import single_runs
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import PHYSICS
-from advisor.workload.staleness import present_of
+from advisor.workload.profile_checks import present_of
 from advisor.workload.store import read_runs
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET

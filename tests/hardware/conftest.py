@@ -1,7 +1,7 @@
 import pynvml
 import pytest
 
-from advisor.hardware import counters as dcgm
+from advisor.hardware import nvml as dcgm
 
 
 @pytest.fixture
@@ -11,8 +11,8 @@ def install(monkeypatch):
     def put(library):
         monkeypatch.setattr(pynvml, "nvmlLib", library)
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-        monkeypatch.setattr("advisor.hardware.counters.perf_counter", lambda: library.now_s)
-        monkeypatch.setattr("advisor.hardware.counters.time_ns", lambda: int(library.now_s * 1e9))
+        monkeypatch.setattr("advisor.hardware.nvml.perf_counter", lambda: library.now_s)
+        monkeypatch.setattr("advisor.hardware.nvml.time_ns", lambda: int(library.now_s * 1e9))
         dcgm.dcgm_number.cache_clear()
         return library
 

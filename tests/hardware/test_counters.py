@@ -4,8 +4,8 @@ import pynvml
 import pytest
 
 from advisor.errors import GpuUnavailable
-from advisor.hardware import counters as dcgm
-from advisor.hardware.counters import ActivitySampler
+from advisor.hardware import nvml as dcgm
+from advisor.hardware.nvml import ActivitySampler
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.waiting import until
 

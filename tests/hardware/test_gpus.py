@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import CAPABILITIES, catalogue, gpu, gpu_meant
-from advisor.hardware.partition import compute_profiles, partition_of, sm_limits, whole_gpu
-from advisor.hardware.rates import rates_of
+from advisor.hardware.partition import (
+    compute_profiles,
+    partition_of,
+    rates_of,
+    sm_limits,
+    whole_gpu,
+)
 
 H200 = gpu("h200-141gb")
 ALL = sorted(catalogue().values(), key=lambda each: each.key)

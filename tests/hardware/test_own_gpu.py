@@ -6,7 +6,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu, gpu_meant, gpu_of_product, read_own_gpu
-from advisor.hardware.rates import rates_of
+from advisor.hardware.partition import rates_of
 
 OWN = {
     "key": "my-card-20gb",

@@ -14,7 +14,7 @@ from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial, parse_sharing
-from advisor.simulation.parts import parts
+from advisor.simulation.results import parts
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import EpochEnd

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
+from advisor.hardware.machine import Counters
 from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
@@ -25,7 +26,7 @@ from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Window
+from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit

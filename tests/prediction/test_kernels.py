@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
-from advisor.hardware.partition import partition_of, whole_gpu
-from advisor.hardware.rates import rates_of
+from advisor.hardware.partition import partition_of, rates_of, whole_gpu
 from advisor.prediction.mig_instances import longer_step
 from advisor.prediction.other_gpu import RatedGpu, scaled_us
 from advisor.prediction.trace import measured_exponent, replay_trace, slowdowns, sm_pace

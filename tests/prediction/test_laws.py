@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu, known_gpus
+from advisor.hardware.machine import Counters
 from advisor.hardware.partition import partition_of
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost_ratio, rankable_by
@@ -22,7 +23,6 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Counters
 from advisor.workload.store import model_path, sound_profiles
 
 PROFILES = Path(__file__).parents[2] / "profiles"

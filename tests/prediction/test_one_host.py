@@ -13,7 +13,7 @@ from advisor.files.reading import profile_files
 from advisor.files.writing import record_line
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import HostCheck
-from advisor.hardware.rates import rates_of
+from advisor.hardware.partition import rates_of
 from advisor.learn.fit import with_own_paces
 from advisor.learn.observations import MeasuredGpu
 from advisor.prediction.find_profile import find_profile

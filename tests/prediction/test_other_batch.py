@@ -13,7 +13,7 @@ from advisor.prediction.find_profile import find_profile
 from advisor.prediction.memory import Context, Edge, need
 from advisor.prediction.other_batch import FARTHEST, at_batch, band, check_near, memory_at, step_at
 from advisor.prediction.predictor import estimate_spread
-from advisor.workload.profile import batch_name
+from advisor.workload.spec import batch_name
 from advisor.workload.store import estimated_profiles
 from tests import synthetic
 

@@ -11,10 +11,9 @@ import pynvml
 import pytest
 
 from advisor.cli import main
-from advisor.hardware import nvml as health_of
-from advisor.hardware.live_gpu import live_gpu
+from advisor.hardware import live_gpu as health_of
+from advisor.hardware.live_gpu import gpu_health, live_gpu, time_slice_in
 from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
-from advisor.hardware.nvml import gpu_health, time_slice_in
 from advisor.run import doctor as doctor_command
 from advisor.run.doctor import gpu_findings, host_findings
 from tests.hardware.conftest import install  # noqa: F401 - a fixture

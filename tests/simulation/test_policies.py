@@ -214,7 +214,7 @@ def test_completions_are_those_of_a_published_simulator(gpus, policy, theirs):
         if policy == "first-come"
         else InRounds(policy, whole, tasks, alone_s, 360.0, 0.0)
     )
-    history = run(tasks, alone, queue, (gpus,), record=lambda *_: None)
+    history = run(tasks, alone, queue, (gpus,))
     reference = next(
         row
         for row in table("reference")

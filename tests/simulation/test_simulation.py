@@ -15,8 +15,8 @@ from advisor.plan.rules import memory_problem
 from advisor.sharing import parse_sharing
 from advisor.simulation.events import JobStart, PlacedJob, Task, run
 from advisor.simulation.paces import Paces, SharedGpus
-from advisor.simulation.parts import parts
 from advisor.simulation.queues import GpuCapacity, queue_of
+from advisor.simulation.results import parts
 from advisor.simulation.simulate import Fleet, simulated
 from advisor.workload.arrivals import read_arrivals
 from advisor.workload.job import Arrival, Job

@@ -10,8 +10,8 @@ from advisor.errors import InvalidInput
 from advisor.files.writing import record_text
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
+from advisor.workload.profile_checks import Present, present_of, stale_profiles
 from advisor.workload.spec import Script
-from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration, model_path, read_calibration
 from tests import synthetic
 from tests.measure.calibrate.recorded import calibration

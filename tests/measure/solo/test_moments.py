@@ -18,7 +18,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial
 from advisor.workload.moments import add_moment, averaged
 from advisor.workload.profile import Moment, Profile
-from advisor.workload.staleness import unsteady_profiles
+from advisor.workload.profile_checks import unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
 from tests import synthetic
 from tests.refusals import refused
