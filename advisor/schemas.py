@@ -13,9 +13,9 @@ _FROM_FILE = ("name", "prefix")
 
 def _files() -> dict[str, type]:
     """Types of files by name; imported only here, because answers need few of them."""
+    from advisor.hardware.machine import Calibration
     from advisor.measure.planned_runs import Campaign
     from advisor.workload.arrivals import TraceRow
-    from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
     from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.plan_document import PlanDocument

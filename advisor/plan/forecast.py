@@ -14,7 +14,7 @@ from typing import Annotated
 from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
-from advisor.hardware.machine import HostCheck
+from advisor.hardware.machine import Calibration, HostCheck
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
@@ -59,7 +59,6 @@ from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.results import Simulation, Totals
 from advisor.simulation.simulate import Fleet, check_sharing, energy_j, simulated
 from advisor.simulation.turns import from_the_start, task_of
-from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
 from advisor.workload.profile_checks import (

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from functools import cache, cached_property
 from math import inf, isfinite
 from numbers import Real
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, near_names
 from advisor.files.reading import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
@@ -377,7 +376,7 @@ def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
 
 def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
-        near = get_close_matches("job", document, n=1)
+        near = near_names("job", document, alike=0.6)[:1]
         meant = f", but one called {near[0]}" if near else ""
         raise InvalidInput(
             f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "

@@ -10,13 +10,19 @@ from pathlib import Path, PurePath
 from typing import Literal, NamedTuple, get_args
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
+from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, MOST_MIB, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
 Source = Literal["timm", "plain", "script", "numbers", "duration"]
 
-_COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
+# Least and most of each number of a workload.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("batch", "resolution", "classes"), (1, MOST_COUNT)),
+    **dict.fromkeys(("sequence_length", "examples_per_epoch"), (1, MOST_COUNT)),
+    "table_mib": (1, MOST_MIB),
+    "loader_workers": (0, MOST_LOADER_WORKERS),
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
@@ -159,11 +165,9 @@ class Workload:
             raise InvalidInput(f"{self.name}: a script of the user's has a command")
         if self.data is not None and not Path(self.data).is_absolute():
             raise InvalidInput(f"{self.name}: its data lies at an absolute path, not {self.data!r}")
-        for name in _COUNTS:
+        for name, (least, most) in _BOUNDS.items():
             if (count := getattr(self, name)) is not None:
-                check_number(f"{self.name}: {name}", count, MOST_COUNT, 1)
-        check(self, ("table_mib",))
-        check(self, ("loader_workers",), MOST_LOADER_WORKERS)
+                check_number(f"{self.name}: {name}", count, most, least)
 
     def reading(self, folder: Path, images: int) -> "Workload":
         """Return the same on the `images` that lie in `folder`, under a name that says so."""
