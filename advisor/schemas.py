@@ -52,7 +52,7 @@ def _answers() -> dict[str, type]:
         ProfileList,
         WorkloadList,
     )
-    from advisor.report.plans import Advice, FleetAdvice
+    from advisor.report.plans import Advice
     from advisor.run.doctor import Findings
     from advisor.run.validate import Validation
     from advisor.run.watch import ListedRuns
@@ -60,7 +60,6 @@ def _answers() -> dict[str, type]:
     return {
         "prediction": Forecast,
         "recommendation": Advice,
-        "fleet": FleetAdvice,
         "copies": Copies,
         "additions": Additions,
         "comparison": Comparison,

@@ -27,7 +27,7 @@ from advisor.plan.rules import (
     memory_problem,
     slows_protected,
 )
-from advisor.plan.values import Forecast, LeftOut, Question, Standing
+from advisor.plan.values import Forecast, LeftOut, Question, Standing, equal_work
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
@@ -215,8 +215,11 @@ class Mixes:
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """Forecast all jobs under `sharing`, from start to end, whether they fit or not."""
+    mix = mixes.whole(sharing)
     result = Forecast(
-        prediction=mixes.whole(sharing), deadlines_s=tuple(job.deadline_s for job in mixes.jobs)
+        prediction=mix,
+        equal_work=equal_work(mix),
+        deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )
     if (histories := mixes.histories(sharing)) is None:
         return result
