@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.api import Advisor, predict, recommend
     from advisor.errors import AdvisorError
-    from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import Conditions
     from advisor.plan.trials import TrialTerms
     from advisor.plan.values import Forecast, Plan, Recommendation
@@ -33,7 +32,6 @@ __all__ = [
     "Arrival",
     "Conditions",
     "Fleet",
-    "FleetTerms",
     "Forecast",
     "Interval",
     "Job",
@@ -54,7 +52,6 @@ __all__ = [
 _HOMES = {
     "advisor.api": ("Advisor", "predict", "recommend"),
     "advisor.errors": ("AdvisorError",),
-    "advisor.plan.cluster": ("FleetTerms",),
     "advisor.plan.rules": ("Conditions",),
     "advisor.plan.trials": ("TrialTerms",),
     "advisor.plan.values": ("Forecast", "Plan", "Recommendation"),

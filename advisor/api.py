@@ -19,7 +19,7 @@ from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
-from advisor.plan.cluster import FleetTerms, GpuPool
+from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import Forecast, Recommendation
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, Running
     from advisor.plan.copies import Copies
-    from advisor.plan.fleet import FleetPlan
     from advisor.plan.reasons import Comparison
     from advisor.plan.slices import SlicesForJob
     from advisor.plan.trials import Search, TrialTerms
@@ -166,59 +165,55 @@ class Advisor(Basis):
         host_memory_mib: float | None = None,
         conditions: Conditions = UNCONDITIONAL,
         level: Level = "p50",
-    ) -> "Recommendation | FleetPlan":
+    ) -> Recommendation:
         """Rank the ways in which `jobs` can share the GPUs, best first, by `level` of their costs.
 
-        More than eight jobs, or several `gpus`, get the best plan that `recommend_fleet` finds with
-        this `effort`. `conditions` are limits of the machine and the user in addition to those of
-        the jobs.
-        """
-        total = sum(each.gpus for each in parse_gpus(gpus, MOST_GPUS))
-        members = self.jobs(jobs, total)
-        _check_ranking(conditions, level)
-        if are_many(len(members), total):
-            terms = FleetTerms(
-                objective=objective,
-                gpus=gpus,
-                effort=effort,
-                host_memory_mib=host_memory_mib,
-                conditions=conditions,
-                level=level,
-            )
-            return self.recommend_fleet(members, terms)
-        if effort != 1 or host_memory_mib is not None:
-            raise InvalidInput(
-                "effort and host memory are for more than 8 jobs or several GPUs: all plans of "
-                "fewer jobs are compared. Leave them out."
-            )
-        return self.rank(members, objective, conditions=conditions, level=level)
+        All ways of up to eight jobs to share one GPU are compared; of more, or on several GPUs, the
+        best are searched with this `effort`, 1 being the usual one. The GPUs of a host that run
+        jobs share its cores equally. `conditions` are limits of the machine and the user in
+        addition to those of the jobs.
 
-    def rank(
-        self,
-        jobs: JobsLike,
-        objective: ObjectiveName = "makespan",
-        *,
-        conditions: Conditions = UNCONDITIONAL,
-        level: Level = "p50",
-    ) -> Recommendation:
-        """Rank the ways to share as `recommend` does, for any number of jobs."""
+        Args:
+            jobs: The jobs.
+            objective: What the plans are ranked by.
+            gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
+            effort: Times the work that a search for so many jobs usually takes.
+            host_memory_mib: Memory of each host; None: no limit.
+            conditions: Permissions of machine and user.
+            level: The point of an interval that counts.
+        """
         from advisor.launch.shell import with_commands
-        from advisor.plan.ranking import ranked
+        from advisor.plan.ranking import recommended
         from advisor.plan.reasons import variants_of
 
         check_objective(objective)
         _check_ranking(conditions, level)
+        counts = parse_gpus(gpus, MOST_GPUS)
+        total = sum(each.gpus for each in counts)
+        members = self.jobs(jobs, total)
+        many = are_many(len(members), total)
+        if not many and (effort != 1 or host_memory_mib is not None):
+            raise InvalidInput(
+                "effort and host memory are for more than 8 jobs or several GPUs: all plans of "
+                "fewer jobs are compared. Leave them out."
+            )
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        members, another = self.jobs(jobs), None
-        terms = (objective, conditions, level)
+        busy = sum(job.gpus for job in members)
+        pools = self._pools(counts, members, busy, host_memory_mib)
+        terms = (objective, conditions, level, effort)
         best = self._remembered(
-            (members, *terms), lambda: ranked(members, self.card, self.predictor, *terms)
+            (members, counts, host_memory_mib, *terms), lambda: recommended(pools, *terms)
         )
+        another = None
         if conditions.root and conditions.instances is not None:
             free = replace(conditions, instances=None)
-            another = ranked(members, self.card, self.predictor, objective, free, level).best
-        variants, refused = variants_of(members, self.card.key, self.find_profile, self.profiles)
+            another = recommended(pools, objective, free, level).best
+        variants, refused = tuple[Profile, ...](), tuple[str, ...]()
+        if not many:
+            variants, refused = variants_of(
+                members, self.card.key, self.find_profile, self.profiles
+            )
         answer = replace(
             with_commands(best), variants=variants, refused_variants=refused, another_layout=another
         )
@@ -231,20 +226,6 @@ class Advisor(Basis):
                 return cast("_Answered", own)
         self._answers.append((question, own := answer()))
         return own
-
-    def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":
-        """Return the best plan that the search finds for many jobs, or for several GPUs.
-
-        The GPUs of a host that run jobs share its cores equally.
-        """
-        from advisor.plan.fleet import plan_fleet
-
-        check_kind("terms", terms, FleetTerms, "advisor.plan.cluster.FleetTerms(gpus=2)")
-        members = self.jobs(jobs, terms.total)
-        most_busy = sum(job.gpus for job in members)
-        pools = self._pools(terms.counts, members, most_busy, terms.host_memory_mib)
-        plan = self._remembered((members, terms), lambda: plan_fleet(pools, terms))
-        return self._based(plan, members)
 
     def _places(
         self, counts: Iterable[GpuCount], jobs: Sequence[Job]
@@ -370,7 +351,7 @@ class Advisor(Basis):
         the others again, so that the two differ by the cap.
         """
         from advisor.launch.plan_file import SavedPlan
-        from advisor.plan.ranking import best_turns
+        from advisor.plan.one_gpu import best_turns
         from advisor.plan.reasons import compare
 
         check_objective(objective)
@@ -452,7 +433,7 @@ def recommend(
     conditions: Conditions = UNCONDITIONAL,
     level: Level = "p50",
     **sources: Any,
-) -> "Recommendation | FleetPlan":
+) -> Recommendation:
     """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many questions."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 

@@ -53,12 +53,15 @@ class UnknownName(InvalidInput):
         super().__init__(f"{kind} {name!r} not found.{hint} {remedy}")
 
 
-def near_names(word: str, choices: Iterable[str]) -> list[str]:
-    """Return those of `choices` that `word` begins; else those about as near as the nearest."""
+def near_names(word: str, choices: Iterable[str], alike: float = _LEAST_ALIKE) -> list[str]:
+    """Return those of `choices` that `word` begins; else those about as near as the nearest.
+
+    They are at least so `alike`, 0..1 (`difflib.SequenceMatcher.ratio`).
+    """
     word, names = word.lower(), sorted(choices)
     if beginning := [each for each in names if word and each.startswith(word)]:
         return beginning[:_MOST_NEAR]
-    near = get_close_matches(word, names, _MOST_NEAR, _LEAST_ALIKE)
+    near = get_close_matches(word, names, _MOST_NEAR, alike)
     ratios = [SequenceMatcher(None, each, word).ratio() for each in near]
     return [
         each for each, ratio in zip(near, ratios, strict=True) if ratio >= ratios[0] - _LESS_ALIKE

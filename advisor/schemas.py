@@ -13,9 +13,9 @@ _FROM_FILE = ("name", "prefix")
 
 def _files() -> dict[str, type]:
     """Types of files by name; imported only here, because answers need few of them."""
+    from advisor.hardware.machine import Calibration
     from advisor.measure.planned_runs import Campaign
     from advisor.workload.arrivals import TraceRow
-    from advisor.workload.calibration import Calibration
     from advisor.workload.job import JobFile
     from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.plan_document import PlanDocument
@@ -52,7 +52,7 @@ def _answers() -> dict[str, type]:
         ProfileList,
         WorkloadList,
     )
-    from advisor.report.plans import Advice, FleetAdvice
+    from advisor.report.plans import Advice
     from advisor.run.doctor import Findings
     from advisor.run.validate import Validation
     from advisor.run.watch import ListedRuns
@@ -60,7 +60,6 @@ def _answers() -> dict[str, type]:
     return {
         "prediction": Forecast,
         "recommendation": Advice,
-        "fleet": FleetAdvice,
         "copies": Copies,
         "additions": Additions,
         "comparison": Comparison,

@@ -14,7 +14,6 @@ from heapq import heapreplace
 from random import Random
 
 from advisor.api import Advisor
-from advisor.plan.cluster import FleetTerms
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.wrappers import CachingPredictor
@@ -125,7 +124,7 @@ def main() -> None:
         jobs, gpus = map(int, size.split("/"))
         for seed in range(1, options.seeds + 1):
             drawn, began_s = drawn_jobs(advisor, jobs, seed), time.process_time()
-            plan = advisor.recommend_fleet(drawn, FleetTerms(gpus=gpus))
+            plan = advisor.recommend(drawn, gpus=gpus).best
             took_s = time.process_time() - began_s
             assert plan.makespan_s is not None
             slower = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median
 
+from advisor.hardware.machine import Provenance
 from advisor.report.format import percent
-from advisor.workload.calibration import Provenance
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.evaluate import Selection, of_pace

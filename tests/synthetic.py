@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.hardware.machine import Counters
-from advisor.workload.calibration import Provenance
+from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import KernelTrace, LimitedRun, Memory, MpsProbe, Profile, Window
 from advisor.workload.run import Run, Tenant

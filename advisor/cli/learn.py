@@ -172,7 +172,7 @@ def validate(
         members = chosen_jobs(advisor, jobs, job_file)
         if not dry_run and ray is None:
             advisor = on_checked_host(advisor, members, check_host)
-        advised = advisor.rank(members, objective)
+        advised = advisor.recommend(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))

@@ -34,7 +34,6 @@ from advisor.workload.spec import secrets_held
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
-    from advisor.plan.fleet import FleetPlan
     from advisor.plan.values import Recommendation
     from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
@@ -66,9 +65,7 @@ class _Search:
     def cap_w(self) -> float | None:
         return None if self.power_cap == "auto" else self.power_cap
 
-    def plans(
-        self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool
-    ) -> "Recommendation | FleetPlan":
+    def plans(self, advisor: "Advisor", jobs: "Sequence[Job]", *, whole: bool) -> "Recommendation":
         """Return the ranked plans for `jobs`, for the `whole` GPU even if it is in MIG mode."""
         from advisor.plan.rules import Conditions
 
@@ -105,7 +102,6 @@ def recommend(
     prints the best plan that its search finds.
     """
     from advisor.plan.rules import are_many
-    from advisor.plan.values import Recommendation
 
     require(context, "max_slowdown", "protect")
     total, gpu = counted_gpus(search.gpus, gpu, context)
@@ -114,16 +110,12 @@ def recommend(
     advisor = on_checked_host(advisor, members, check_host)
     whole = search.root and (passed(context, "root") or are_many(len(members), total))
     advised = search.plans(advisor, members, whole=whole)
-    command = ""
-    if isinstance(advised, Recommendation):
-        command = _start(advised, jobs, job_file, sources.profiles)
-    elif not as_json:
-        command = _start_of_all(advised)
+    command = "" if as_json else _start(advised, jobs, job_file, sources.profiles)
     show_plans(advised, as_json, command, csv_file, details=details)
 
 
 def show_plans(
-    advised: "Recommendation | FleetPlan",
+    advised: "Recommendation",
     as_json: bool,
     command: str = "",
     csv_file: Path | None = None,
@@ -131,24 +123,12 @@ def show_plans(
     details: bool = False,
 ) -> None:
     """Print plans as a report with the `command` that starts the best, or as JSON."""
-    from advisor.plan.values import Recommendation
+    from advisor.report.plans import advice, plans_csv, plans_report
+    from advisor.report.recommendation import another_layout_text
 
     warn(advised.standing.doubts)
     if as_json:
         warn(secrets_held([job.profile.workload for job in advised.jobs], variables=True))
-    if not isinstance(advised, Recommendation):
-        from advisor.report.plans import fleet_advice, fleet_csv, fleet_report
-
-        if csv_file is not None:
-            write_whole(csv_file, fleet_csv(advised))
-        if as_json:
-            show_json(fleet_advice(advised))
-        else:
-            show(fleet_report(advised, command=command, details=details))
-        return
-    from advisor.report.plans import advice, plans_csv, plans_report
-    from advisor.report.recommendation import another_layout_text
-
     leave_out(*advised.refused_variants)
     if advised.another_layout is not None:
         aside(another_layout_text(advised, advised.another_layout))
@@ -164,6 +144,12 @@ def _start(
     advised: "Recommendation", jobs: list[str] | None, job_file: Path | None, profiles: Path | None
 ) -> str:
     """A line with the command that starts the best plan, or prints its script to be filled in."""
+    from advisor.launch.launch_plan import launch_plans
+    from advisor.launch.shell import why_not_started
+
+    if advised.best.way is not None:
+        why = why_not_started(launch_plans(advised.hosts, advised.best))
+        return why or "To start it, write `export` instead of `recommend` in this command."
     words = ["advisor", "export", *(jobs or ())]
     words += [] if job_file is None else ["--jobs", str(job_file)]
     words += [] if profiles is None else ["--profiles", str(profiles)]
@@ -174,15 +160,6 @@ def _start(
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {command} | bash"
     return f"Its script: {command}"
-
-
-def _start_of_all(plan: "FleetPlan") -> str:
-    """A line on how to start the plan of all GPUs."""
-    from advisor.launch.launch_plan import fleet_launch_plans
-    from advisor.launch.shell import why_not_started
-
-    why = why_not_started(fleet_launch_plans(plan))
-    return why or "To start it, write `export` instead of `recommend` in this command."
 
 
 def admit(
@@ -283,9 +260,7 @@ def export(
 ) -> None:
     """Write a plan for the JOBs as a file that applies it."""
     from advisor.launch.exports import check_format
-    from advisor.launch.launch_plan import check_memory, fleet_launch_plans, launch_plan
-    from advisor.plan.rules import EXACT_JOBS, are_many
-    from advisor.plan.values import Recommendation
+    from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
     from advisor.report.forecast import ranked_plan, with_estimates_named
 
     of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
@@ -300,41 +275,32 @@ def export(
     advisor = sources.advisor(gpu, search.cap_w)
     members = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, members, None)
-    if plot is not None and are_many(len(members), total):
-        raise InvalidInput(f"--plot draws plans for up to {EXACT_JOBS} jobs on one GPU.")
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
     if sharing is not None:
-        prediction = advisor.predict(members, sharing).prediction
+        mixes = [advisor.predict(members, sharing).prediction]
+        plans = [launch_plan(members, advisor.card, mixes[0])]
     else:
         advised = search.plans(advisor, members, whole=search.root or total > 1)
         _draw_and_log(advised, plot, log)
-        if not isinstance(advised, Recommendation):
-            plans = fleet_launch_plans(ranked_plan(advised.plans, rank))
-            _write(_on_model(plans, only), form, out, gres_name)
-            return
-        prediction = ranked_plan(advised.plans, rank).prediction
-    plan = launch_plan(members, advisor.card, prediction)
-    check_memory(plan, prediction)
-    _write([plan], form, out, gres_name)
+        chosen = ranked_plan(advised.plans, rank)
+        mixes, plans = [*chosen.mixes], [*launch_plans(advised.hosts, chosen)]
+    for plan, mix in zip(plans, mixes, strict=True):
+        check_memory(plan, mix)
+    _write(_on_model(plans, only), form, out, gres_name)
 
 
-def _draw_and_log(
-    advised: "Recommendation | FleetPlan", plot: Path | None, log: "MlflowLog | None"
-) -> None:
+def _draw_and_log(advised: "Recommendation", plot: Path | None, log: "MlflowLog | None") -> None:
     """Draw the ways to share to the file `plot`, and log the plans."""
-    from advisor.plan.values import Recommendation
-
-    if plot is not None and isinstance(advised, Recommendation):
+    if plot is not None:
         from advisor.report.charts import ways_picture
 
         write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
     if log is not None:
-        from advisor.report.plans import advice, fleet_advice
+        from advisor.report.plans import advice
 
-        shown = advice(advised) if isinstance(advised, Recommendation) else fleet_advice(advised)
-        log.plans(answer_document(shown))
+        log.plans(answer_document(advice(advised)))
 
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":

@@ -42,19 +42,9 @@ MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
 # Of an error of a prediction, in spreads from the fit.
 MOST_SPREADS = 1e3
 
-# Most of a measured number, by the unit suffix of its name: at least ten times that of any GPU,
-# host or training job today.
-_MOST = {
-    "_mib_s": 2.0**30,
-    "_mib": 2.0**24,  # 16 TiB
-    "_mhz": 1e5,
-    "_us": 1e6 * DAY_S,
-    "_s": DAY_S,
-    "_w": 1e4,
-    "_j": 1e4 * DAY_S,
-    "_pct": 100.0,
-    "_share": 2.0,  # of cores: both clocks are read a little apart
-}
+# At least ten times what any GPU, host or training job has today.
+MOST_MIB = 2.0**24  # 16 TiB
+MOST_W = 1e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +63,21 @@ Percent = Annotated[float, Within(0.0, 100.0)]
 Seconds = Annotated[float, Within(0.0, DAY_S)]
 Length = Annotated[float, Within(LEAST_STEP_S, DAY_S)]
 """Seconds of what did take time."""
-Mib = Annotated[float, Within(0.0, _MOST["_mib"])]
-MibPerSecond = Annotated[float, Within(0.0, _MOST["_mib_s"])]
-Watts = Annotated[float, Within(0.0, _MOST["_w"])]
-Joules = Annotated[float, Within(0.0, _MOST["_j"])]
-Mhz = Annotated[int, Within(0, _MOST["_mhz"])]
+Mib = Annotated[float, Within(0.0, MOST_MIB)]
+MibPerSecond = Annotated[float, Within(0.0, 2.0**30)]
+Watts = Annotated[float, Within(0.0, MOST_W)]
+Joules = Annotated[float, Within(0.0, MOST_W * DAY_S)]
+Mhz = Annotated[int, Within(0, 1e5)]
 Sms = Annotated[int, Within(0, MOST_SMS)]
 Count = Annotated[int, Within(0, MOST_COUNT)]
 Positive = Annotated[int, Within(1, MOST_COUNT)]
 
 
-def most_of(field: str) -> float:
-    """Return the largest plausible value of the number called `field`, by its unit suffix."""
-    return next(most for unit, most in _MOST.items() if field.endswith(unit))
-
-
-def check(record: object, fields: Iterable[str], most: float | None = None) -> None:
-    """Check that the numbers `fields` of `record` are from 0 to `most`, else that of their unit."""
+def check(record: object, fields: Iterable[str], most: float) -> None:
+    """Check that the numbers `fields` of `record` are from 0 to `most`; None is not checked."""
     for field in fields:
-        value = getattr(record, field)
-        if value is not None:
-            check_number(field, value, most_of(field) if most is None else most)
+        if (value := getattr(record, field)) is not None:
+            check_number(field, value, most)
 
 
 def check_number(what: str, value: float, most: float, least: float = 0.0) -> None:
@@ -299,22 +283,17 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
-    document = load_json(text, where, remedy, distinct_keys)
+    document = load_json(text, where, remedy)
     with _parsing("JSON", where, remedy):
         _refuse_deep(document)
     refuse_newer(document, where)
     return document
 
 
-def load_json(
-    text: str | bytes,
-    where: str,
-    remedy: str,
-    object_of: Callable[[list[tuple[str, Any]]], dict[str, Any]],
-) -> Any:
-    """Parse `text` as `parse_json` does, however deep; `object_of` makes objects of their pairs."""
+def load_json(text: str | bytes, where: str, remedy: str) -> Any:
+    """Parse `text` as `parse_json` does, however deep and of whatever schema."""
     with _parsing("JSON", where, remedy):
-        return json.loads(text, object_pairs_hook=object_of, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=kept_fields, parse_constant=_refuse_constant)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -368,13 +347,15 @@ def _refuse_deep(document: Any) -> None:
     raise InvalidInput(_TOO_DEEP)
 
 
-def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the JSON object of these `pairs`, none of which has the key of another."""
+def kept_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the JSON object of these `pairs`, all of other keys, without `REMOVED_FIELDS`."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise InvalidInput(f"{twice!r} occurs twice")
-    return entries
+    if REMOVED_FIELDS.isdisjoint(entries):
+        return entries
+    return {name: value for name, value in entries.items() if name not in REMOVED_FIELDS}
 
 
 def _refuse_constant(word: str) -> Any:

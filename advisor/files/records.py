@@ -9,15 +9,14 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
-from advisor.errors import InvalidInput, counted
+from advisor.errors import InvalidInput, counted, near_names
 from advisor.files.reading import (
     REMOVED_FIELDS,
     NewerFile,
-    distinct_keys,
+    kept_fields,
     load_json,
     refuse_newer,
 )
@@ -102,18 +101,11 @@ def parse_record(
     """
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     content = content.removeprefix(BOM_UTF8)  # some editors write it
-    document = load_json(content, where, remedy, _kept)
+    document = load_json(content, where, remedy)
     refuse_newer(document, where, _newest(kind))
     if any(field in content for field in _REMOVED):
         content = json.dumps(document).encode()
     return _validated(kind, content, where, remedy)
-
-
-def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = distinct_keys(pairs)
-    if REMOVED_FIELDS.isdisjoint(entries):
-        return entries
-    return {name: value for name, value in entries.items() if name not in REMOVED_FIELDS}
 
 
 def _newest(kind: type) -> int:
@@ -138,7 +130,7 @@ def check_record(
 ) -> _Record:
     """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`."""
     refuse_newer(document, where, _newest(kind))
-    kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
+    kept = json.loads(json.dumps(document, default=str), object_pairs_hook=kept_fields)
     return _validated(kind, json.dumps(kept).encode(), where, remedy)
 
 
@@ -199,7 +191,7 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
     if first["type"] == _UNKNOWN:
         *places, key = first["loc"]
         fields_there = sorted(_fields_at(kind, places))
-        near = get_close_matches(str(key), fields_there, n=1)
+        near = near_names(str(key), fields_there, alike=0.6)[:1]
         if not near and len(fields_there) <= _LISTED:
             return f"{field} is not a known field: there are {', '.join(fields_there)}"
         return f"{field} is not a known field" + "".join(f"; did you mean {it}?" for it in near)

@@ -10,21 +10,18 @@ from graphlib import TopologicalSorter
 from heapq import nlargest
 from itertools import zip_longest
 from math import inf, isfinite
-from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu
+from advisor.hardware.gpus import Gpu, GpuCount
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.plan.values import Schedule
 from advisor.prediction.memory import memory_caps, memory_requests
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
-
-if TYPE_CHECKING:
-    from advisor.plan.fleet import FleetForecast
 
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 """A note in every file that cuts up a GPU."""
@@ -241,27 +238,27 @@ def launch_plan(
     )
 
 
-def fleet_launch_plans(fleet: "FleetForecast") -> tuple[LaunchPlan, ...]:
-    """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
+def launch_plans(hosts: Sequence[GpuCount], plan: Schedule) -> tuple[LaunchPlan, ...]:
+    """Return what each GPU of `hosts` runs, in the order of `plan.gpus`, jobs numbered among all.
 
     A job that takes several GPUs is in the plan of each of them, with the same number.
     """
-    sizes = [pool.host_gpus for pool in fleet.pools for _ in range(pool.hosts)]
+    sizes = [count.host_gpus for count in hosts for _ in range(count.hosts)]
     places = [(host, device) for host, size in enumerate(sizes) for device in range(size)]
-    models = tuple(pool.gpu.key for pool in fleet.pools)
+    models = tuple(str(count.gpu) for count in hosts)
     plans = list[LaunchPlan]()
     partitions = 0
-    for on in fleet.on:
-        plan = launch_plan(
+    for on in plan.gpus:
+        launched = launch_plan(
             on.members,
             on.gpu,
-            on.forecast.prediction,
-            numbers=on.jobs,
+            on.prediction,
+            numbers=on.job_numbers,
             partitions_before=partitions,
         )
-        partitions += len(plan.partitions)
+        partitions += len(launched.partitions)
         host, device = places[on.number]
-        plans.append(replace(plan, number=on.number, host=host, device=device, models=models))
+        plans.append(replace(launched, number=on.number, host=host, device=device, models=models))
     return tuple(plans)
 
 

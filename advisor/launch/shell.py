@@ -41,7 +41,7 @@ from advisor.launch.launch_plan import (
     LaunchPlan,
     Stage,
     Start,
-    launch_plan,
+    launch_plans,
 )
 from advisor.plan.values import Plan, Recommendation
 from advisor.sharing import Instance
@@ -105,12 +105,17 @@ def _mode(plan: LaunchPlan) -> str:
     return "mig" if plan.on_mig else "whole"
 
 
-def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:
-    """Return `advised` with the `commands` of each plan for the GPU `device`."""
+def with_commands(advised: Recommendation) -> Recommendation:
+    """Return `advised` with the `commands` of each plan, and of each of several GPUs."""
     plans: list[Plan] = []
     for plan in advised.plans:
-        launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
-        plans.append(replace(plan, commands=commands([launched], device)))
+        launched = launch_plans(advised.hosts, plan)
+        gpus = tuple(
+            replace(on, commands=() if own.wide or advised.gpus == 1 else commands([own]))
+            for on, own in zip(plan.gpus, launched, strict=True)
+        )
+        lines = () if why_not_started(launched) else commands(launched)
+        plans.append(replace(plan, gpus=gpus, commands=lines))
     return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
 
 

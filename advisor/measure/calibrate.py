@@ -24,7 +24,7 @@ from advisor.files.reading import user_folder
 from advisor.files.records import parse_record
 from advisor.files.writing import record_text, writable, write_whole
 from advisor.hardware.live_gpu import live_gpu
-from advisor.hardware.machine import allowed_cores
+from advisor.hardware.machine import Calibration, Contexts, LimitedContext, Switching, allowed_cores
 from advisor.measure.bench import Bench, MpsSession, bench_on, receive_all, send_all, tenants_on
 from advisor.measure.device import (
     Clocks,
@@ -40,7 +40,6 @@ from advisor.measure.planned_runs import Timing
 from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
 from advisor.sharing import Concurrent, Mps, Naive
-from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
 from advisor.workload.catalogue import workload
 from advisor.workload.profile import median_step_s
 

@@ -36,6 +36,7 @@ from advisor.hardware.machine import (
     NOT_METERED,
     Activity,
     HostCheck,
+    Provenance,
     allowed_cores,
     host_check_file,
     mps_processes,
@@ -43,7 +44,6 @@ from advisor.hardware.machine import (
 from advisor.hardware.nvml import ActivitySampler
 from advisor.measure.inside import FOLDER, installed_version
 from advisor.measure.process import wait_until
-from advisor.workload.calibration import Provenance
 from advisor.workload.profile import Memory
 from advisor.workload.profile_checks import Present
 from advisor.workload.spec import Script, masked_words, python_of

@@ -10,7 +10,7 @@ from time import monotonic, time
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.files.records import parse_record
 from advisor.files.writing import append_record, writable
-from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
+from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, Provenance, allowed_cores
 from advisor.measure.bench import (
     Bench,
     ask_all,
@@ -28,7 +28,6 @@ from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.sharing import Concurrent, parse_sharing
-from advisor.workload.calibration import Provenance
 from advisor.workload.run import Completion, Run
 from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload

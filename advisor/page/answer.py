@@ -10,7 +10,6 @@ from advisor.page.fleet import show_fleet
 from advisor.page.plan import draw, show_commands, show_plan
 from advisor.page.progress import searching
 from advisor.page.question import Question, plain
-from advisor.plan.fleet import FleetPlan
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.charts import ways_chart
@@ -36,7 +35,7 @@ def show_answer(question: Question | None, right: DeltaGenerator) -> None:
                 place().error(plain(note))
                 return
             at = place()
-        if isinstance(advised, FleetPlan):
+        if advised.best.way:
             with at:
                 show_fleet(question, advised)
             return

@@ -6,14 +6,15 @@ import streamlit as st
 
 from advisor.documents import answer_document
 from advisor.files.writing import json_text
-from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.launch_plan import launch_plans
 from advisor.launch.shell import why_not_started
 from advisor.page.plan import draw, show_table
 from advisor.page.question import Question, advisor_of, plain
-from advisor.plan.fleet import FleetPlan, GpuPlan
+from advisor.plan.values import GpuPlan, Recommendation
 from advisor.report import charts, fleet
 from advisor.report.forecast import NOT_CONFIRMED
-from advisor.report.plans import fleet_advice
+from advisor.report.plans import advice
+from advisor.report.recommendation import outcome
 from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
@@ -25,16 +26,17 @@ def show_headline(text: str, *, estimated: bool = False) -> None:
         st.caption(f"This is {NOT_CONFIRMED}.")
 
 
-def show_fleet(question: Question, plan: FleetPlan) -> None:
+def show_fleet(question: Question, advised: Recommendation) -> None:
     """Show the best plan for many jobs or several GPUs of one kind."""
-    show_headline(f"{fleet.instruction(plan)}.", estimated=not plan.confirmed_on_hardware)
-    st.markdown(plain(fleet.outcome(plan)))
+    plan = advised.best
+    show_headline(f"{fleet.instruction(advised)}.", estimated=not plan.confirmed_on_hardware)
+    st.markdown(plain(outcome(advised)))
     if plan.makespan_s is not None:
         one = Fleet(question.gpu, 1, "first-come")
         placed = [
             (number, replace(run, gpus=(on.number,)))
-            for on in plan.on
-            for number, run in zip(on.jobs, _simulated(question, on, one).jobs, strict=True)
+            for on in plan.gpus
+            for number, run in zip(on.job_numbers, _simulated(question, on, one).jobs, strict=True)
         ]
         # By GPU, and on each as they start; copies next to each other.
         placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))
@@ -54,18 +56,18 @@ def show_fleet(question: Question, plan: FleetPlan) -> None:
                 for number, run in placed
             ]
         )
-    st.caption(plain(" ".join(fleet.gpu_notes(plan))))
-    document = json_text(answer_document(fleet_advice(plan)))
+    st.caption(plain(" ".join(fleet.gpu_notes(advised))))
+    document = json_text(answer_document(advice(advised)))
     with st.container(horizontal=True):
-        if why := why_not_started(fleet_launch_plans(plan)):
-            st.caption(plain(why))
-        else:
-            text = fleet.fleet_commands(plan)
+        if plan.commands:
+            text = "\n".join(plan.commands)
             st.download_button("Download the commands", text, "fleet.sh", "text/plain")
+        else:
+            st.caption(plain(why_not_started(launch_plans(advised.hosts, plan)) or ""))
         st.download_button("Download as JSON", document, "fleet.json", "application/json")
 
 
 def _simulated(question: Question, on: GpuPlan, one: Fleet) -> Simulation:
     """The jobs of one GPU, which all arrive at once."""
-    advisor = advisor_of(question.gpu, on.power_cap_w or question.cap_w)
+    advisor = advisor_of(question.gpu, on.prediction.power_cap_w)
     return advisor.simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation

@@ -16,7 +16,6 @@ from advisor.page.progress import searching
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
-from advisor.plan.fleet import FleetPlan
 from advisor.plan.rules import MAX_SLOWDOWN
 from advisor.plan.slices import WHOLE, slice_speeds
 from advisor.plan.trials import TrialTerms
@@ -184,9 +183,7 @@ def _several_gpus(question: Question) -> None:
     gpus = st.number_input(
         f"Number of {question.gpu}", 2, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
     )
-    plan = question.answer(gpus)
-    if isinstance(plan, FleetPlan):
-        show_fleet(question, plan)
+    show_fleet(question, question.answer(gpus))
 
 
 def _slices(question: Question) -> None:

@@ -92,7 +92,11 @@ def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
         return
     other = others[st.selectbox("Compare with", list(others), key="other plan", width=420)]
     comparison = compare(
-        advised.jobs, advised.gpu, (plan, other), advised.objective, advised.serial
+        advised.jobs,
+        advised.gpu,
+        (plan.forecast, other.forecast),
+        advised.objective,
+        advised.serial.forecast,
     )
     st.markdown(plain(shortened(comparison_text(comparison))))
     show_table(rows_of_plans(comparison))

@@ -32,7 +32,6 @@ from advisor.page.job_rows import (
     rows_text,
 )
 from advisor.plan import ObjectiveName
-from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
@@ -85,7 +84,7 @@ class Question:
         """The names of the jobs, in the order that fixes their colours."""
         return [job.name for job in self.jobs]
 
-    def answer(self, gpus: int = 1) -> Recommendation | FleetPlan:
+    def answer(self, gpus: int = 1) -> Recommendation:
         """Rank the plans for so many GPUs; the advisor remembers its last answers."""
         jobs = [replace(job, gpus=min(job.gpus, gpus)) for job in self.jobs]
         return self.advisor.recommend(

@@ -4,14 +4,16 @@ Ranges play no part in it, so that a poor description of a job does not choose t
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.values import Forecast, Precedence
+from advisor.plan.values import Outcome, Precedence
 from advisor.prediction.prediction import Level
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import kind_of
 
+AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
 HANDICAPS: Mapping[Mode, float] = {
     "serial": 0.0,
     "mps": 0.02,
@@ -58,41 +60,49 @@ def weighed(cost: float, sharing: Sharing) -> float:
 
 
 def first_plan(
-    plans: Sequence[Forecast], objective: ObjectiveName, level: Level = "p50"
-) -> tuple[Forecast, Precedence]:
+    plans: Sequence[AnyOutcome], objective: ObjectiveName, level: Level = "p50"
+) -> tuple[AnyOutcome, Precedence]:
     """Return the plan of `plans` to recommend, and the last rule that chose it.
 
-    Fewest late jobs count first where the cost is in joules; then that no job starves.
+    Fewest late jobs count first where the cost is in joules; then that no job starves, and where
+    the cost is in something else that fewest are late.
     """
     by, decides = OBJECTIVES[objective], objective
     rule: Precedence = "deadlines"
 
-    def price(each: Forecast) -> float:
+    def price(each: AnyOutcome) -> float:
         return known_cost(each, decides).at(level)
 
-    def weight(each: Forecast) -> float:
-        capped = each.prediction.power_cap_w is not None
-        return weighed(price(each), each.sharing) * (1 + _CAP * capped)
+    def weight(each: AnyOutcome) -> float:
+        most = max(weighed(price(each), mix.sharing) for mix in each.mixes)
+        capped = any(mix.power_cap_w is not None for mix in each.mixes)
+        return most * (1 + _CAP * capped)
+
+    def simplicity(each: AnyOutcome) -> int:
+        return max(list(HANDICAPS).index(kind_of(mix.sharing)) for mix in each.mixes)
 
     pool = fewest_late(plans, level) if by.saves_energy else [*plans]
     most = (1 + SPARING) * min(map(price, pool))
     spared = [each for each in pool if not starved(each, level)]
     if len(spared) < len(pool) and any(price(each) <= most for each in spared):
         pool, rule = spared, "starvation"
+    affordable = [each for each in pool if price(each) <= most]
+    punctual = fewest_late(affordable, level)
     if by.then is not None:
-        pool = fewest_late([each for each in pool if price(each) <= most], level)
-        decides, rule = by.then, "makespan"
-    best = min(pool, key=lambda each: (weight(each), list(HANDICAPS).index(kind_of(each.sharing))))
+        pool, decides, rule = punctual, by.then, "makespan"
+    elif len(punctual) < len(affordable):
+        pool, rule = punctual, "deadlines"
+    best = min(pool, key=lambda each: (weight(each), simplicity(each)))
     return best, rule if price(best) <= min(map(price, pool)) else "simplicity"
 
 
-def fewest_late(plans: Sequence[Forecast], level: Level) -> list[Forecast]:
+def fewest_late(plans: Sequence[AnyOutcome], level: Level) -> list[AnyOutcome]:
     """Return those of `plans` in which fewest jobs miss their deadlines."""
     fewest = min(len(each.late(level)) for each in plans)
     return [each for each in plans if len(each.late(level)) == fewest]
 
 
-def starved(forecast: Forecast, level: Level) -> dict[int, float]:
+def starved(outcome: Outcome, level: Level) -> dict[int, float]:
     """Return the positions and slowdowns of the jobs that are slowed more than `STARVED` times."""
-    slowdowns = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
+    slowdowns = enumerate(job.slowdown_at(level) for job in outcome.predictions)
     return {at: times for at, times in slowdowns if times > STARVED}

@@ -11,7 +11,6 @@ from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan.choice import weighed
 from advisor.plan.limits import equal_vectors
-from advisor.plan.objectives import throughput
 from advisor.plan.progress import step
 from advisor.plan.rules import (
     EXACT_JOBS,
@@ -22,7 +21,7 @@ from advisor.plan.rules import (
     mps_clients,
     refuse_confined,
 )
-from advisor.plan.values import Standing
+from advisor.plan.values import Standing, equal_work
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
@@ -132,7 +131,7 @@ class CopiesTable:
         return fit, f"does not fit: {more}"
 
     def row(self, copies: int, fewer: CopiesRow | None = None) -> CopiesRow:
-        """Predict so many copies, which fit, under the way to share that `weighed` puts first.
+        """Predict so many copies, which fit, under the best way to share, handicaps included.
 
         More than `EXACT_JOBS` have limits close to those of `fewer` copies.
         """
@@ -144,14 +143,14 @@ class CopiesTable:
             ways, limits = ways[:1] if limit else ways, limits[:_CLOSE]
         answers = [self._predicted(copies, sharing) for sharing in (*ways, *limits)]
         mixes = [each for each in answers if isinstance(each, MixPrediction)]
-        best = min(mixes, key=lambda mix: weighed(1 / throughput(mix, self.level), mix.sharing))
-        return CopiesRow(copies, best, throughput(best, self.level))
+        best = min(mixes, key=lambda mix: weighed(equal_work(mix).at(self.level), mix.sharing))
+        return CopiesRow(copies, best, 1 / equal_work(best).at(self.level))
 
     def restricted(self, row: CopiesRow, copies: int) -> CopiesRow:
         """Predict fewer copies than those of `row`, under the same limits."""
         sharing = restricted(row.prediction.sharing, range(copies))
         mix = self.predictor.predict([self.job.profile] * copies, sharing)
-        return CopiesRow(copies, mix, throughput(mix, self.level))
+        return CopiesRow(copies, mix, 1 / equal_work(mix).at(self.level))
 
     def copies(self, rows: Sequence[CopiesRow], best: int, fit: int, limited_by: str) -> Copies:
         """Return the answer of a search."""

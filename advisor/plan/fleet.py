@@ -1,326 +1,81 @@
-"""The plan for many jobs, or for several GPUs: what each GPU runs, and how good that is."""
+"""Many jobs, or several GPUs: the best schedule of each way to group the jobs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from advisor.documents import Inline, Mark
-from advisor.errors import NothingFits
-from advisor.hardware.gpus import Gpu
-from advisor.plan import ObjectiveName
-from advisor.plan.choice import weighed
-from advisor.plan.cluster import FleetTerms, GpuPool
+from advisor.errors import InvalidInput, NothingFits
+from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
-from advisor.plan.fleet_search import WAYS, FleetSearch, Way
+from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain, rankable_by
-from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
-from advisor.plan.values import Forecast, Question, Standing
-from advisor.prediction.prediction import (
-    LEVELS,
-    Interval,
-    Level,
-    MixPrediction,
-    all_known,
-    around,
-)
-from advisor.prediction.wrappers import CachingPredictor
-from advisor.sharing import Group, Hybrid, Serial, Sharing
-from advisor.sharing.groups import groups as groups_of
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.rules import Conditions, check_each_fits, refuse_confined, refuse_protected
+from advisor.plan.schedule import schedule
+from advisor.plan.values import Forecast, GpuPlan, Question, Schedule
+from advisor.sharing import Group, Hybrid, Serial
 from advisor.sharing.groups import in_turn, relabelled
-from advisor.workload.job import Job
+
+_MOST_EFFORT = 100
+# Times the effort that is proposed where a search ends before there is nothing more to compare.
+_LONGER = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPlan:
-    """The plan of one GPU, numbered from 0 over all pools and hosts.
+def grouped(
+    pools: Sequence[GpuPool], questions: Sequence[Question], effort: float
+) -> tuple[list[Schedule], int, str, float | None]:
+    """Search the best schedule of each way to group the jobs of `pools` on their GPUs.
 
-    Attributes:
-        jobs: Numbers of its jobs among all jobs asked for, from 1, increasing.
-        members: These jobs, as profiled on this model of GPU.
-        sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
-        forecast: From the start of its first job; without waits for other GPUs.
-        waits_s: Seconds that each job starts later than that, shape (jobs,): a job that takes
-            several GPUs waits for all of them.
-        power_cap_w: The cap that the plan chooses; None: it chooses none.
-    """
-
-    number: int
-    gpu: Annotated[Gpu, Mark.LEFT_OUT]
-    jobs: Annotated[tuple[int, ...], Mark.LEFT_OUT]
-    members: Annotated[tuple[Job, ...], Mark.LEFT_OUT]
-    sharing: Annotated[Sharing, Mark.LEFT_OUT]
-    forecast: Annotated[Forecast, Inline()]
-    waits_s: tuple[float, ...]
-    power_cap_w: Annotated[float | None, Mark.LEFT_OUT] = None
-
-    @property
-    def ends_s(self) -> tuple[Interval, ...] | None:
-        """Seconds until each job ends, in the order of `jobs`; None: a length is not known."""
-        if self.forecast.ends_s is None:
-            return None
-        pairs = zip(self.forecast.ends_s, self.waits_s, strict=True)
-        return tuple(end_s.later(wait_s) for end_s, wait_s in pairs)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetForecast:
-    """All jobs on all GPUs, planned in one way: `on` each GPU that runs a job.
-
-    Attributes:
-        way: How the plan was made; of equal plans the simplest way.
-        cost: Its cost in the search, by `ranked_by`.
-        level: Point of an interval at which deadlines are judged.
-    """
-
-    way: Way
-    cost: float
-    pools: tuple[GpuPool, ...]
-    on: tuple[GpuPlan, ...]
-    ranked_by: ObjectiveName
-    level: Level
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """All jobs, with their profiles on the first pool."""
-        return self.pools[0].jobs
-
-    @property
-    def gpus(self) -> int:
-        """Number of all GPUs."""
-        return sum(pool.gpus for pool in self.pools)
-
-    @property
-    def ends_s(self) -> tuple[Interval, ...] | None:
-        """Seconds until each job ends, in the order asked for; None where a length is not known."""
-        ends_s: dict[int, Interval] = {}
-        for on_gpu in self.on:
-            if on_gpu.ends_s is None:
-                return None
-            ends_s.update(zip(on_gpu.jobs, on_gpu.ends_s, strict=True))
-        return tuple(ends_s[number] for number in sorted(ends_s))
-
-    @property
-    def makespan_s(self) -> Interval | None:
-        """Seconds until the last job ends; None where a job's length is not known."""
-        return self._of_ends(max)
-
-    @property
-    def mean_completion_s(self) -> Interval | None:
-        """Mean over the jobs of the seconds until a job ends; None as for `makespan_s`."""
-        return self._of_ends(fmean)
-
-    def _of_ends(self, summary: Callable[[list[float]], float]) -> Interval | None:
-        if (ends_s := self.ends_s) is None:
-            return None
-        return around([summary([each.at(level) for each in ends_s]) for level in LEVELS])
-
-    @property
-    def late(self) -> tuple[int, ...]:
-        """Numbers of the jobs that miss their deadlines, judged at the level asked for."""
-        ends_s = self.ends_s
-        pairs = enumerate(zip(ends_s or (), self.jobs, strict=ends_s is not None), 1)
-        return tuple(
-            number
-            for number, (end_s, job) in pairs
-            if job.deadline_s is not None and end_s.at(self.level) > job.deadline_s
-        )
-
-    @property
-    def energy_j(self) -> Interval | None:
-        """Joules of all GPUs, idle ones too, until the last job ends; None where not measured."""
-        last_s, idle_w = self.makespan_s, all_known(pool.idle_power_w for pool in self.pools)
-        used_j = all_known(each.forecast.energy_j for each in self.on)
-        runs_s = all_known(each.forecast.makespan_interval_s for each in self.on)
-        if last_s is None or idle_w is None or used_j is None or runs_s is None:
-            return None
-        totals = []
-        for level in LEVELS:
-            total = sum(each.at(level) for each in used_j)
-            for pool, watts in zip(self.pools, idle_w, strict=True):
-                busy_s = sum(
-                    own.at(level)
-                    for on, own in zip(self.on, runs_s, strict=True)
-                    if on.gpu == pool.gpu
-                )
-                total += (pool.gpus * last_s.at(level) - busy_s) * watts
-            totals.append(total)
-        return Interval(*totals)
-
-    @property
-    def fullest(self) -> MixPrediction:
-        """The prediction of the GPU whose memory is fullest."""
-        mixes = [each.forecast.prediction for each in self.on]
-        return max(mixes, key=lambda mix: mix.memory_total_mib / mix.memory_capacity_mib)
-
-    @property
-    def oom_probability(self) -> float:
-        """Probability that the GPU on which that is likeliest runs out of memory."""
-        return max(each.forecast.prediction.oom_probability for each in self.on)
-
-    @property
-    def confirmed_on_hardware(self) -> bool:
-        """Whether real runs confirm how the jobs of each GPU share it."""
-        return all(each.forecast.prediction.confirmed_on_hardware for each in self.on)
-
-    @property
-    def compared(self) -> Interval:
-        """The number that plans are compared by: seconds, joules, or the time for equal work.
-
-        Plans that keep deadlines are compared by their makespans.
-        """
-        match self.ranked_by:
-            case "mean-completion":
-                value = self.mean_completion_s
-            case "energy":
-                value = self.energy_j
-            case "throughput":
-                steps_s = [job.step_s for on in self.on for job in on.forecast.prediction.jobs]
-                errors = [fmean(each.at(level) / each.p50 for each in steps_s) for level in LEVELS]
-                value = around(errors).scaled(self.cost)
-            case _:
-                value = self.makespan_s
-        assert value is not None, "plans are ranked by what is known of all of them"
-        return value
-
-    @property
-    def weighed(self) -> float:
-        """`compared` at the level of the question, with the handicap of how GPUs are shared."""
-        return max(weighed(self.compared.at(self.level), each.sharing) for each in self.on)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan(FleetForecast):
-    """The best plan for many jobs, or for several GPUs.
-
-    Attributes:
-        note: Why `ranked_by` is not the objective that was asked for; None: it is.
-        exact: Whether every way to group the jobs was compared.
-        groups_compared: Groups of jobs that were compared.
-        groups_predicted: Those of them that were predicted in full; the others were estimated.
-        cut_short: Whether more effort would compare more.
-        others: The best plan of every other way, best first.
-    """
-
-    terms: FleetTerms
-    note: str | None
-    exact: bool
-    groups_compared: int
-    groups_predicted: int
-    cut_short: bool
-    others: tuple[FleetForecast, ...]
-    standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
-
-    @property
-    def plans(self) -> tuple[FleetForecast, ...]:
-        """The best plan of each way, best first."""
-        return (self, *self.others)
-
-    @property
-    def serial(self) -> FleetForecast:
-        """The plan in which every GPU runs one job at a time: the baseline of every gain."""
-        return next(each for each in self.plans if each.way == "serial")
-
-    def gain(self, plan: FleetForecast) -> Interval:
-        """Return what `plan` gains over one job at a time; above 1 it is better."""
-        serial = self.serial
-        ratio = joint_ratio(serial.compared, plan.compared, same_way=plan is serial)
-        return ratio.held_in(0.0, max(most_gain(on.forecast, self.ranked_by) for on in plan.on))
-
-
-def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
-    """Search the best plan for the jobs of `pools` on their GPUs.
+    The other values are the number of groups that were compared, how they were searched, and an
+    effort with which the search goes on, if there is more to compare. `effort` 1 is the work that a
+    search for so many jobs usually takes; `questions` are those of one GPU of each pool.
 
     Raises:
-        InvalidInput: A job is protected.
+        InvalidInput: A job is protected, or `effort` or power caps make no sense.
         NothingFits: A job is too big for every GPU, even alone, or takes more GPUs than a host has.
     """
-    jobs = pools[0].jobs
+    jobs, conditions = pools[0].jobs, questions[0].conditions
+    objective, level = OBJECTIVES[questions[0].objective], questions[0].level
+    check_effort(effort)
     refuse_protected(jobs)
-    refuse_confined(terms.conditions)
-    pools = [replace(pool, predictor=CachingPredictor(pool.predictor)) for pool in pools]
-    alone = [forecast(Mixes(pool.jobs, pool.predictor), Serial()) for pool in pools]
-    ranked_by, note = rankable_by(alone, terms.objective)
-    objective, kinds = OBJECTIVES[ranked_by], Kinds(jobs)
+    refuse_confined(conditions)
+    kinds = Kinds(jobs)
     problem = Problem(kinds, objective, pools)
-    questions = [
-        Question(
-            gpu=pool.gpu,
-            predictor=pool.predictor,
-            level=terms.level,
-            conditions=terms.conditions,
-            objective=objective.name,
-        )
-        for pool in pools
-    ]
     groups = [GroupPool(at, problem, each) for at, each in enumerate(questions)]
-    _check_each_runs_somewhere(kinds, problem, groups, terms)
-    search = FleetSearch(problem, groups, terms.effort)
+    _check_each_runs_somewhere(kinds, problem, groups, conditions)
+    search = FleetSearch(problem, groups, effort)
     search.run(questions)
-    best_placements = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
-    plans = _different(
-        [
-            FleetForecast(
-                way=way,
-                cost=problem.cost(placement),
-                pools=tuple(pools),
-                on=_gpu_plans(placement, problem),
-                ranked_by=objective.name,
-                level=terms.level,
-            )
-            for way, placement in best_placements
-        ],
-        kinds,
+    placements = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
+    schedules = [
+        schedule(pools, list(_gpu_plans(placement, problem)), way) for way, placement in placements
+    ]
+    if conditions.power_caps and schedules[0].energy_j is not None:
+        schedules = [_with_caps(each, pools, questions) for each in schedules]
+    schedules.sort(
+        key=lambda each: (len(each.late(level)), known_cost(each, objective.name).at(level))
     )
-    if terms.conditions.power_caps and plans[0].energy_j is not None:
-        plans = [_with_caps(each, questions) for each in plans]
-        plans.sort(key=lambda each: (len(each.late), each.compared.at(terms.level)))
-    best = min(plans, key=lambda each: (len(each.late), each.weighed))
-    others = [each for each in plans if each is not best]
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
-    exact = best_placements[0][0] == "exact"
-    return FleetPlan(
-        way=best.way,
-        cost=best.cost,
-        pools=best.pools,
-        on=best.on,
-        ranked_by=best.ranked_by,
-        level=best.level,
-        terms=terms,
-        note=note,
-        exact=exact,
-        others=tuple(others),
-        groups_compared=compared,
-        groups_predicted=predicted,
-        cut_short=search.cut_short and not exact,
+    exact = placements[0][0] == "exact"
+    searched = f"{compared:,} groups and queues compared, {predicted} predicted in full: " + (
+        "every way to divide the jobs among the GPUs"
+        if exact
+        else "the best of obvious plans, improved"
     )
+    longer = _LONGER * effort if search.cut_short and not exact else None
+    return schedules, compared, searched, longer
 
 
-def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForecast]:
-    """`plans` without those that do the same as another, which is named after the simplest way."""
-    kind_of = {at + 1: kind for kind, positions in enumerate(kinds.positions) for at in positions}
-
-    def runs(on: GpuPlan) -> str:
-        groups = [
-            (
-                repr(each.sharing if isinstance(each, Group) else each.places),
-                [kind_of[on.jobs[number - 1]] for number in each.jobs],
-            )
-            for each in groups_of(on.sharing, len(on.jobs))
-        ]
-        return f"{on.gpu.key} {groups}"
-
-    same: dict[tuple[str, ...], FleetForecast] = {}
-    for plan in plans:
-        key = tuple(sorted(map(runs, plan.on)))
-        same[key] = min(same.get(key, plan), plan, key=lambda each: WAYS.index(each.way))
-    return list(same.values())
+def check_effort(effort: float) -> None:
+    """Check that `effort` is a possible one, or raise `InvalidInput`."""
+    if not 0 < effort <= _MOST_EFFORT:
+        raise InvalidInput(
+            f"the effort of a search is above 0 and at most {_MOST_EFFORT}, got {effort:g}"
+        )
 
 
 def _check_each_runs_somewhere(
-    kinds: Kinds, problem: Problem, groups: Sequence[GroupPool], terms: FleetTerms
+    kinds: Kinds, problem: Problem, groups: Sequence[GroupPool], conditions: Conditions
 ) -> None:
     widest = max(pool.host_gpus for pool in problem.pools)
     for kind, job in enumerate(kinds.jobs):
@@ -332,7 +87,7 @@ def _check_each_runs_somewhere(
         if not any(group.holds[kind] for group in groups):
             pool = problem.pools[-1]
             mix = pool.predictor.predict([groups[-1].jobs[kind].profile], Serial())
-            check_each_fits(mix, pool.gpu, terms.conditions)
+            check_each_fits(mix, pool.gpu, conditions)
         if not any(group.allows(GpuQueue((kind,), 1)) for group in groups):
             raise NothingFits(
                 f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of the host, more "
@@ -340,17 +95,18 @@ def _check_each_runs_somewhere(
             )
 
 
-def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForecast:
+def _with_caps(free: Schedule, pools: Sequence[GpuPool], questions: Sequence[Question]) -> Schedule:
     """`free` with the power caps that save most joules and make no further job late.
 
     GPUs that run equal jobs equally have the same cap.
     """
+    level = questions[0].level
 
-    def joules(plan: FleetForecast) -> float:
+    def joules(plan: Schedule) -> float:
         assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
-        return plan.energy_j.at(plan.level)
+        return plan.energy_j.at(level)
 
-    late, best, left = set(free.late), free, list(free.on)
+    late, best, left = free.late(level), free, list(free.gpus)
     while left:
         runs = left[0].gpu, left[0].members, left[0].sharing
         same = [on.number for on in left if (on.gpu, on.members, on.sharing) == runs]
@@ -360,49 +116,61 @@ def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForec
         for cap_w in cap_choices(question.gpu):
             capped = forecast_allowed(mixes, question, runs[2], cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
-            plans.append(
-                replace(
-                    best,
-                    on=tuple(
-                        replace(on, power_cap_w=cap_w, forecast=capped) if on.number in same else on
-                        for on in best.on
-                    ),
-                )
-            )
-        best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
+            gpus = [replace(on, forecast=capped) if on.number in same else on for on in best.gpus]
+            plans.append(schedule(pools, gpus, free.way))
+        best = min((plan for plan in plans if plan.late(level) <= late), key=joules)
     return best
 
 
-def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[GpuPlan, ...]:
-    """The plan of each GPU of `plan`, by GPU number."""
+def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> Iterator[GpuPlan]:
+    """Yield the plan of each GPU of `plan`, by GPU number."""
     left = [list(positions) for positions in problem.kinds.positions]
-    queues: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
-    for placed in sorted(plan, key=lambda each: (each.start_s, each.gpus)):
-        numbers = [left[kind].pop(0) + 1 for kind in placed.group.members]
-        for gpu in placed.gpus:
-            queues.setdefault(gpu, []).append((placed, numbers))
-    plans = []
+    queues: dict[int, list[tuple[_Timed, list[int]]]] = {}
+    for timed in _in_seconds(plan, problem):
+        numbers = [left[kind].pop(0) + 1 for kind in timed.placed.group.members]
+        for gpu in timed.placed.gpus:
+            queues.setdefault(gpu, []).append((timed, numbers))
     for gpu, queue in sorted(queues.items()):
         pool = problem.pools[problem.pool_of[gpu]]
         own = sorted(number for _, numbers in queue for number in numbers)
         renamed: list[Group | Hybrid] = []
         waits_s, free_s, before = dict[int, float](), 0.0, None
-        for placed, numbers in queue:
+        for (placed, start_s, runs_s), numbers in queue:
             group = placed.group
             renamed += relabelled(group.sharing, [own.index(one) + 1 for one in numbers])
             free_s += problem.pause_s(before, group)
-            waits_s |= dict.fromkeys(numbers, placed.start_s - free_s)
-            free_s, before = free_s + group.runs_s, group
+            waits_s |= dict.fromkeys(numbers, start_s - free_s)
+            free_s, before = free_s + runs_s, group
         members, sharing = tuple(pool.jobs[number - 1] for number in own), in_turn(renamed)
-        plans.append(
-            GpuPlan(
-                number=gpu,
-                gpu=pool.gpu,
-                jobs=tuple(own),
-                members=members,
-                sharing=sharing,
-                forecast=forecast(Mixes(members, pool.predictor), sharing),
-                waits_s=tuple(waits_s[number] for number in own),
-            )
+        yield GpuPlan(
+            number=gpu,
+            gpu=pool.gpu,
+            job_numbers=tuple(own),
+            members=members,
+            forecast=forecast(Mixes(members, pool.predictor), sharing),
+            waits_s=tuple(waits_s[number] for number in own),
         )
-    return tuple(plans)
+
+
+class _Timed(NamedTuple):
+    """A placed group, its start, and how long it runs, in seconds."""
+
+    placed: PlacedGroup
+    start_s: float
+    runs_s: float
+
+
+def _in_seconds(plan: Sequence[PlacedGroup], problem: Problem) -> list[_Timed]:
+    """The groups of `plan` in the order of their starts; for throughput, it is in other units."""
+    ordered = sorted(plan, key=lambda each: (each.start_s, each.gpus))
+    if problem.objective.in_seconds:
+        return [_Timed(each, each.start_s, each.group.runs_s) for each in ordered]
+    timed, free_s = list[_Timed](), [0.0] * len(problem.pool_of)
+    for placed in ordered:
+        pool = problem.pools[placed.group.pool]
+        members = [pool.jobs[problem.kinds.positions[kind][0]] for kind in placed.group.members]
+        runs_s = forecast(Mixes(members, pool.predictor), placed.group.sharing).makespan_s or 0.0
+        timed.append(_Timed(placed, max(free_s[gpu] for gpu in placed.gpus), runs_s))
+        for gpu in placed.gpus:
+            free_s[gpu] = timed[-1].start_s + runs_s
+    return timed

@@ -11,9 +11,9 @@ from advisor.hardware.partition import whole_gpu
 from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members
-from advisor.plan.objectives import Objective, throughput
+from advisor.plan.objectives import Objective
 from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
-from advisor.plan.values import Question
+from advisor.plan.values import Question, Totals
 from advisor.prediction.cache import answer_all
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import MixPrediction
@@ -135,8 +135,7 @@ class Problem:
         self.jobs = [kind for kind, copies in enumerate(kinds.copies) for _ in range(copies)]
         self.widths = [job.gpus for job in kinds.jobs]
         self.alone_s = [
-            min(pool.jobs[at].alone_s or 0.0 for pool in pools) if objective.in_seconds else 1.0
-            for at, *_ in kinds.positions
+            min(self.work_s(pool.jobs[at]) for pool in pools) for at, *_ in kinds.positions
         ]
         self.deadlines_s = [job.deadline_s for job in kinds.jobs]
         self.pool_of = [at for at, pool in enumerate(pools) for _ in range(pool.gpus)]
@@ -145,6 +144,10 @@ class Problem:
             first, size = self.pool_of.index(at), pool.host_gpus
             starts = range(first, first + pool.gpus, size)
             self.hosts.append([tuple(range(start, start + size)) for start in starts])
+
+    def work_s(self, job: Job) -> float:
+        """Return the seconds of `job` alone; 1 for throughput, of which that is the unit."""
+        return job.alone_s or 0.0 if self.objective.in_seconds else 1.0
 
     def pause_s(self, before: FleetGroup | None, after: FleetGroup) -> float:
         """Return the seconds between two groups on one GPU; none before the first."""
@@ -159,20 +162,25 @@ class Problem:
         return sum(end_s > (self.deadlines_s[kind] or inf) for kind, end_s in job_ends_s(plan))
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
-        """Compute the cost of `plan`, the lower the better; for deadlines it counts late jobs."""
-        match self.objective.name:
-            case "mean-completion":
-                return fsum(end_s for _, end_s in job_ends_s(plan)) / len(self.jobs)
-            case "deadlines":
-                return float(self.late(plan))
-            case "energy":
-                last_s, used_j = makespan_s(plan), fsum(each.group.energy_j or 0.0 for each in plan)
-                for at, pool in enumerate(self.pools):
-                    own = (each.group.holds_s for each in plan if each.group.pool == at)
-                    used_j += (pool.gpus * last_s - fsum(own)) * (pool.idle_power_w or 0.0)
-                return used_j
-            case _:
-                return makespan_s(plan)
+        """Compute the cost of `plan` by the objective; infinite where it is not known."""
+        last_s, ends = makespan_s(plan), list(job_ends_s(plan))
+        totals = Totals(
+            makespan_s=last_s,
+            ends_s=[end_s for _, end_s in ends],
+            deadlines_s=[self.deadlines_s[kind] for kind, _ in ends],
+            energy_j=self._energy_j(plan, last_s) if self.objective.saves_energy else None,
+            equal_work=last_s / len(self.jobs),
+        )
+        cost = self.objective.value(totals)
+        return inf if cost is None else cost
+
+    def _energy_j(self, plan: Sequence[PlacedGroup], last_s: float) -> float:
+        """Joules of all GPUs, idle ones too, until the last job ends."""
+        total_j = fsum(each.group.energy_j or 0.0 for each in plan)
+        for at, pool in enumerate(self.pools):
+            busy_s = fsum(each.group.holds_s for each in plan if each.group.pool == at)
+            total_j += (pool.gpus * last_s - busy_s) * (pool.idle_power_w or 0.0)
+        return total_j
 
     def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float, float]:
         """Return late jobs, cost and makespan, by which plans are compared in this order."""
@@ -375,7 +383,7 @@ class GroupPool:
         queue = GpuQueue(members, most_at_once(sharing, len(members)))
         if not self._fits(plan.prediction) or not self._host_holds(queue):
             return None
-        ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
+        ends_s = (len(members) * plan.equal_work.at(level),) * len(members)
         if self._problem.objective.in_seconds and plan.ends_s is not None:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
         energy_j = None if plan.energy_j is None else plan.energy_j.at(level)
@@ -420,9 +428,7 @@ class _Estimator:
         self._surrogate, self._summaries = surrogate, surrogate.jobs
         self._margin = question.conditions.memory_margin
         self._saves_energy = problem.objective.saves_energy
-        work = [job.work_steps or 0.0 for job in jobs]
-        in_seconds = problem.objective.in_seconds
-        self._work = np.array(work) if in_seconds else 1 / surrogate.jobs.step_s
+        self._work = np.array([problem.work_s(job) / job.alone_step_s for job in jobs])
         self._ends = np.array([profile.end_share for profile in surrogate.profiles])
         self._steps: dict[tuple[Mode, bytes], Floats] = {}
 

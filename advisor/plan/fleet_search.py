@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import count, permutations
 from math import ceil, inf
 from random import Random
-from typing import Literal, get_args
 
 from advisor.plan.candidate_space import Space
 from advisor.plan.fleet_groups import (
@@ -34,7 +33,7 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
-from advisor.plan.values import Question
+from advisor.plan.values import Question, Way
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
@@ -52,10 +51,6 @@ _LOOKED_AT, _LEAST_LOOKED_AT, _LONG, _STALE = 64, 16, 12, 6
 _SWAPS, _ANYWHERE = 0.4, 0.2
 _SEED = 2
 
-Way = Literal["serial", "batches", "first-fit", "queue", "exact"]
-WAYS: tuple[Way, ...] = get_args(Way)
-"""How plans are made, the simplest first."""
-
 _OnGpu = tuple[int, GpuQueue]  # number of the GPU, and the queue that it runs
 _Change = tuple[_OnGpu, ...]
 
@@ -70,10 +65,9 @@ class FleetSearch:
 
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
-        self._effort, self._queues = effort, problem.objective.in_seconds
+        self._effort = effort
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
-        several = self._queues and len(wide) < len(problem.jobs)
-        self._wide = self._items(wide, predict=True) if several else []
+        self._wide = self._items(wide, predict=True) if len(wide) < len(problem.jobs) else []
         self._wide_first = arranged(self._wide, problem) if self._wide else ()
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
@@ -99,8 +93,7 @@ class FleetSearch:
             if cost <= max(least[way], near):
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
-        if self._queues:
-            self._improve([self._as_queues(plan) for plan in plans if plan])
+        self._improve([self._as_queues(plan) for plan in plans if plan])
 
     def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -128,7 +121,7 @@ class FleetSearch:
             for most_busy in _BUSY:
                 yield "first-fit", self._first_fit(order, most_busy, busy)
             line = tuple(kind for kind in order if problem.widths[kind] == 1)
-            for at_once in _AT_ONCE if self._queues and line else ():
+            for at_once in _AT_ONCE if line else ():
                 yield "queue", [GpuQueue(line, at_once)]
 
     def _first_fit(
@@ -161,7 +154,7 @@ class FleetSearch:
         pool_of = self._problem.pool_of
         work_s = [
             [
-                (job.alone_s or 0.0) * max(job.profile.busy_share or 1.0, 1 / at_once)
+                self._problem.work_s(job) * max(job.profile.busy_share or 1.0, 1 / at_once)
                 for job in pool.jobs
             ]
             for pool in self._pools
@@ -189,7 +182,8 @@ class FleetSearch:
             together = sorted(line.order[each] for each in (job, *(seat.job for seat in seats)))
             return pools[gpu].allows(GpuQueue(tuple(together), line.at_once))
 
-        tasks = [Task(pools[0].jobs[kind].work_steps or 1.0) for kind in line.order]
+        jobs = [pools[0].jobs[kind] for kind in line.order]
+        tasks = [Task(self._problem.work_s(job) / job.alone_step_s) for job in jobs]
         history = run(tasks, pace, _Line(len(tasks), line.at_once, fits), (len(pools),))
         gpu_of = dict(seat for stretch in history.stretches for seat in stretch.seats)
         queues = [GpuQueue((), line.at_once)] * len(pools)
@@ -282,20 +276,21 @@ class FleetSearch:
         ]
         all_rounds = _LEAST_ROUNDS + _ROUNDS_A_JOB * jobs
         left = self._effort * len(best) * all_rounds * sum(1 / n for n in range(1, 1 + _CORRECTED))
+        goes_on = [False] * len(best)
         for turn in count() if best else ():
             at, part = turn % len(best), 1 + turn // len(best) % _CORRECTED
             if left <= 0:
                 break
             left -= (rounds := ceil(all_rounds / part))
             start, plan = best[at]
-            better = self._improved(start, rounds)
+            better, goes_on[at] = self._improved(start, rounds)
             self._offer("queue", now := self._on_gpus(better, predict=True))
             if now and (not plan or rank(now) < rank(plan)):
-                best[at] = better, now
+                best[at], goes_on[at] = (better, now), True
+        self.cut_short = any(goes_on)
 
-    def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
-        """Return better queues than `queues` by estimates, where changes lower the cost."""
-        self.cut_short = False
+    def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> tuple[list[GpuQueue], bool]:
+        """Return queues that cost less by estimates, and whether more rounds would go on."""
         now, groups, stale = list(queues), self._groups(list(enumerate(queues))), 0
         least = self._close_rank(groups)
         for _ in range(rounds):
@@ -314,10 +309,8 @@ class FleetSearch:
                 now[gpu] = queue
             stale = 0 if best else stale + 1
             if stale > _STALE:
-                break
-        else:
-            self.cut_short = True
-        return now
+                return now, False
+        return now, True
 
     def _close_rank(self, groups: Sequence[FleetGroup | None]) -> tuple[float, ...]:
         """Late jobs and cost, and what decides between equal costs: the ends of all GPUs."""

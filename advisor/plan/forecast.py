@@ -14,7 +14,7 @@ from typing import Annotated
 from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
-from advisor.hardware.machine import HostCheck
+from advisor.hardware.machine import Calibration, HostCheck
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
@@ -27,7 +27,7 @@ from advisor.plan.rules import (
     memory_problem,
     slows_protected,
 )
-from advisor.plan.values import Forecast, LeftOut, Question, Standing
+from advisor.plan.values import Forecast, LeftOut, Question, Standing, equal_work
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
@@ -59,7 +59,6 @@ from advisor.simulation.paces import Paces, SharedGpus
 from advisor.simulation.results import Simulation, Totals
 from advisor.simulation.simulate import Fleet, check_sharing, energy_j, simulated
 from advisor.simulation.turns import from_the_start, task_of
-from advisor.workload.calibration import Calibration
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
 from advisor.workload.profile_checks import (
@@ -216,8 +215,11 @@ class Mixes:
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """Forecast all jobs under `sharing`, from start to end, whether they fit or not."""
+    mix = mixes.whole(sharing)
     result = Forecast(
-        prediction=mixes.whole(sharing), deadlines_s=tuple(job.deadline_s for job in mixes.jobs)
+        prediction=mix,
+        equal_work=equal_work(mix),
+        deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )
     if (histories := mixes.histories(sharing)) is None:
         return result

@@ -4,7 +4,7 @@ Estimates of similar limits have similar errors: each short replay corrects the 
 Without traces there are estimates alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,7 +33,10 @@ _ALL_TRIED = 3
 # each of some rounds. The best of more than two rounds is no better.
 _PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
 # How many of the best are returned: forecasts of all of them are of so many jobs, or of one vector.
-_FORECAST = 6
+_FORECAST = 9
+# How often, and how many at most, vectors are replayed that differ from the best in one limit, by
+# some steps of the grid.
+_DESCENTS, _NEAR, _APART = 3, 12, (-4, -2, -1, 1, 2, 4)
 # Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
 _OCTAVES = 1.0
 # Variance of the log of a replayed step between limits that hardly differ.
@@ -141,7 +144,7 @@ class _LimitSearch:
         return np.array(sorted(costs, key=costs.__getitem__)[:_PROMISING]), len(costs)
 
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
-        """Replay the best few of `sharings`, in rounds: the best, and the best equal limits."""
+        """Replay the best few of `sharings`, in rounds, then `_varied`."""
         surrogate, tried = self._surrogate, list[int]()
         sharings = _different(sharings, surrogate.gpu)
         vectors = np.array([each.limits for each in sharings])
@@ -165,10 +168,40 @@ class _LimitSearch:
             weights = np.linalg.solve(own + _UNEVEN * np.eye(len(tried)), ratios - middle)
             corrected_s = estimated_s * np.exp(middle + likeness[:, tried] @ weights)
             steps_s = np.maximum(corrected_s, surrogate.step_s)
-        order = np.argsort(self._costs(vectors[tried], replayed_s), kind="stable")
-        ordered, most = [tried[at] for at in order], max(1, _FORECAST // len(self._jobs))
-        best = [*ordered[:most], *[at for at in ordered if at in equal][:1]]
-        return [sharings[at] for at in best]
+        vectors_of = (tuple(row) for row in vectors[tried].tolist())
+        return self._varied(dict(zip(vectors_of, replayed_s, strict=True)))
+
+    def _varied(self, replayed_s: dict[tuple[float, ...], Floats]) -> list[Mps]:
+        """Replay what differs from the best vector in one limit: the best, and the best equal."""
+        for _ in range(_DESCENTS):
+            best = self._ordered(replayed_s)[0]
+            near = [each for each in self._near(best, replayed_s[best]) if each not in replayed_s]
+            if new := near[:_NEAR]:
+                steps_s = self._surrogate.replayed([Mps(each) for each in new])
+                replayed_s |= zip(new, steps_s, strict=True)
+        ordered, most = self._ordered(replayed_s), max(1, _FORECAST // len(self._jobs))
+        unequal = [each for each in ordered if len(set(each)) > 1]
+        equal = [each for each in ordered if len(set(each)) == 1]
+        return [Mps(each) for each in (*unequal[:most], *equal[:1])]
+
+    def _ordered(self, steps_s: Mapping[tuple[float, ...], Floats]) -> list[tuple[float, ...]]:
+        """Order vectors by their costs, from the steps while all jobs run."""
+        every = list(steps_s)
+        costs = self._costs(np.array(every), np.array([*steps_s.values()]))
+        return [every[at] for at in np.argsort(costs, kind="stable")]
+
+    def _near(self, best: tuple[float, ...], steps_s: Floats) -> list[tuple[float, ...]]:
+        """Order what differs from `best` in one limit by estimates, which are off as for `best`."""
+        grid, own = np.array(LIMIT_GRID, dtype=np.float64), np.eye(len(best), dtype=np.intp)
+        places = np.searchsorted(grid, best) + np.array(_APART)[:, None, None] * own
+        near = grid[np.clip(places, 0, len(grid) - 1)].reshape(-1, len(best))
+        for copies in self._copies:
+            near[:, copies] = np.sort(near[:, copies], axis=1)
+        off = steps_s / self._surrogate.limited(np.array([best]))
+        near_s = np.maximum(self._surrogate.limited(near) * off, self._surrogate.step_s)
+        costs = self._costs(near, near_s)
+        order = np.argsort(costs, kind="stable")
+        return list(dict.fromkeys(map(tuple, near[order].tolist())))
 
     def _costs(self, vectors: Floats, together_s: Floats | None = None) -> Floats:
         """Cost of each of `vectors`, shape (vectors,); only the order of the costs matters.

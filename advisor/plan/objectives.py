@@ -10,12 +10,12 @@ import numpy as np
 
 from advisor.plan import ObjectiveName
 from advisor.plan.job_sets import Outcomes, deadlines_s
-from advisor.plan.values import Forecast
-from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
+from advisor.plan.values import Outcome, Totals
+from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
 from advisor.prediction.trace import Floats
-from advisor.sharing.groups import one_by_one, sets_in_turn, without_phases
+from advisor.sharing import Sharing
+from advisor.sharing.groups import sets_in_turn
 from advisor.simulation.arrays import Indices
-from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 
 LENGTHS_MISSING = "needs every job's length; set examples_per_epoch in the profiles"
@@ -87,8 +87,13 @@ class Objective(ABC):
         return self.unit == "J"
 
     @abstractmethod
-    def cost(self, forecast: Forecast) -> Interval | None:
-        """Cost of `forecast`, in `unit`; None where it cannot be computed."""
+    def value(self, totals: Totals) -> float | None:
+        """Compute the cost, in `unit`; None where a number that it needs is not known."""
+
+    def cost(self, outcome: Outcome) -> Interval | None:
+        """Return the cost of `outcome`, in `unit`; None where it cannot be computed."""
+        values = all_known(self.value(outcome.at(level)) for level in LEVELS)
+        return None if values is None else around(values)
 
     def turn(self, job: Job) -> float:
         """Return a key: one after another, jobs of increasing keys cost least."""
@@ -117,8 +122,8 @@ class Makespan(Objective):
     choice = "all done soonest"
     measure = "total time"
 
-    def cost(self, forecast: Forecast) -> Interval | None:
-        return forecast.makespan_interval_s
+    def value(self, totals: Totals) -> float | None:
+        return totals.makespan_s
 
     def criteria(self, ways: Ways, terms: Terms) -> Floats:
         return (ways.span_s + _TIE * ways.ends_s)[None]
@@ -133,10 +138,8 @@ class MeanCompletion(Objective):
     measure = "until a job ends, on average"
     order_matters = True
 
-    def cost(self, forecast: Forecast) -> Interval | None:
-        if forecast.ends_s is None:
-            return None
-        return around([fmean(end.at(level) for end in forecast.ends_s) for level in LEVELS])
+    def value(self, totals: Totals) -> float | None:
+        return None if totals.ends_s is None else fmean(totals.ends_s)
 
     def turn(self, job: Job) -> float:
         return job.alone_s or 0.0
@@ -146,7 +149,7 @@ class MeanCompletion(Objective):
 
 
 class Deadlines(Objective):
-    """Largest ratio of the end of a job to its deadline; on several GPUs, the late jobs."""
+    """Largest ratio of the end of a job to its deadline."""
 
     name = "deadlines"
     unit = "ratio"
@@ -161,12 +164,9 @@ class Deadlines(Objective):
     then = "makespan"
     order_matters = True
 
-    def cost(self, forecast: Forecast) -> Interval | None:
-        pairs = zip(forecast.ends_s or (), forecast.deadlines_s, strict=forecast.ends_s is not None)
-        due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
-        if not due:
-            return None
-        return around([max(end.at(level) / due_s for end, due_s in due) for level in LEVELS])
+    def value(self, totals: Totals) -> float | None:
+        pairs = zip(totals.ends_s or (), totals.deadlines_s, strict=False)
+        return max((end_s / due_s for end_s, due_s in pairs if due_s is not None), default=None)
 
     def turn(self, job: Job) -> float:
         return job.deadline_s or np.inf
@@ -193,8 +193,8 @@ class Throughput(Objective):
     )
     in_seconds = False
 
-    def cost(self, forecast: Forecast) -> Interval | None:
-        return _throughput_cost(forecast.prediction)
+    def value(self, totals: Totals) -> float | None:
+        return totals.equal_work
 
     def extra(self, outcomes: Outcomes) -> Floats:
         # Equal work of all jobs takes so many times that of one alone.
@@ -215,22 +215,6 @@ class Throughput(Objective):
         return ways.extra[None]
 
 
-def throughput(mix: MixPrediction, level: Level) -> float:
-    """Compute the work per time of the jobs of `mix`, that of serial being 1, at `level`."""
-    return 1 / _throughput_cost(mix).at(level)
-
-
-def _throughput_cost(mix: MixPrediction) -> Interval:
-    if mix.sharing.mode == "serial" and mix.power_cap_w is None:
-        return Interval(1.0, 1.0, 1.0)
-    at_levels = [[job.slowdown_at(level) for job in mix.jobs] for level in LEVELS]
-    if without_phases(mix.sharing) is None:  # jobs wait for others; all take equally long alone
-        return around([sum(set_spans(mix.sharing, slowed)) / len(slowed) for slowed in at_levels])
-    # In turn, each job has its whole speed for its part of the time.
-    turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
-    return around([turns / sum(1 / each for each in slowed) for slowed in at_levels])
-
-
 class Energy(Objective):
     """Joules until the last job ends; for several GPUs, those of idle ones too."""
 
@@ -240,8 +224,8 @@ class Energy(Objective):
     measure = "total energy"
     instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
 
-    def cost(self, forecast: Forecast) -> Interval | None:
-        return forecast.energy_j
+    def value(self, totals: Totals) -> float | None:
+        return totals.energy_j
 
     def extra(self, outcomes: Outcomes) -> Floats:
         return outcomes.added_j
@@ -281,25 +265,25 @@ def costs_of_ways(
     return np.asarray(objective.criteria(ways_of(objective, outcomes), terms)[0])
 
 
-def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
-    """Compute the cost of `forecast` by `objective`; None where that is impossible."""
-    return OBJECTIVES[objective].cost(forecast)
+def cost(outcome: Outcome, objective: ObjectiveName) -> Interval | None:
+    """Compute the cost of `outcome` by `objective`; None where that is impossible."""
+    return OBJECTIVES[objective].cost(outcome)
 
 
-def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
-    """Compute the cost of `forecast` by the objective that plans were ranked by."""
-    if (price := cost(forecast, objective)) is None:
-        raise ValueError(f"a plan that was ranked has a cost, but {forecast.sharing} has none")
+def known_cost(outcome: Outcome, objective: ObjectiveName) -> Interval:
+    """Compute the cost of `outcome` by the objective that plans were ranked by."""
+    if (price := cost(outcome, objective)) is None:
+        raise ValueError(f"a plan that was ranked by {objective} has a cost, but one has none")
     return price
 
 
 def rankable_by(
-    forecasts: Sequence[Forecast], objective: ObjectiveName
+    outcomes: Sequence[Outcome], objective: ObjectiveName
 ) -> tuple[ObjectiveName, str | None]:
-    """Choose the objective that ranks all `forecasts`; and say why, if it is not `objective`."""
+    """Choose the objective that ranks all `outcomes`; and say why, if it is not `objective`."""
 
     def ranks_all(name: ObjectiveName) -> bool:
-        return all(cost(each, name) is not None for each in forecasts)
+        return all(cost(each, name) is not None for each in outcomes)
 
     if ranks_all(objective):
         return objective, None
@@ -329,34 +313,41 @@ def joint_ratio(first: Interval, second: Interval, *, same_way: bool) -> Interva
 
 
 def cost_ratio(
-    one: Forecast, other: Forecast, objective: ObjectiveName, level: Level = "p50"
+    one: Outcome, other: Outcome, objective: ObjectiveName, level: Level = "p50"
 ) -> Interval:
     """Return the joint interval of the cost of `one` over that of `other`, around that at `level`.
 
     With serial as `one`, it is the gain of `other`, which ends at the number of jobs at once.
     """
     first, second = (_with_error(each, objective) for each in (one, other))
-    ratio = joint_ratio(first, second, same_way=one.sharing == other.sharing)
+    ratio = joint_ratio(first, second, same_way=_ways(one) == _ways(other))
     ratio = ratio.scaled(first.at(level) / second.at(level) / ratio.p50)
-    least = 1 / most_gain(one, objective) if one_by_one(other.sharing) else 0.0
-    return ratio.held_in(least, most_gain(other, objective) if one_by_one(one.sharing) else np.inf)
+    least = 1 / most_gain(one, objective) if other.one_by_one else 0.0
+    return ratio.held_in(least, most_gain(other, objective) if one.one_by_one else np.inf)
 
 
-def most_gain(plan: Forecast, objective: ObjectiveName) -> float:
-    """Return the most that `plan` gains over jobs one by one; infinite where that has no end."""
-    goal, jobs = OBJECTIVES[objective], len(plan.prediction.jobs)
+def _ways(outcome: Outcome) -> list[tuple[Sharing, list[str]]]:
+    return [(each.sharing, [job.job for job in each.jobs]) for each in outcome.mixes]
+
+
+def most_gain(outcome: Outcome, objective: ObjectiveName) -> float:
+    """Return the most that it gains over jobs one by one; infinite where that has no end."""
+    goal = OBJECTIVES[objective]
     if goal.saves_energy or goal.uses_deadlines:
         return np.inf
-    # Of a mean, the order of the jobs gains too.
-    return jobs if goal.order_matters else max(each for _, each in sets_in_turn(plan.sharing, jobs))
+    if goal.order_matters:  # of a mean, the order of the jobs gains too
+        return len(outcome.predictions)
+    return max(
+        at_once for mix in outcome.mixes for _, at_once in sets_in_turn(mix.sharing, len(mix.jobs))
+    )
 
 
-def _with_error(forecast: Forecast, objective: ObjectiveName) -> Interval:
+def _with_error(outcome: Outcome, objective: ObjectiveName) -> Interval:
     """The cost with the error of its pace, the unit of throughput for jobs that run one by one."""
-    cost = known_cost(forecast, objective)
-    if objective != "throughput" or not one_by_one(forecast.sharing):
+    cost = known_cost(outcome, objective)
+    if objective != "throughput" or not outcome.one_by_one:
         return cost
-    steps_s = [job.step_s for job in forecast.prediction.jobs]
+    steps_s = [job.step_s for job in outcome.predictions]
     return cost.times(
         around([fmean(each.at(level) / each.p50 for each in steps_s) for level in LEVELS])
     )
@@ -368,6 +359,6 @@ def holds_one(ratio: Interval) -> bool:
     return either_way or abs(ratio.p50 - 1) <= _ROUNDED
 
 
-def tied(one: Forecast, other: Forecast, objective: ObjectiveName, level: Level = "p50") -> bool:
+def tied(one: Outcome, other: Outcome, objective: ObjectiveName, level: Level = "p50") -> bool:
     """Check whether the costs of two plans are equal within our error."""
     return holds_one(cost_ratio(one, other, objective, level))

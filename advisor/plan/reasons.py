@@ -21,7 +21,7 @@ from advisor.plan.objectives import (
     tied,
 )
 from advisor.plan.rules import broken_rule, memory_problem
-from advisor.plan.values import Forecast, Standing
+from advisor.plan.values import Forecast, Outcome, Standing
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
@@ -212,7 +212,7 @@ def named(jobs: Sequence[str]) -> str:
 
 
 def compared(
-    plan: Forecast, other: Forecast, name: str, objective: ObjectiveName, level: Level
+    plan: Outcome, other: Outcome, name: str, objective: ObjectiveName, level: Level
 ) -> str:
     """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
     own, its = (known_cost(each, objective).at(level) for each in (plan, other))

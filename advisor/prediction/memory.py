@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import check
+from advisor.files.reading import MOST_MIB, check
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, partition_of
 from advisor.prediction.cache import once_a_profile
@@ -60,7 +60,7 @@ class Context:
     per_sm_mib: float
 
     def __post_init__(self) -> None:
-        check(self, ("usual_mib", "per_sm_mib"))
+        check(self, ("usual_mib", "per_sm_mib"), MOST_MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.files.reading import (
+    MOST_MIB,
     MOST_SPREADS,
     check,
     check_number,
@@ -19,6 +20,7 @@ from advisor.files.reading import (
 )
 from advisor.files.records import parse_record
 from advisor.hardware.gpus import Gpu, gpu
+from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import unlikeness
 from advisor.prediction.capacity import CapacityModel
 from advisor.prediction.correction import COLUMNS, Correction
@@ -28,7 +30,6 @@ from advisor.prediction.power import Power
 from advisor.prediction.replay import Physics
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.sharing import Mode
-from advisor.workload.calibration import Calibration
 
 _MOST = 1000.0
 
@@ -92,7 +93,7 @@ class GpuConstants:
     mps_server_mib: float = MPS_SERVER_MIB
 
     def __post_init__(self) -> None:
-        check(self, ("mps_server_mib",))
+        check(self, ("mps_server_mib",), MOST_MIB)
 
 
 def nearest_constants(to: Gpu, others: Mapping[str, GpuConstants]) -> GpuConstants:

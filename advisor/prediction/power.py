@@ -19,7 +19,7 @@ from statistics import fmean, median
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_LOG, check, check_number
+from advisor.files.reading import MOST_LOG, MOST_W, check, check_number
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
@@ -85,7 +85,7 @@ class Power:
     alone: PowerLaw = _ALONE
 
     def __post_init__(self) -> None:
-        check(self, ("awake_w",))
+        check(self, ("awake_w",), MOST_W)
 
     def law(self, mode: Mode, jobs: int) -> PowerLaw:
         """Return the law for `jobs` jobs at once."""

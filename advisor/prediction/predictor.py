@@ -10,6 +10,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.files.reading import DAY_S, LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, known_gpus
+from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
 from advisor.prediction.cache import once_a_mix
@@ -49,7 +50,6 @@ from advisor.sharing.groups import (
     together,
     without_idle_limits,
 )
-from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
 
 # Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an

@@ -68,7 +68,7 @@ class TimeSlicing:
 
     def __post_init__(self) -> None:
         check_number("slice_s", self.slice_s, DAY_S, LEAST_STEP_S)
-        check(self, ("switch_s",))
+        check(self, ("switch_s",), DAY_S)
 
 
 def _columns(

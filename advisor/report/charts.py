@@ -16,8 +16,13 @@ from advisor.plan.trials import Trials
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units
-from advisor.report.forecast import best_of_each_way, short_basis, shown_cost, slowdown
-from advisor.report.format import way_of
+from advisor.report.forecast import (
+    best_of_each_way,
+    short_basis,
+    shown_cost,
+    slowdown,
+    way_name,
+)
 from advisor.report.recommendation import instruction
 from advisor.simulation.results import SimulatedJob
 
@@ -257,17 +262,16 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
 
 
 def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]:
-    shown, jobs = shown_cost(advised.ranked_by), len(advised.jobs)
-    best = best_of_each_way(advised)
-    best[way_of(chosen.sharing, jobs)] = chosen
+    shown, best = shown_cost(advised.ranked_by), best_of_each_way(advised)
+    best[way_name(advised, chosen)] = chosen
     costs = {way: known_cost(plan, advised.ranked_by) for way, plan in best.items()}
     end = _END * max(cost.p95 for cost in costs.values())
     for way, plan in best.items():
         cost, colour = costs[way], _SURE if plan is chosen else _OTHER
-        sure = plan.prediction.confirmed_on_hardware
+        sure = plan.confirmed_on_hardware
         yield {
             "way": way,
-            "plan": str(plan.sharing),
+            "plan": plan.notation,
             "cost": shown(cost),
             "low": cost.p05,
             "middle": cost.p50,

@@ -40,8 +40,9 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     )
     caps = {each.forecast.prediction.power_cap_w for each in plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
-    serial = None if comparison.serial is None else comparison.serial.forecast
-    notes += forecast.layout_needs([(comparison.gpu, each.forecast) for each in plans], serial)
+    serial = None if comparison.serial is None else comparison.serial.forecast.sharing
+    uses = [(comparison.gpu, each.forecast.sharing) for each in plans]
+    notes += forecast.layout_needs(uses, serial)
     notes.append(forecast.host_note(standing))
     return Group(*parts, Text(), *map(Text, notes))
 

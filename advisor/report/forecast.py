@@ -1,6 +1,6 @@
 """A forecast of one plan: its name, figures and basis in words, as rows of the page and as JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
@@ -12,11 +12,12 @@ from rich.text import Text
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES, cost_ratio, joint_ratio, most_gain
-from advisor.plan.values import Forecast, Plan, Recommendation, Standing
+from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain
+from advisor.plan.values import Forecast, Plan, Recommendation, Standing, Way
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
+from advisor.sharing import Sharing
 from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.results import Simulation
 from advisor.workload.catalogue import how_to_measure
@@ -123,26 +124,36 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
     return "\n".join(sentences)
 
 
-def gain(advised: Recommendation, plan: Forecast) -> Interval:
-    """Return serial cost over cost of `plan`, by the ranking objective; above 1 beats serial."""
-    return cost_ratio(advised.serial, plan, advised.ranked_by)
+WAYS: Mapping[Way, str] = {
+    "serial": "one at a time",
+    "batches": "equal batches",
+    "first-fit": "batches by load",
+    "queue": "queues",
+    "exact": "chosen groups",
+}
+"""How jobs are grouped on several GPUs, in words."""
+
+
+def way_name(advised: Recommendation, plan: Plan) -> str:
+    """Return how `plan` groups the jobs, or how they share the only GPU, in words."""
+    return WAYS[plan.way] if plan.way else units.way_of(plan.sharing, len(advised.jobs))
 
 
 def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
-    """Return the best plan of each way to share that has one, the simplest way first."""
+    """Return the best plan of each way that has one, the simplest way first."""
     best: dict[str, Plan] = {}
     for plan in advised.plans:
-        best.setdefault(units.way_of(plan.sharing, len(advised.jobs)), plan)
-    return {way: best[way] for way in units.WAYS if way in best}
+        best.setdefault(way_name(advised, plan), plan)
+    return {way: best[way] for way in (*units.WAYS, *WAYS.values()) if way in best}
 
 
-def layout_needs(plans: Iterable[tuple[Gpu, Forecast]], serial: Forecast | None) -> Iterator[str]:
-    """Yield what it takes to make the MIG instances of `plans`, unless they have to exist.
+def layout_needs(uses: Iterable[tuple[Gpu, Sharing]], serial: Sharing | None) -> Iterator[str]:
+    """Yield what it takes to make the MIG instances of GPUs, unless they have to exist.
 
     They have to if also `serial`, one job after another, uses instances.
     """
-    gpus = [gpu for gpu, plan in plans if plan.sharing.instances]
-    if gpus and not (serial and serial.sharing.instances):
+    gpus = [gpu for gpu, sharing in uses if sharing.instances]
+    if gpus and not (serial and serial.instances):
         no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
         takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
         yield f"Making MIG instances takes root{takes}."
@@ -165,8 +176,8 @@ def plan_name(advised: Recommendation, plan: Plan) -> str:
     """Return the notation of how the jobs share, and the power cap if the plan chose one."""
     cap_w = plan.prediction.power_cap_w
     if cap_w in (None, advised.serial.prediction.power_cap_w):
-        return str(plan.sharing)
-    return f"{plan.sharing} at most {cap_w:g} W"
+        return plan.notation
+    return f"{plan.notation} at most {cap_w:g} W"
 
 
 def basis(mix: MixPrediction) -> str:
@@ -195,27 +206,26 @@ def slowdown(job: JobPrediction) -> Interval:
     return Interval(*map(job.slowdown_at, LEVELS))
 
 
-def deadlines_missed(
-    jobs: Sequence[Job],
-    plans: Iterable[Sequence[Interval] | None],
-    level: Level,
-    ranked_by: ObjectiveName,
-) -> Iterator[str]:
-    """Yield the deadlines that even the best of `plans` misses, and by how much, as a sentence.
+def deadlines_missed(advised: Recommendation) -> Iterator[str]:
+    """Yield the deadlines that even the best plan misses, and by how much, as a sentence.
 
-    A plan is the ends of `jobs`; the best is that whose tightest job ends after the least part of
-    its time. None: the ends are not known.
+    The best is that whose tightest job ends after the least part of its time.
     """
+    if not all(plan.late_jobs for plan in advised.plans):
+        return
 
-    def of_time(ends_s: Sequence[Interval]) -> list[float]:
-        pairs = zip(ends_s, jobs, strict=True)
-        return [end_s.at(level) / job.deadline_s if job.deadline_s else 0.0 for end_s, job in pairs]
+    def of_time(plan: Plan) -> list[float]:
+        pairs = zip(plan.ends_s or (), advised.jobs, strict=True)
+        return [
+            end_s.at(advised.level) / job.deadline_s if job.deadline_s else 0.0
+            for end_s, job in pairs
+        ]
 
-    tightest = min((max(of_time(ends_s)), of_time(ends_s)) for ends_s in plans if ends_s)[1]
+    tightest = min((max(of_time(plan)), of_time(plan)) for plan in advised.plans)[1]
     late = {
         job.name: f"{job.name} ends {units.duration((part - 1) * job.deadline_s)} after its "
         f"deadline of {units.duration(job.deadline_s)}"
-        for part, job in sorted(zip(tightest, jobs, strict=True), key=lambda pair: pair[0])
+        for part, job in sorted(zip(tightest, advised.jobs, strict=True), key=lambda pair: pair[0])
         if job.deadline_s and part > 1
     }
     if late:
@@ -223,7 +233,7 @@ def deadlines_missed(
         more = len(worst) - _MOST_NAMED
         rest = f"; {counted(more, 'other job')} late" if more > 0 else ""
         best = f"{'; '.join(worst[:_MOST_NAMED])}{rest}"
-        how = "" if ranked_by == "deadlines" else " Rank by that: --objective deadlines."
+        how = "" if advised.ranked_by == "deadlines" else " Rank by that: --objective deadlines."
         yield f"No plan keeps every deadline. At best, {best}.{how}"
 
 
@@ -232,40 +242,12 @@ def ranking_note(level: Level) -> str:
     return "" if level == "p50" else " Ranked by the upper ends of the 90 % intervals."
 
 
-def gain_in_words(
-    measure: str,
-    cost: str,
-    before: str | None,
-    gain: Interval,
-    where: str,
-    time: str,
-    by_sharing: Sequence[Interval],
-) -> str:
-    """Return what a plan costs and gains over one job after another.
-
-    Args:
-        measure: What the cost is, if its unit does not say so.
-        cost: Of the plan, with its unit.
-        before: Of one job after another; None: that is the plan.
-        gain: Of the plan.
-        where: The GPU, or what it is compared with.
-        time: A remark on the time of all jobs.
-        by_sharing: Gains of the ways to share.
-    """
-    if measure == OBJECTIVES["throughput"].measure and before is not None:
-        return f"Gain in throughput {units.times(gain)} {where}{time}."
-    words = f"{measure.capitalize()} {cost}" if measure else cost
-    if before is None:
-        gained = best_gain(by_sharing)
-        return f"{words} {where}{time}{f'; {gained}' if gained else ''}."
-    return f"{words} instead of {before} {where}: gain {units.times(gain)}{time}."
-
-
-def best_gain(by_sharing: Sequence[Interval]) -> str:
+def best_gain(advised: Recommendation) -> str:
     """Return what sharing would gain at its best, where no sharing is recommended."""
-    if not by_sharing:
+    gains = [plan.gain for plan in advised.plans if not plan.one_by_one]
+    if not gains:
         return ""
-    best = max(by_sharing, key=lambda each: each.p50)
+    best = max(gains, key=lambda each: each.p50)
     return f"sharing at its best has a gain of {units.times(best)}"
 
 
@@ -277,7 +259,7 @@ def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
 
 def forecast_report(forecast: Forecast) -> Group:
     """Return what ``advisor predict`` prints: whether it fits, the mix, and each job."""
-    mix, memory = forecast.prediction, memory_held(forecast)
+    mix, memory = forecast.prediction, memory_held(forecast.prediction)
     total = "not known: the length of an epoch is not"
     done_s, serial_s = forecast.makespan_interval_s, forecast.serial_interval_s
     if done_s is not None and serial_s is not None:
@@ -364,9 +346,8 @@ def epoch(job: JobPrediction) -> str:
     return "length unknown" if job.epoch_s is None else units.seconds(job.epoch_s)
 
 
-def memory_held(forecast: Forecast) -> str:
+def memory_held(mix: MixPrediction) -> str:
     """Return the most memory that the processes hold at once, and the GPU's memory."""
-    mix = forecast.prediction
     held = [job.memory_interval_mib for job in mix.jobs]
     sets = sets_in_turn(mix.sharing, len(held))
     total = Interval(
@@ -425,19 +406,18 @@ def plan_rows(advised: Recommendation) -> list[dict[str, Any]]:
         {
             "rank": plan.rank,
             "plan": units.shortened(plan_name(advised, plan)),
-            "way": units.way_of(plan.sharing, len(advised.jobs)),
+            "way": way_name(advised, plan),
             "total time, min": plan.makespan_s and plan.makespan_s / 60,
-            "gain": better.p50,
-            "from": better.p05,
-            "to": better.p95,
+            "gain": plan.gain.p50,
+            "from": plan.gain.p05,
+            "to": plan.gain.p95,
             "tie": plan.ties_best,
             "memory, GiB": plan.prediction.memory_total_mib / units.MIB_PER_GIB,
             "energy, Wh": plan.energy_j and plan.energy_j.p50 / units.J_PER_WH,
-            "estimated": not plan.prediction.confirmed_on_hardware,
+            "estimated": not plan.confirmed_on_hardware,
             "why": plan.why,
         }
         for plan in advised.plans
-        for better in [gain(advised, plan)]
     ]
 
 
@@ -455,5 +435,5 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
             "energy a step, J": job.energy_step_j and job.energy_step_j.p50,
             "profile": "estimated" if request.profile.is_estimate else "measured",
         }
-        for request, job, end_s in zip(advised.jobs, plan.prediction.jobs, ends_s, strict=True)
+        for request, job, end_s in zip(advised.jobs, plan.predictions, ends_s, strict=True)
     ]

@@ -15,7 +15,7 @@ from rich.text import Text
 from advisor.documents import As, Inline
 from advisor.errors import clean, counted
 from advisor.hardware.gpus import DESCRIBED, OF_MIG, Gpu, MigProfile
-from advisor.hardware.machine import BrokenGpu, LiveGpu
+from advisor.hardware.machine import BrokenGpu, LiveGpu, Provenance
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.learn.observations import MeasuredGpu, shared_runs
@@ -25,7 +25,6 @@ from advisor.prediction.model import Data, Model
 from advisor.report.format import NOT_MEASURED, number, percent, share
 from advisor.report.tables import FittedTable, plain_table
 from advisor.sharing import Instance
-from advisor.workload.calibration import Provenance
 from advisor.workload.job import Job
 from advisor.workload.profile import EpochEnd, Memory, Profile
 from advisor.workload.profile_checks import odd_ones

@@ -10,11 +10,11 @@ from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.ranking import rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
-from advisor.plan.values import Forecast, Plan, Recommendation
+from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
-from advisor.report import forecast
+from advisor.report import fleet, forecast
 from advisor.report import format as units
 from advisor.report.format import each_counted, in_order, places, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
@@ -41,17 +41,17 @@ def paragraphs(advised: Recommendation) -> tuple[str, ...]:
 
 def opening(advised: Recommendation) -> Iterator[str]:
     """Yield deadlines that no plan keeps, what to do, what it brings, and what is not possible."""
-    if all(plan.late_jobs for plan in advised.plans):
-        ends_s = [plan.ends_s for plan in advised.plans]
-        yield from forecast.deadlines_missed(advised.jobs, ends_s, advised.level, advised.ranked_by)
+    yield from forecast.deadlines_missed(advised)
     best = advised.best
-    yield f"{instruction(best, [job.name for job in advised.jobs])}."
+    names = [job.name for job in advised.jobs]
+    yield f"{fleet.instruction(advised) if best.way else instruction(best, names)}."
     yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
     if (sure := _sure_gain(advised)) is not None:
-        named = f"{forecast.plan_name(advised, sure)}: {units.times(forecast.gain(advised, sure))}"
+        named = f"{forecast.plan_name(advised, sure)}: {units.times(sure.gain)}"
         yield f"To be sure of a gain, take {named}."
     yield from forecast.layout_needs(
-        [(advised.gpu, each) for each in (best, sure or best)], advised.serial
+        [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus],
+        advised.serial.sharing,
     )
 
 
@@ -69,6 +69,9 @@ def missing_ways(advised: Recommendation) -> Iterator[str]:
 def caveats(advised: Recommendation) -> Iterator[str]:
     """Yield what to know of the best plan, the most important first."""
     best, standing = advised.best, advised.standing
+    if best.way:
+        yield from (fleet.caveat(advised), *fleet.effort(advised))
+        return
     yield from _deadline_sentences(advised)
     if slow := starved(best, advised.level):
         jobs = slowed([(advised.jobs[at].name, times) for at, times in slow.items()])
@@ -96,7 +99,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     yield forecast.host_note(standing)
 
 
-def instruction(plan: Forecast, names: Sequence[str], *, in_short: bool = False) -> str:
+def instruction(plan: Plan, names: Sequence[str], *, in_short: bool = False) -> str:
     """Return what to do, as a person says it; `names` are those of the jobs in order.
 
     In short, it is without the order of a queue.
@@ -162,7 +165,7 @@ def headline(advised: Recommendation, plan: Plan) -> str:
         part = f"the tightest job ends after {cost.p50:.0%} of its time"
         return f"{first}: {part}{_all_done(advised, plan)}."
     if advised.ranked_by == "throughput":
-        much = units.number(forecast.gain(advised, plan).p50)
+        much = units.number(plan.gain.p50)
         gained = "" if cost.p50 == serial.p50 else f": {much}x the work in an hour"
         return f"{first}{gained}{_all_done(advised, plan)}."
     shown = forecast.shown_cost(advised.ranked_by)
@@ -182,8 +185,8 @@ def badge_of(
         return "Nothing to share", "gray"
     if plan.late_jobs:
         return "Missed", "red"
-    better = forecast.gain(advised, plan)
-    if one_by_one(plan.sharing) or better.p95 < 1:
+    better = plan.gain
+    if plan.one_by_one or better.p95 < 1:
         return "Don't share", "red"
     return ("Share", "green") if better.p05 > 1 else ("Toss-up", "orange")
 
@@ -194,14 +197,14 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
         punctual = (each for each in advised.plans if not each.late_jobs)
         keeps = [forecast.plan_name(advised, each) for each in punctual][:1] or ["No plan"]
         return f"{_latest(plan)} {units.shortened(keeps[0])} keeps every deadline."
-    better = forecast.gain(advised, plan)
-    if one_by_one(plan.sharing):
-        gained = forecast.best_gain(_gains_by_sharing(advised))
+    better = plan.gain
+    if plan.one_by_one:
+        gained = forecast.best_gain(advised)
         return f"{gained[:1].upper()}{gained[1:]}." if gained else ""
     parts = [f"Gain {units.times(better)}"]
-    if not plan.prediction.confirmed_on_hardware:
+    if not plan.confirmed_on_hardware:
         parts.append(forecast.short_basis(plan.prediction))
-    own, best = units.way_of(plan.sharing, len(advised.jobs)), forecast.best_of_each_way(advised)
+    own, best = forecast.way_name(advised, plan), forecast.best_of_each_way(advised)
     ties = [way for way, each in best.items() if way != own and each.ties_best]
     if plan.ties_best and ties:
         every = len(ties) > 1 and len(ties) == len(best) - 1
@@ -211,7 +214,7 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
 
 def _latest(plan: Plan) -> str:
     """The job that is late by most, and by how much."""
-    rows = zip(plan.prediction.jobs, plan.ends_s or (), plan.deadlines_s, strict=True)
+    rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
     late_s, job = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
     others = len(plan.late_jobs) - 1
     more = f"; {counted(others, 'other job')} late" if others else ""
@@ -224,7 +227,7 @@ def _cost(advised: Recommendation, plan: Plan) -> Interval:
 
 def _may_lose(advised: Recommendation) -> tuple[str, ...]:
     """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
-    if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
+    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
         return ()
     return without_utilisation([job.profile for job in advised.jobs])
 
@@ -232,18 +235,23 @@ def _may_lose(advised: Recommendation) -> tuple[str, ...]:
 def outcome(advised: Recommendation) -> str:
     """Return what the best plan costs and gains over one after another, with ranges."""
     plan, by = advised.best, OBJECTIVES[advised.ranked_by]
-    shown = forecast.shown_cost(advised.ranked_by)
-    before, now = (_cost(advised, each) for each in (advised.serial, plan))
-    serial = one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction
-    return forecast.gain_in_words(
-        "" if by.name == "makespan" else by.measure,
-        shown(now),
-        None if serial else units.middle(before, shown),
-        forecast.gain(advised, plan),
-        f"on {with_article(advised.gpu.key)}",
-        _all_done(advised, plan),
-        _gains_by_sharing(advised),
-    )
+    shown, time = forecast.shown_cost(advised.ranked_by), _all_done(advised, plan)
+    where = f" on {with_article(advised.gpu.key)}"
+    if plan.way:  # what to do has named the GPUs
+        where = ""
+        if by.name == "throughput":
+            turns = "one after another" if advised.gpus == 1 else "one at a time"
+            where = f" over {turns}"
+    if by.name == "throughput" and plan.rank != advised.serial.rank:
+        return f"Gain in throughput {units.times(plan.gain)}{where}{time}."
+    words = shown(_cost(advised, plan))
+    if by.name != "makespan":
+        words = f"{by.measure.capitalize()} {words}"
+    if plan.rank == advised.serial.rank:
+        gained = forecast.best_gain(advised)
+        return f"{words}{where}{time}{f'; {gained}' if gained else ''}."
+    before = units.middle(_cost(advised, advised.serial), shown)
+    return f"{words} instead of {before}{where}: gain {units.times(plan.gain)}{time}."
 
 
 def _all_done(advised: Recommendation, plan: Plan) -> str:
@@ -255,16 +263,11 @@ def _all_done(advised: Recommendation, plan: Plan) -> str:
     return f"; all done in {units.duration(done_s.p50)}{instead}"
 
 
-def _gains_by_sharing(advised: Recommendation) -> list[Interval]:
-    others = [plan for plan in advised.plans if not one_by_one(plan.sharing)]
-    return [forecast.gain(advised, plan) for plan in others]
-
-
 def _sure_gain(advised: Recommendation) -> Plan | None:
     """The first plan that surely gains, where the best is not sure to."""
-    if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
+    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
         return None
-    return next((plan for plan in advised.plans if forecast.gain(advised, plan).p05 > 1), None)
+    return next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:
@@ -305,7 +308,7 @@ def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
     """Sentences about the deadlines of the best plan, and about what a protected job rules out."""
     best = advised.best
     if any(job.deadline_s is not None for job in advised.jobs):
-        by_deadlines = advised.ranked_by == "deadlines" and not one_by_one(best.sharing)
+        by_deadlines = advised.ranked_by == "deadlines" and not best.one_by_one
         if best.late_jobs:
             yield _missed(advised)
         elif not by_deadlines:  # else the first sentence contains it
@@ -361,6 +364,6 @@ def another_layout_text(advised: Recommendation, other: Plan) -> str:
     """Return what a GPU would gain in another MIG layout, or with MIG mode off, as in `other`."""
     ratio = _cost(advised, other).p50 / _cost(advised, advised.best).p50
     return (
-        f"With root, the best plan is {other.sharing}: {ratio:.2f}x the "
+        f"With root, the best plan is {other.notation}: {ratio:.2f}x the "
         f"{OBJECTIVES[advised.ranked_by].measure} of plan 1 here. --root ranks all plans."
     )

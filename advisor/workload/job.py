@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from functools import cache, cached_property
 from math import inf, isfinite
 from numbers import Real
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, near_names
 from advisor.files.reading import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
@@ -372,20 +371,15 @@ def handed_jobs(
 def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
     with expecting("a job file", content, where):
         document = parse_toml(content, where)
-        return _entries_of(document, where)
-
-
-def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
-    if not document.get("job"):
-        near = get_close_matches("job", document, n=1)
-        meant = f", but one called {near[0]}" if near else ""
-        raise InvalidInput(
-            f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
-            f"from."
-        )
-    if isinstance(document["job"], dict):
-        raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
-    return check_record(JobFile, document, where, "Correct the file.").job
+        if not document.get("job"):
+            near = near_names("job", document, alike=0.6)[:1]
+            meant = f", but one called {near[0]}" if near else ""
+            remedy = "`advisor init jobs` writes a file to start from"
+            raise InvalidInput(f"{where}: it has no [[job]] table{meant}. {remedy}.")
+        if isinstance(document["job"], dict):
+            wrong = "it has [job], in single brackets: write [[job]] before each"
+            raise InvalidInput(f"{where}: {wrong}.")
+        return check_record(JobFile, document, where, "Correct the file.").job
 
 
 def _jobs(

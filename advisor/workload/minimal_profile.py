@@ -8,6 +8,8 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import (
     LEAST_STEP_S,
     MOST_EPOCH_S,
+    MOST_MIB,
+    MOST_W,
     check,
     check_number,
     check_schema,
@@ -91,7 +93,8 @@ class MinimalProfile:
                 f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
                 f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
             )
-        check(self, ("memory_mib", "power_w"))
+        check(self, ("memory_mib",), MOST_MIB)
+        check(self, ("power_w",), MOST_W)
         if self.gpu_utilization is not None and 0 <= self.gpu_utilization < _LEAST_UTILIZATION:
             raise InvalidInput(
                 f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "

@@ -34,8 +34,7 @@ from advisor.files.reading import (
     check_number,
     check_schema,
 )
-from advisor.hardware.machine import Counters
-from advisor.workload.calibration import Provenance
+from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.spec import Workload
 
 _Core = Annotated[int, Within(0, MOST_CORES)]

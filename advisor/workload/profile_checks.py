@@ -7,7 +7,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput, UnknownName, counted, with_article
 from advisor.hardware.gpus import Gpu, gpu_meant, known_gpus
-from advisor.workload.calibration import Provenance
+from advisor.hardware.machine import Provenance
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.moments import odd_moments
 from advisor.workload.profile import Profile

@@ -15,10 +15,9 @@ from advisor.files.reading import (
     Within,
     check_schema,
 )
-from advisor.hardware.machine import Counters
+from advisor.hardware.machine import Counters, Provenance
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import running_together
-from advisor.workload.calibration import Provenance
 from advisor.workload.profile import Memory, Window, median_step_s
 from advisor.workload.spec import Workload
 

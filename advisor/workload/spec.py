@@ -10,13 +10,19 @@ from pathlib import Path, PurePath
 from typing import Literal, NamedTuple, get_args
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
+from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, MOST_MIB, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
 Source = Literal["timm", "plain", "script", "numbers", "duration"]
 
-_COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
+# Least and most of each number of a workload.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("batch", "resolution", "classes"), (1, MOST_COUNT)),
+    **dict.fromkeys(("sequence_length", "examples_per_epoch"), (1, MOST_COUNT)),
+    "table_mib": (1, MOST_MIB),
+    "loader_workers": (0, MOST_LOADER_WORKERS),
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
@@ -58,7 +64,11 @@ class Script:
         if len(self.command) > _MOST_WORDS:
             raise InvalidInput(f"a command has {_MOST_WORDS:,} words at most")
         for word in (*self.command, self.folder, *self.environment.values()):
-            if not _can_be_given(word):
+            try:
+                possible = "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
+            except UnicodeEncodeError:  # half of a character
+                possible = False
+            if not possible:
                 raise InvalidInput(f"no program can be given the word {word[:40]!r}...")
         if not Path(self.folder).is_absolute():
             raise InvalidInput(f"a script's folder is an absolute path, got {self.folder!r}")
@@ -92,13 +102,6 @@ def _check_pattern(pattern: str | None, what: str) -> None:
         groups = re.compile(pattern).groups
     if groups != 1:
         raise InvalidInput(f"{pattern!r}: write a regular expression with one group for {what}")
-
-
-def _can_be_given(word: str) -> bool:
-    try:
-        return "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
-    except UnicodeEncodeError:  # half of a character
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +162,9 @@ class Workload:
             raise InvalidInput(f"{self.name}: a script of the user's has a command")
         if self.data is not None and not Path(self.data).is_absolute():
             raise InvalidInput(f"{self.name}: its data lies at an absolute path, not {self.data!r}")
-        for name in _COUNTS:
+        for name, (least, most) in _BOUNDS.items():
             if (count := getattr(self, name)) is not None:
-                check_number(f"{self.name}: {name}", count, MOST_COUNT, 1)
-        check(self, ("table_mib",))
-        check(self, ("loader_workers",), MOST_LOADER_WORKERS)
+                check_number(f"{self.name}: {name}", count, most, least)
 
     def reading(self, folder: Path, images: int) -> "Workload":
         """Return the same on the `images` that lie in `folder`, under a name that says so."""
@@ -291,7 +292,10 @@ def program_of(command: Sequence[str]) -> str | None:
             if word not in _LAUNCHING_MODULES:
                 return word
         elif before == "-c" and is_shell(launcher):
-            return _program_of_line(word)
+            try:  # e.g. ``cd here && python train.py``
+                return program_of(["sh", *shlex.split(word, comments=True)])
+            except ValueError:  # a quote that is not closed
+                return None
         elif before == "-c" and re.fullmatch(_PYTHON, launcher):
             return None
         elif _is_program(launcher, before, word):
@@ -321,14 +325,6 @@ def _is_program(launcher: str, before: str, word: str) -> bool:
     if re.fullmatch(_RUNNER, launcher):
         return before not in _WITH_VALUE
     return bool(launcher) and word.endswith((".py", ".sh"))
-
-
-def _program_of_line(line: str) -> str | None:
-    """The program that a line of a shell starts, e.g. ``cd here && python train.py``."""
-    try:
-        return program_of(["sh", *shlex.split(line, comments=True)])
-    except ValueError:  # a quote that is not closed
-        return None
 
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

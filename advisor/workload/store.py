@@ -38,7 +38,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
 if TYPE_CHECKING:
-    from advisor.workload.calibration import Calibration
+    from advisor.hardware.machine import Calibration
 
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
@@ -60,7 +60,7 @@ def parse_profile(content: bytes, where: str) -> Profile:
 
 def read_calibration(path: Path) -> "Calibration":
     """Read the calibration in `path`."""
-    from advisor.workload.calibration import Calibration
+    from advisor.hardware.machine import Calibration
 
     content, remedy = read_bytes(path), "Measure it again: `advisor calibrate`."
     with expecting("a calibration", content, path):

@@ -75,7 +75,7 @@ def predicted(advisor: Advisor, profiles: Sequence[Profile]) -> dict[str, Any]:
     serial = advisor.predict(jobs, "serial")
     question = Question(gpu=advisor.card, predictor=advisor.predictor, objective="throughput")
     (first, _), *_ = by_precedence([serial, *forecasts.values()], question)
-    best = advisor.rank(jobs, "throughput", conditions=Conditions(root=False)).best
+    best = advisor.recommend(jobs, "throughput", conditions=Conditions(root=False)).best
     modes = {id(each): mode for mode, each in forecasts.items()}
     return {
         "first": modes.get(id(first), "serial"),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.launch.launch_plan import fleet_launch_plans
+from advisor.launch.launch_plan import launch_plans
 from advisor.launch.shell import why_not_started
-from advisor.report.plans import fleet_advice
+from advisor.report.plans import advice
 from tests.handed import JOBS, on_gpus, write
 from tests.plan.fleet_twins import drawn, made, on_pools
 
@@ -27,15 +27,15 @@ def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wi
         for job, two in zip(made(jobs, "makespan"), wide, strict=False)
     ]
     fleet, _ = on_pools((1, 1, 2), (4, 2, 1), jobs=jobs)
-    assert fleet_advice(fleet).request.epochs == tuple(job.epochs for job in jobs)
-    plans = fleet_launch_plans(fleet)
-    assert [plan.number for plan in plans] == [on.number for on in fleet.on]
+    assert advice(fleet).request.epochs == tuple(job.epochs for job in jobs)
+    plans = launch_plans(fleet.hosts, fleet.best)
+    assert [plan.number for plan in plans] == [on.number for on in fleet.best.gpus]
     places = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)]
     assert [(plan.host, plan.device) for plan in plans] == [places[plan.number] for plan in plans]
     partitions = [part.number for plan in plans for part in plan.partitions]
     assert partitions == list(range(1, len(partitions) + 1))
-    for plan, on in zip(plans, fleet.on, strict=True):
-        assert sorted(start.number for start in plan.starts) == sorted(on.jobs)
+    for plan, on in zip(plans, fleet.best.gpus, strict=True):
+        assert sorted(start.number for start in plan.starts) == sorted(on.job_numbers)
     for number, job in enumerate(jobs, start=1):
         own = [plan for plan in plans if number in [start.number for start in plan.starts]]
         assert [len(own), len({plan.host for plan in own})] == [job.gpus, 1]

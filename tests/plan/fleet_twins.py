@@ -6,11 +6,11 @@ from math import fsum
 
 from hypothesis import strategies as st
 
-from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.fleet import plan_fleet
+from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import throughput
-from advisor.plan.rules import broken_rule, memory_problem
+from advisor.plan.objectives import known_cost
+from advisor.plan.ranking import recommended
+from advisor.plan.rules import UNCONDITIONAL, broken_rule, memory_problem
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
@@ -51,22 +51,26 @@ def made(drawn, aim):
     ]
 
 
-def planned(jobs, terms, predictor=None, gpu=NO_MIG):
-    """The plan for equal GPUs on the hosts that the terms name."""
-    (count,) = terms.counts
+def planned(jobs, predictor=None, gpu=NO_MIG, gpus=1, host_memory_mib=None, **terms):
+    """The plans for equal GPUs of one host."""
     pool = GpuPool(
         gpu=gpu,
-        hosts=count.hosts,
-        host_gpus=count.host_gpus,
+        hosts=1,
+        host_gpus=gpus,
         jobs=tuple(jobs),
         predictor=predictor or StandIn(gpu),
-        host_memory_mib=terms.host_memory_mib,
+        host_memory_mib=host_memory_mib,
     )
-    return plan_fleet([pool], terms)
+    return recommended([pool], **{"objective": "makespan", **terms})
 
 
-def on_pools(*counts, jobs, terms=None):
-    """The plan for GPUs of several models: the first as profiled, others so many times as fast."""
+def least_cost(found, level="p50"):
+    """That of the cheapest plan: the first may be a simpler one that costs little more."""
+    return min(known_cost(plan, found.ranked_by).at(level) for plan in found.plans)
+
+
+def on_pools(*counts, jobs):
+    """The plans for GPUs of several models: the first as profiled, others so many times as fast."""
     pools = []
     for gpus, host_gpus, faster in counts:
         own = [
@@ -83,19 +87,22 @@ def on_pools(*counts, jobs, terms=None):
                 predictor=StandIn(model),
             )
         )
-    return plan_fleet(pools, terms or FleetTerms()), pools
+    return recommended(pools, "makespan"), pools
 
 
 class Twin:
     """What plans cost whose batches go, in order, each to the GPU that is free first."""
 
-    def __init__(self, predictor, terms, gpu=NO_MIG):
-        self.predictor, self.terms, self.gpu, self._taken = predictor, terms, gpu, {}
+    def __init__(
+        self, predictor, objective, gpus=1, level="p50", conditions=UNCONDITIONAL, gpu=NO_MIG
+    ):
+        self.predictor, self.objective, self.gpus = predictor, objective, gpus
+        self.level, self.conditions, self.gpu, self._taken = level, conditions, gpu, {}
 
     def greedy(self, jobs):
         """The least cost of plans that fill batches by length, and of one after another."""
         # Of a throughput all jobs are equally long: each counts by its slowdown.
-        paced = self.terms.objective == "throughput"
+        paced = self.objective == "throughput"
         lengths_s = [0.0 if paced else -job.work_steps * job.profile.step_s for job in jobs]
         longest = sorted(jobs, key=lambda job: (lengths_s[jobs.index(job)], jobs.index(job)))
         costs = [self.cost([((job,), Serial()) for job in longest])]
@@ -120,7 +127,7 @@ class Twin:
         return min(costs)
 
     def _allowed(self, batch, way):
-        conditions = self.terms.conditions
+        conditions = self.conditions
         if broken_rule(batch, way, self.gpu, conditions):
             return False
         mix = Mixes(batch, self.predictor).whole(way)
@@ -138,20 +145,22 @@ class Twin:
         return [(tuple(each), way if len(each) > 1 else Serial()) for each in batches]
 
     def cost(self, batches):
-        free_s, ends, used_j = [0.0] * self.terms.gpus, [], []
+        free_s, ends, used_j = [0.0] * self.gpus, [], []
         for batch, way in batches:
             ends_s, joules = self._takes(batch, way)
             on = free_s.index(min(free_s))
             ends += [(job, free_s[on] + end_s) for job, end_s in zip(batch, ends_s, strict=True)]
             free_s[on] += max(ends_s)
             used_j.append(joules)
-        match self.terms.objective:
-            case "makespan" | "throughput":
+        match self.objective:
+            case "makespan":
                 return max(free_s)
+            case "throughput":
+                return max(free_s) / len(ends)
             case "mean-completion":
                 return fsum(end_s for _, end_s in ends) / len(ends)
             case "deadlines":
-                return sum(end_s > (job.deadline_s or end_s) for job, end_s in ends)
+                return max(end_s / job.deadline_s for job, end_s in ends if job.deadline_s)
             case "energy":
                 idle_s = fsum(max(free_s) - each for each in free_s)
                 return fsum(used_j) + idle_s * idle_power_w([job.profile for job, _ in ends])
@@ -160,12 +169,11 @@ class Twin:
         """When each job of a batch ends, and its joules; of a throughput all are equally long."""
         if (batch, way) not in self._taken:
             found = forecast(Mixes(batch, self.predictor), way)
-            if self.terms.objective == "throughput":
-                each_s = len(batch) / throughput(found.prediction, self.terms.level)
-                takes = [each_s] * len(batch), 0.0
+            if self.objective == "throughput":
+                takes = [len(batch) * found.equal_work.at(self.level)] * len(batch), 0.0
             else:
-                level = self.terms.level
-                takes = [each.at(level) for each in found.ends_s], found.energy_j.at(level)
+                joules = found.energy_j.at(self.level)
+                takes = [each.at(self.level) for each in found.ends_s], joules
             self._taken[batch, way] = takes
         return self._taken[batch, way]
 

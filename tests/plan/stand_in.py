@@ -4,6 +4,9 @@ from dataclasses import replace
 
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import profile_of
+from advisor.plan.cluster import GpuPool
+from advisor.plan.ranking import recommended
+from advisor.plan.rules import UNCONDITIONAL
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
@@ -138,3 +141,9 @@ class Apart:
 
     def surrogate(self, _profiles):
         return None
+
+
+def ranked(jobs, gpu, predictor, objective, conditions=UNCONDITIONAL, level="p50"):
+    """The plans for the jobs on one GPU."""
+    pool = GpuPool(gpu=gpu, hosts=1, host_gpus=1, jobs=tuple(jobs), predictor=predictor)
+    return recommended([pool], objective, conditions, level)

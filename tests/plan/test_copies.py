@@ -11,9 +11,9 @@ from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.plan.choice import weighed
 from advisor.plan.copies import MIN_GAIN, PATIENCE, CopiesTable, worthwhile_copies
-from advisor.plan.objectives import throughput
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.plan.slices import WHOLE, slices_for_job
+from advisor.plan.values import equal_work
 from advisor.prediction.other_batch import at_batch
 from advisor.sharing import SHARED_MODES, Instance, Mig
 from advisor.workload.job import MAX_JOBS, Job
@@ -98,7 +98,7 @@ def test_a_plan_for_copies_and_the_number_of_copies_come_from_the_same_limits(co
     plans = advisor.recommend(f"resnet50-imagenet64-bs128:{copies}".split(), "throughput").plans
     whole = [each for each in plans if each.sharing.mode in SHARED_MODES]
     best = min(
-        weighed(1 / throughput(each.prediction, "p50"), each.sharing)
+        weighed(equal_work(each.prediction).p50, each.sharing)
         for each in whole
         if len(set(each.sharing.limits)) <= 1
     )

@@ -54,9 +54,9 @@ def test_a_poor_description_of_jobs_has_much_the_same_advice(sets):
     for _ in range(sets):
         drawn = draw.choices(names, k=draw.choice((2, 2, 3, 4)))
         jobs = [Job(advisor.find_profile(name)) for name in drawn]
-        best = advisor.rank(jobs, "throughput").best
+        best = advisor.recommend(jobs, "throughput").best
         for kind, poorer in POORER.items():
-            plan = advisor.rank([Job(poorer(job.profile)) for job in jobs], "throughput").best
+            plan = advisor.recommend([Job(poorer(job.profile)) for job in jobs], "throughput").best
             followed = forecast(Mixes(jobs, advisor.predictor), plan.sharing)
             own, its = (known_cost(each, "throughput").p50 for each in (followed, best))
             lost[kind].append(own / its - 1)

@@ -12,17 +12,17 @@ from advisor.api import Advisor
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
-from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.fleet import plan_fleet
+from advisor.launch.shell import with_commands
+from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, Problem
 from advisor.plan.forecast import over_time
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.ranking import recommended
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import Tenancy, paced_steps
 from advisor.prediction.wrappers import CachingPredictor
-from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import Task, run
@@ -37,6 +37,7 @@ from tests.plan.fleet_twins import (
     Twin,
     drawn,
     job_of,
+    least_cost,
     least_makespan_s,
     made,
     on_pools,
@@ -84,65 +85,35 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     jobs, gpus, aim, level, conditions
 ):
     jobs = made(jobs, aim)
-    terms = FleetTerms(objective=aim, gpus=gpus, level=level, conditions=conditions)
-    found = planned(jobs, terms)
-    twin = Twin(StandIn(), replace(terms, objective=found.ranked_by))
-    assert found.cost <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
-    placed = Counter(number for each in found.on for number in each.jobs)
-    assert placed == Counter(range(1, len(jobs) + 1))
-    assert {each.number for each in found.on} <= set(range(gpus))
-    for each in found.on:
-        chosen = each.members
-        assert broken_rule(chosen, each.sharing, NO_MIG, conditions) is None
-        assert each.forecast.prediction.oom_probability < 0.05
+    found = planned(jobs, gpus=gpus, objective=aim, level=level, conditions=conditions)
+    twin = Twin(StandIn(), found.ranked_by, gpus, level, conditions)
+    assert least_cost(found, level) <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
+    for plan in found.plans:
+        placed = Counter(number for each in plan.gpus for number in each.job_numbers)
+        assert placed == Counter(range(1, len(jobs) + 1))
+        assert {each.number for each in plan.gpus} <= set(range(gpus))
+        for each in plan.gpus:
+            assert broken_rule(each.members, each.sharing, NO_MIG, conditions) is None
+            assert each.prediction.oom_probability < 0.05
 
 
 @given(drawn(most=4), st.integers(1, 2), st.sampled_from(AIMS))
 def test_of_few_jobs_no_plan_is_better(jobs, gpus, aim):
     jobs = made(jobs, aim)
-    terms = FleetTerms(objective=aim, gpus=gpus)
-    found = planned(jobs, terms)
-    least = Twin(StandIn(), replace(terms, objective=found.ranked_by)).least(jobs)
-    assert found.exact or found.cost <= least
-    assert found.cost <= least * (1 + 1e-3) + between_s(found, jobs)
-
-
-def reported_cost(found):
-    level = found.terms.level
-    match found.ranked_by:
-        case "makespan":
-            return found.makespan_s.at(level)
-        case "mean-completion":
-            return sum(each.at(level) for each in found.ends_s) / len(found.jobs)
-        case "energy":
-            return found.energy_j.at(level)
-        case "deadlines":
-            return len(found.late)
-
-
-@given(
-    drawn(most=6),
-    st.integers(1, 3),
-    st.sampled_from(["p50", "p95"]),
-    st.sampled_from([each for each in AIMS if each != "throughput"]),
-)
-@pytest.mark.exhaustive
-def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
-    jobs = made(jobs, aim)
-    terms = FleetTerms(objective=aim, gpus=gpus, level=level)
-    found = planned(jobs, terms, Fussy())
-    assert found.cost == pytest.approx(reported_cost(found), rel=1e-9)
+    found = planned(jobs, gpus=gpus, objective=aim)
+    least = Twin(StandIn(), found.ranked_by, gpus).least(jobs)
+    assert least_cost(found) <= least * (1 + 1e-3) + between_s(found, jobs)
 
 
 def test_the_same_question_has_the_same_answer_and_a_plan_is_never_worse_than_the_plain_queue():
-    one, other = (planned(TEN, FleetTerms(gpus=2)) for _ in range(2))
-    assert (one.on, one.groups_compared) == (other.on, other.groups_compared)
+    one, other = (planned(TEN, gpus=2) for _ in range(2))
+    assert one == other
     order = sorted(TEN, key=lambda job: -job.alone_s)
     for at_once in (2, 3, 4):
         fleet = Fleet(gpu=NO_MIG.key, gpus=2, policy="first-come")
         arrivals = [Arrival(job) for job in order]
         plain = over_time(arrivals, Mps(), lambda _: StandIn(NO_MIG), fleet, at_once).simulation
-        assert one.makespan_s.p50 <= plain.makespan_s.p50 * (1 + 1e-9)
+        assert least_cost(one) <= plain.makespan_s.p50 * (1 + 1e-9)
 
 
 def test_with_the_models_predictor_no_answer_is_worse_either():
@@ -154,10 +125,9 @@ def test_with_the_models_predictor_no_answer_is_worse_either():
         for name in names
         for length_s in (900, 2000)
     ]
-    terms = FleetTerms()
-    found = planned(jobs, terms, predictor, gpu(key))
-    assert found.cost <= Twin(predictor, terms, gpu(key)).greedy(jobs) + BETWEEN_S
-    assert found.cost == pytest.approx(found.makespan_s.p50, rel=1e-9)
+    found = planned(jobs, predictor, gpu(key))
+    twin = Twin(predictor, "makespan", gpu=gpu(key))
+    assert least_cost(found) <= twin.greedy(jobs) + BETWEEN_S
 
 
 @pytest.mark.parametrize("way", [Mps(), Mps((30.0, 50.0, 80.0))])
@@ -170,31 +140,29 @@ def test_a_group_is_the_same_in_whatever_order_its_jobs_are_named(way):
 
 
 def test_two_gpus_halve_what_cannot_share_and_more_jobs_than_fit_run_in_groups():
-    one, two = (planned([LARGE] * 4, FleetTerms(gpus=gpus)) for gpus in (1, 2))
-    assert two.makespan_s.p50 == pytest.approx(one.makespan_s.p50 / 2)
-    found = planned([QUICK] * 4 + [LARGE] * 3, FleetTerms())
-    assert min(plan.makespan_s.p50 for plan in found.plans) < found.serial.makespan_s.p50
+    one, two = (planned([LARGE] * 4, gpus=gpus).best for gpus in (1, 2))
+    assert two.makespan_s == pytest.approx(one.makespan_s / 2)
+    found = planned([QUICK] * 4 + [LARGE] * 3)
+    assert least_cost(found) < found.serial.makespan_s
 
 
 def test_short_jobs_and_jobs_with_a_deadline_go_first_where_these_count():
     short, long = replace(LARGE, epochs=1), replace(LARGE, epochs=5)
-    ends_s = [
-        each.p50 for each in planned([long, short], FleetTerms(objective="mean-completion")).ends_s
-    ]
-    assert ends_s[1] < ends_s[0]
+    first_s, then_s = planned([long, short], objective="mean-completion").best.ends_s
+    assert then_s.p50 < first_s.p50
     urgent = replace(LARGE, epochs=2, deadline_s=2.5 * ALONE_S)
-    assert planned([LARGE, LARGE, urgent], FleetTerms(objective="deadlines")).late == ()
+    assert planned([LARGE, LARGE, urgent], objective="deadlines").best.late_jobs == ()
     hopeless = replace(urgent, deadline_s=ALONE_S)
-    assert planned([LARGE, hopeless], FleetTerms(objective="deadlines")).late == (2,)
+    assert planned([LARGE, hopeless], objective="deadlines").best.late_jobs == (2,)
     tight = [replace(LARGE, deadline_s=1.05 * ALONE_S)]  # a step takes up to 1.1 times its median
-    assert planned(tight, FleetTerms(level="p50")).late == ()
-    assert planned(tight, FleetTerms(level="p95")).late == (1,)
+    assert planned(tight, level="p50").best.late_jobs == ()
+    assert planned(tight, level="p95").best.late_jobs == (1,)
 
 
 def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
     workload = replace(SLOW.profile.workload, examples_per_epoch=None)
-    found = planned([Job(replace(SLOW.profile, workload=workload))] * 3, FleetTerms(gpus=2))
-    assert (found.ranked_by, found.makespan_s) == ("throughput", None)
+    found = planned([Job(replace(SLOW.profile, workload=workload))] * 3, gpus=2)
+    assert (found.ranked_by, found.best.makespan_s) == ("throughput", None)
     assert "length" in found.note
 
 
@@ -207,30 +175,28 @@ class Hot(StandIn):
 
 
 def under_caps(jobs, predictor, conditions=MAY_CAP):
-    terms = FleetTerms(objective="energy", gpus=2, conditions=conditions)
-    return planned(jobs, terms, predictor)
+    return planned(jobs, predictor, gpus=2, objective="energy", conditions=conditions)
 
 
 def test_each_gpu_may_choose_a_cap_that_saves_joules_and_makes_no_job_late():
     free, capped = (under_caps([LARGE] * 3, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
-    assert {each.power_cap_w for each in free.on} == {None}
-    assert capped.energy_j.p50 < free.energy_j.p50
-    watts = next(each.power_cap_w for each in capped.on)
-    assert f"cap_power {watts:.2f}" in fleet_commands(capped)
-    assert {each.power_cap_w for each in under_caps([LARGE], StandIn()).on} == {None}
-    assert under_caps([replace(LARGE, deadline_s=1.001 * ALONE_S)] * 2, Hot()).late == ()
+    assert free.best.power_caps_w == ()
+    assert capped.best.energy_j.p50 < free.best.energy_j.p50
+    watts = capped.best.power_caps_w[0]
+    assert f"cap_power {watts:.2f}" in "\n".join(with_commands(capped).best.commands)
+    assert under_caps([LARGE], StandIn()).best.power_caps_w == ()
+    assert under_caps([replace(LARGE, deadline_s=1.001 * ALONE_S)] * 2, Hot()).best.late_jobs == ()
 
 
 def test_a_job_that_fits_nowhere_is_named():
     huge = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
     with pytest.raises(NothingFits, match="gpt2-medium"):
-        planned([QUICK, huge], FleetTerms(gpus=2))
+        planned([QUICK, huge], gpus=2)
 
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"gpus": 0}, "1 to"),
         ({"effort": 0.0}, "above 0"),
         ({"effort": float("nan")}, "above 0"),
         ({"conditions": MAY_CAP}, "--objective energy"),
@@ -238,7 +204,7 @@ def test_a_job_that_fits_nowhere_is_named():
 )
 def test_terms_that_cannot_be_are_refused(wrong, named):
     with pytest.raises(InvalidInput, match=named):
-        FleetTerms(**wrong)
+        planned(TEN, gpus=2, **wrong)
 
 
 @pytest.mark.parametrize("counts", [((1, 1, 1), (1, 1, 3)), ((2, 2, 1), (1, 1, 2))])
@@ -246,8 +212,9 @@ def test_terms_that_cannot_be_are_refused(wrong, named):
 def test_on_several_models_no_plan_is_better_and_each_job_runs_once(counts, jobs):
     jobs = made(jobs, "makespan")
     found, pools = on_pools(*counts, jobs=jobs)
-    assert found.makespan_s.p50 <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
-    assert sorted(number for on in found.on for number in on.jobs) == list(range(1, len(jobs) + 1))
+    assert least_cost(found) <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
+    placed = [number for on in found.best.gpus for number in on.job_numbers]
+    assert sorted(placed) == list(range(1, len(jobs) + 1))
 
 
 @pytest.mark.parametrize("counts", [((2, 2, 1),), ((4, 2, 1),)])
@@ -260,12 +227,12 @@ def test_jobs_that_take_two_gpus_of_a_host_run_on_both_at_once_and_no_plan_is_be
         for job, two in zip(made(jobs, "makespan"), wide, strict=False)
     ]
     found, pools = on_pools(*counts, jobs=jobs)
-    assert found.makespan_s.p50 <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
+    assert least_cost(found) <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
     for number, job in enumerate(jobs, start=1):
-        places = [on for on in found.on if number in on.jobs]
+        places = [on for on in found.best.gpus if number in on.job_numbers]
         assert len(places) == job.gpus
         assert len({on.number // counts[0][1] for on in places}) == 1  # one host
-        ends_s = [on.ends_s[on.jobs.index(number)].p50 for on in places]
+        ends_s = [on.ends_s[on.job_numbers.index(number)].p50 for on in places]
         assert max(ends_s) == pytest.approx(min(ends_s))
 
 
@@ -278,12 +245,12 @@ def test_jobs_of_a_gpu_hold_their_part_of_the_hosts_memory_and_what_was_not_meas
     small = [replace(QUICK, epochs=epochs) for epochs in range(1, 6)]
     held = [replace(job, profile=replace(job.profile, host_memory_mib=30_000)) for job in small]
     for jobs, most in ((held, 2), (small, 5)):
-        found = planned(jobs, FleetTerms(gpus=2, host_memory_mib=120_000))
-        at_once = [most_at_once(on.sharing, len(on.jobs)) for on in found.on]
+        found = planned(jobs, gpus=2, host_memory_mib=120_000).best
+        at_once = [most_at_once(on.sharing, len(on.members)) for on in found.gpus]
         assert max(at_once) <= most
         assert (max(at_once) > 2) == (most > 2)
     with pytest.raises(NothingFits, match="--host-memory"):
-        planned(held, FleetTerms(gpus=2, host_memory_mib=50_000))
+        planned(held, gpus=2, host_memory_mib=50_000)
 
 
 def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
@@ -321,8 +288,8 @@ def test_jobs_that_only_one_model_tells_apart_are_planned_on_both():
         GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=jobs, predictor=StandIn(model))
         for model, jobs in ((NO_MIG, (one, two)), (other, (one, one)))
     ]
-    found = plan_fleet(pools, FleetTerms())
-    assert sorted(number for on in found.on for number in on.jobs) == [1, 2]
+    found = recommended(pools, "makespan").best
+    assert sorted(number for on in found.gpus for number in on.job_numbers) == [1, 2]
 
 
 def test_of_several_models_the_job_that_none_holds_is_named():
@@ -333,13 +300,14 @@ def test_of_several_models_the_job_that_none_holds_is_named():
         for model in (NO_MIG, small)
     ]
     with pytest.raises(NothingFits, match="gpt2-medium"):
-        plan_fleet(pools, FleetTerms())
+        recommended(pools, "makespan")
 
 
 def test_a_short_job_of_two_gpus_lengthens_no_plan_by_much():
     jobs = [job_of(PROFILES[at % 3], 600 + 300 * at, None) for at in range(5)]
-    short, terms = job_of(PROFILES[0], 10, None), FleetTerms(gpus=2)
-    on_one, on_two = (planned([*jobs, replace(short, gpus=each)], terms).cost for each in (1, 2))
+    short = job_of(PROFILES[0], 10, None)
+    plans = [planned([*jobs, replace(short, gpus=each)], gpus=2) for each in (1, 2)]
+    on_one, on_two = map(least_cost, plans)
     assert on_two <= on_one * 1.02 + 20
 
 
@@ -347,5 +315,5 @@ def test_a_short_job_of_two_gpus_lengthens_no_plan_by_much():
 @settings(max_examples=4)
 def test_more_effort_never_finds_a_worse_plan(jobs, aim):
     jobs = made(jobs, aim)
-    costs = [planned(jobs, FleetTerms(objective=aim, gpus=2, effort=e)).cost for e in (0.3, 1)]
-    assert costs == sorted(costs, reverse=True)
+    less, more = (planned(jobs, gpus=2, objective=aim, effort=each) for each in (0.3, 1))
+    assert least_cost(more) <= least_cost(less)

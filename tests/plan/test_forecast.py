@@ -14,7 +14,6 @@ from advisor.launch.shell import with_commands
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied
-from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.prediction.prediction import Interval
 from advisor.prediction.wrappers import CappedPredictor, MixCache
@@ -22,7 +21,7 @@ from advisor.sharing import parse_sharing
 from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 # Alone: 10, 20 and 40 ms a step, and 100 steps each.
 SHORT = Job(synthetic.profile("resnet26-cifar10-bs500", host_s=0.01, gpu_s=0.01))

@@ -12,11 +12,9 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import limit_shares
-from advisor.plan.cluster import FleetTerms
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.limits import best_limits, limit_vectors
 from advisor.plan.objectives import cost
-from advisor.plan.ranking import ranked
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
@@ -26,7 +24,7 @@ from advisor.workload.job import Job
 from tests import handed, shelf, synthetic
 from tests.fitted import with_surrogate
 from tests.plan.fleet_twins import planned
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 GRID = (14.0, 28.0, 43.0, 57.0, 71.0, 86.0, 100.0)
 JOBS = [Job(each) for each in list(shelf.PROFILES.values())[:3]]
@@ -102,7 +100,7 @@ def test_a_protected_job_is_slowed_no_more_than_it_may_be_by_limits_of_the_other
     assert (100.0, 14.0) in {plan.sharing.limits for plan in advised.plans}
     assert any("protected" in each.why for each in advised.left_out)
     with pytest.raises(InvalidInput, match="protected"):
-        planned([short], FleetTerms(gpus=2), StandIn(H200), H200)
+        planned([short], StandIn(H200), H200, gpus=2)
     with pytest.raises(InvalidInput, match="protect"):
         replace(short, protect=-0.1)
 

@@ -14,13 +14,13 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import place
 from advisor.plan import Layouts, ObjectiveName
 from advisor.plan.objectives import cost
-from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.sharing import Mig
 from advisor.sharing.groups import check_count, groups, instance_sets, memories, most_at_once
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.brute_force import NAMES, Toy, drawn_jobs, every_plan
+from tests.plan.stand_in import ranked
 
 A30, L40S = gpu("a30-24gb"), gpu("l40s-48gb")
 # Seven instances make more plans than can be tried.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.plan.forecast import Mixes, forecast, over_time
-from advisor.plan.objectives import throughput
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
+from advisor.plan.values import equal_work
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model
 from advisor.prediction.prediction import LEVELS
@@ -206,11 +206,11 @@ def test_the_work_per_time_of_equally_long_jobs_is_that_of_their_queue(jobs, dat
     jobs = [replace(job, epochs=100 / job.profile.epoch_s) for job in jobs]
     sharing = data.draw(queues(len(jobs)))
     plan = forecast(Mixes(jobs, StandIn()), sharing)
-    assert throughput(plan.prediction, "p50") == pytest.approx(plan.speedup_vs_serial)
+    assert 1 / plan.equal_work.p50 == pytest.approx(plan.speedup_vs_serial)
 
 
 def test_the_work_per_time_of_groups_is_that_of_the_time_they_take():
     mix = Mixes([Job(profile) for profile in PROFILES], StandIn()).whole(
         parse_sharing("naive[1,3];mps[2];naive[4]")
     )
-    assert throughput(mix, "p50") == pytest.approx(mix.weighted_speedup)
+    assert 1 / equal_work(mix).p50 == pytest.approx(mix.weighted_speedup)

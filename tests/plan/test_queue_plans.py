@@ -8,11 +8,11 @@ import pytest
 from advisor.hardware.gpus import gpu
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost
-from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Group, Mps, Queue
 from advisor.sharing.groups import groups, in_turn, kind_of
 from tests.plan.brute_force import Toy, drawn_jobs
+from tests.plan.stand_in import ranked
 
 L40S = gpu("l40s-48gb")
 

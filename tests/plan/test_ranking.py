@@ -13,7 +13,8 @@ from advisor.launch.shell import with_commands
 from advisor.plan.choice import HANDICAPS, SPARING, first_plan, handicap, starved, weighed
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import MOST_OF_A_KIND, best_turns, by_precedence, ranked
+from advisor.plan.one_gpu import best_turns
+from advisor.plan.ranking import MOST_OF_A_KIND, by_precedence
 from advisor.plan.reasons import compare
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
@@ -23,7 +24,7 @@ from advisor.sharing import Group, Hybrid, Mig, Mps, Naive, Serial, parse_sharin
 from advisor.sharing.groups import in_turn
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 HOST_BOUND = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
 GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))

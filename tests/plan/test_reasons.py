@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from advisor.plan.choice import starved, weighed
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost, tied
-from advisor.plan.ranking import ranked, verdict
+from advisor.plan.ranking import verdict
 from advisor.plan.reasons import binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.wrappers import CappedPredictor
 from advisor.report.comparison import comparison_text
-from advisor.report.forecast import gain
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.sharing.groups import one_by_one
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
 ADA, BEN = (Job(GPU_BOUND.profile, user=user) for user in ("ada", "ben"))
@@ -227,8 +226,8 @@ def test_the_answer_claims_no_difference_that_the_intervals_do_not_support(wide,
     best, *others = found.plans
     equal = any(tied(best, other, "makespan") for other in others)
     assert ("equal" in verdict(found).answers) == equal
-    sure = next((plan for plan in found.plans if gain(found, plan).p05 > 1), None)
-    if gain(found, found.best).p05 < 1 and not one_by_one(found.best.sharing):
+    sure = next((plan for plan in found.plans if plan.gain.p05 > 1), None)
+    if found.best.gain.p05 < 1 and not one_by_one(found.best.sharing):
         assert ("To be sure of a gain" in answer(found)) == (sure is not None)
         assert sure is None or f"take {sure.sharing}: " in answer(found)
     else:

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions, broken_rule, memory_problem, mps_clients
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 PROFILE = synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.01)
 PLAIN = Job(PROFILE)

@@ -6,19 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
-from advisor.plan.cluster import FleetTerms
-from advisor.plan.fleet import FleetPlan
 from advisor.plan.job_sets import WHOLE_GPU, Option, Sets
 from advisor.plan.objectives import OBJECTIVES, Terms, Ways
 from advisor.plan.progress import watched
-from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.plan.tables import Batch, Beside, Goal, InTurn, Nothing, Stage, Table
 from advisor.sharing import Naive
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import MinimalProfile
 from tests import synthetic
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 JOBS = [Job(synthetic.profile(f"resnet26-cifar10-bs{2**n}")) for n in range(6)]
 
@@ -130,7 +127,7 @@ class Left(Exception):
     "ask",
     [
         lambda jobs: ranked(jobs, H200, StandIn(), "makespan"),
-        lambda jobs: Advisor("h200-141gb").recommend_fleet(jobs, FleetTerms(gpus=2)),
+        lambda jobs: Advisor("h200-141gb").recommend(jobs, gpus=2),
         lambda jobs: Advisor("h200-141gb").recommend_copies(jobs[0]),
     ],
 )
@@ -153,11 +150,9 @@ def test_who_watches_a_search_sees_it_go_on_and_can_end_it(ask):
 
 def test_the_library_plans_nine_jobs_as_it_plans_many():
     advisor, nine = Advisor("h200-141gb"), [*JOBS, *JOBS[:3]]
-    plan = advisor.recommend(nine)
-    assert isinstance(plan, FleetPlan)
-    assert plan.on == advisor.recommend_fleet(nine, FleetTerms()).on
-    assert advisor.recommend(nine).on is plan.on, "it remembers its last answers"
-    assert not isinstance(advisor.recommend(nine[:8]), FleetPlan)
+    advised = advisor.recommend(nine)
+    assert advised == advisor.recommend(nine)
+    assert [plan.best.way is None for plan in (advised, advisor.recommend(nine[:8]))] == [0, 1]
 
 
 def test_power_caps_leave_out_ways_of_which_the_energy_is_not_known():
@@ -178,6 +173,6 @@ def test_power_caps_leave_out_ways_of_which_the_energy_is_not_known():
         for n in range(1, 4)
     ]
     may_cap = Conditions(power_caps=True)
-    advised = Advisor("h200-141gb").rank(bare, "energy", conditions=may_cap)
+    advised = Advisor("h200-141gb").recommend(bare, "energy", conditions=may_cap)
     assert advised.ranked_by == "energy"
     assert all(plan.energy_j is not None for plan in advised.plans)

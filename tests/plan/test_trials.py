@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.plan.cluster import FleetTerms, GpuPool
+from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, CopiesTable
 from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
 from advisor.prediction.wrappers import MixCache, SharedCores
@@ -234,7 +234,7 @@ def test_jobs_with_starts_share_cores_in_every_kind_of_plan(gpu_key):
         jobs = [Job(profile, epochs=0.001, start_s=4.0)] * 8
         arrivals = [*map(Arrival, jobs)]
         yield from (advisor.predict(jobs, way).makespan_s for way in ("serial", "mps", "mps/3"))
-        yield advisor.recommend_fleet(jobs, FleetTerms(gpus=2)).makespan_s.p50
+        yield advisor.recommend(jobs, gpus=2).best.makespan_s
         for policy in ("first-come", "max-min"):
             fleet = Fleet(gpu_key, 2, policy, round_s=5)
             yield advisor.simulate(arrivals, "mps", fleet, at_once=2).simulation.makespan_s.p50

@@ -13,10 +13,8 @@ from rich.text import Text
 from advisor.errors import counted
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
-from advisor.plan.cluster import FleetTerms
 from advisor.plan.copies import CopiesTable, worthwhile_copies
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
@@ -26,14 +24,14 @@ from advisor.report.fleet import gpu_notes
 from advisor.report.forecast import best_of_each_way, forecast_report, layout_needs, memory_held
 from advisor.report.format import places, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
-from advisor.report.plans import fleet_report, plans_report
+from advisor.report.plans import plans_report
 from advisor.report.recommendation import answer, instruction
 from advisor.report.tables import ReportConsole
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.fleet_twins import planned
-from tests.plan.stand_in import H200, StandIn
+from tests.plan.stand_in import H200, StandIn, ranked
 
 SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002), epochs=150)
 LARGE = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
@@ -210,21 +208,21 @@ KINDS = [
 
 
 def test_details_of_a_fleet_show_every_job_on_a_gpu():
-    text = printed(fleet_report(planned(KINDS * 20, FleetTerms(gpus=2)), details=True), 400)
+    text = printed(plans_report(planned(KINDS * 20, gpus=2), details=True), 400)
     brackets = re.findall(r"\[([\d,-]+)\]", text)
     ranges = [each.split("-") for bracket in brackets for each in bracket.split(",")]
     numbers = sorted(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))
     assert numbers == list(range(1, 41))
 
 
-@pytest.mark.parametrize(("jobs", "gpus"), [(1, 4), (3, 4), (5, 1), (9, 4), (40, 4), (40, 20)])
+@pytest.mark.parametrize(("jobs", "gpus"), [(2, 4), (3, 4), (9, 4), (40, 4), (40, 20)])
 def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_each_gpu(jobs, gpus):
-    found = planned((KINDS * 20)[:jobs], FleetTerms(gpus=gpus))
-    lines = printed(fleet_report(found, command="Start it: " + "x" * 80), 100).splitlines()
+    found = planned((KINDS * 20)[:jobs], gpus=gpus)
+    lines = printed(plans_report(found, command="Start it: " + "x" * 80), 100).splitlines()
     assert len(lines) <= 14
     assert max(map(len, lines)) <= 100
     ranges = [line.split()[1] for line in lines if line.startswith("GPU ")]
-    assert len(found.on) == sum(
+    assert len(found.best.gpus) == sum(
         int(ends.split("-")[-1]) - int(ends.split("-")[0]) + 1
         for each in ranges
         for ends in each.split(",")
@@ -234,15 +232,14 @@ def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_e
 
 def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_cent():
     late = replace(KINDS[0], deadline_s=1e-3)
-    text = printed(fleet_report(planned([late, KINDS[1]], FleetTerms(gpus=5))), 400)
+    text = printed(plans_report(planned([late, KINDS[1]], gpus=5)), 400)
     assert "Late: dlrm-8gb-bs1." in text
     assert "Unused: 3" in text
-    found = planned(KINDS, FleetTerms(gpus=2))
+    found = planned(KINDS, gpus=2)
     assert list(gpu_notes(found)) == []
     for risk, is_noted in ((0.005, False), (0.03, True)):
-        mix = replace(found.on[0].forecast.prediction, oom_probability=risk)
-        on = replace(found.on[0], forecast=replace(found.on[0].forecast, prediction=mix))
-        notes = "".join(gpu_notes(replace(found, on=(on, *found.on[1:]))))
+        best = replace(found.best, oom_probability=risk)
+        notes = "".join(gpu_notes(replace(found, plans=(best, *found.plans[1:]))))
         assert ("3%" in notes) == ("memory" in notes) == is_noted
 
 
@@ -250,10 +247,10 @@ def test_an_answer_with_mig_has_what_it_takes_before_hopper_also_a_reset():
     found = advised(SMALL, LARGE)
     apart = [plan for plan in found.plans if plan.sharing.instances]
     for key, resets in {"a100-40gb": True, "a30-24gb": True, "h100-sxm-80gb": False}.items():
-        (line,) = layout_needs([(gpu(key), each) for each in apart], found.serial)
+        (line,) = layout_needs([(gpu(key), each.sharing) for each in apart], found.serial.sharing)
         assert "root" in line
         assert ("reset" in line) == resets
-    assert not [*layout_needs([(H200, found.serial)], found.serial)]
+    assert not [*layout_needs([(H200, found.serial.sharing)], found.serial.sharing)]
 
 
 def test_mig_slices_without_a_job_are_counted():
@@ -261,12 +258,12 @@ def test_mig_slices_without_a_job_are_counted():
         Job(synthetic.profile(f"cnn-cifar10-bs{size}", host_s=0.01, gpu_s=0.001), isolated=True)
         for size in (1, 2, 3)
     ]
-    found = planned(jobs, FleetTerms(objective="throughput"), StandIn(H200), H200)
-    (on,) = found.on
+    found = planned(jobs, StandIn(H200), H200, gpus=2, objective="throughput")
+    on = found.best.gpus[0]
     used = sum(int(instance.profile[0]) for instance in on.sharing.instances)
     assert used < 7
-    assert list(gpu_notes(found)) == [f"Unused on GPU 0: {counted(7 - used, 'MIG slice')}."]
-    assert "takes root" in printed(fleet_report(found))
+    assert f"Unused on GPU 0: {counted(7 - used, 'MIG slice')}." in list(gpu_notes(found))
+    assert "takes root" in printed(plans_report(found))
 
 
 LIVE = LiveGpu(
@@ -331,7 +328,7 @@ def test_an_instruction_has_the_order_of_a_queue_and_how_many_run_at_once(words,
 def test_memory_of_a_queue_is_that_of_the_largest_jobs_that_may_meet():
     plan = forecast(Mixes([SMALL, LARGE, SMALL, LARGE], StandIn(wide=0)), parse_sharing("mps/2"))
     held_gib = 2 * LARGE.profile.memory.device_mib / 1024
-    assert memory_held(plan).startswith(f"{held_gib:.3g} GiB")
+    assert memory_held(plan.prediction).startswith(f"{held_gib:.3g} GiB")
 
 
 @pytest.mark.parametrize(

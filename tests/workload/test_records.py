@@ -10,9 +10,9 @@ from advisor.files.reading import REMOVED_FIELDS, parse_json, read_json, read_to
 from advisor.files.records import parse_record
 from advisor.files.writing import append_record, record_line, record_text
 from advisor.hardware.gpus import gpu
+from advisor.hardware.machine import Calibration
 from advisor.learn.observations import shared_runs
 from advisor.prediction.model import Model
-from advisor.workload.calibration import Calibration
 from advisor.workload.job import JobFile
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.plan_document import PlanDocument

@@ -40,7 +40,6 @@ def test_a_name_is_a_job_in_every_question():
         (lambda one: one.recommend_copies(f"{RESNET}:2"), "without :COPIES"),
         (lambda one: one.compare(("naive",), [RESNET]), "two plans"),
         (lambda one: one.compare(("naive", "mps"), [RESNET], "speed"), "objective"),
-        (lambda one: one.recommend_fleet([RESNET], 2), r"FleetTerms\(gpus=2\)"),
         (lambda one: one.simulate([RESNET], "mps", Fleet(one.gpu, 1, "first-come")), "Arrival"),
         (lambda one: one.simulate([], "mps", None), r"Fleet\('h200-141gb', 1"),
         (lambda one: Fleet(one.gpu, 1, "x"), "first-come"),

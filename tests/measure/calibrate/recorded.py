@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.hardware.machine import HostCheck
-from advisor.workload.calibration import Calibration, Contexts, LimitedContext, Switching
+from advisor.hardware.machine import Calibration, Contexts, HostCheck, LimitedContext, Switching
 from tests import synthetic
 
 
