@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.files.reading import Within, read_json, read_once, read_toml, user_folder
@@ -154,10 +155,6 @@ class Gpu:
         return self.memory_mib - reserved_mib
 
 
-def _mig_of(entry: dict[str, Any]) -> tuple[MigProfile, ...]:
-    return tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
-
-
 @cache
 def catalogue() -> dict[str, Gpu]:
     """Every GPU model that comes with this package, by key."""
@@ -165,8 +162,9 @@ def catalogue() -> dict[str, Gpu]:
     gpus = {}
     for key, entry in document["gpus"].items():
         rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
-        fields = {"products": tuple(entry["products"]), "mig": _mig_of(entry), "rates": rates}
-        gpus[key] = Gpu(key=key, **entry | fields)
+        mig = tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
+        parts = {"products": tuple(entry["products"]), "mig": mig, "rates": rates}
+        gpus[key] = Gpu(key=key, **entry | parts)
     return gpus
 
 
@@ -257,30 +255,18 @@ class OwnGpu:
         """Return it as other models are described."""
         major, minor = map(int, self.compute_capability.split("."))
         architecture, _, threads_per_sm = CAPABILITIES[major, minor]
-        rates = GpuRates(
-            fp32_tflops=self.fp32_tflops,
-            tf32_tflops=self.tf32_tflops,
-            clock_mhz=self.clock_mhz,
-            fp16_tflops=self.fp16_tflops,
-            bandwidth_gb_s=self.bandwidth_gb_s,
+        described, rates = (
+            {name: getattr(self, name) for name in self.__slots__ if name in kind.__slots__}
+            for kind in (Gpu, GpuRates)
         )
         return Gpu(
-            key=self.key,
-            products=self.products,
+            **described,
             architecture=architecture,
-            rates=rates,
-            compute_capability=self.compute_capability,
-            sms=self.sms,
-            memory_mib=self.memory_mib,
+            rates=GpuRates(**rates),
             reserved_mib=None,
-            bandwidth_gb_s=self.bandwidth_gb_s,
-            l2_mib=self.l2_mib,
-            power_limit_w=self.power_limit_w,
             power_limit_min_w=None,
             threads_per_sm=threads_per_sm,
             max_mps_clients=MAX_MPS_CLIENTS,
-            memory_slices=self.memory_slices,
-            mig=self.mig,
             sources={"file": self.source, "mig": self.source},
         )
 
@@ -368,8 +354,7 @@ def _is_part(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
 
 def _is_joined(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
     """True if `parts` without spaces are `name` or its first parts, as ``h100sxm``."""
-    starts = ("".join(name[: number + 1]) for number in range(len(name)))
-    return bool(parts) and "".join(parts) in starts
+    return bool(parts) and "".join(parts) in accumulate(name)
 
 
 def name_parts(name: str) -> tuple[str, ...]:

@@ -175,13 +175,18 @@ class ActivitySampler:
             AdvisorError: `begin` was not called, or the GPU is gone.
         """
         start, self._start = self._start, None
+        counters = None
         if start is None:
             raise AdvisorError("a window of GPU activity ends only after it began. Call begin().")
         try:
             with driver() as nvml:
                 handle = handle_of(nvml, self._device)
                 stop = _moment(nvml, handle)
-                counters = _counters(nvml, handle, start, stop)
+                seconds = stop.monotonic_s - start.monotonic_s
+                if start.gpm is None or stop.gpm is None:
+                    counters = _nvml_counters(nvml, handle, start.unix_us)
+                elif seconds >= _SHORTEST_GPM_WINDOW_S:
+                    counters = _gpm_counters(nvml, start.gpm, stop.gpm)
                 _free(nvml, start)
                 _free(nvml, stop)
         finally:  # last, because DCGM takes a tenth of a second to answer
@@ -189,7 +194,6 @@ class ActivitySampler:
         if "gract" in by_dcgm:  # a GPU without GPM
             memory = None if counters is None else counters.memory_utilization
             counters = Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
-        seconds = stop.monotonic_s - start.monotonic_s
         if start.energy_mj is None or stop.energy_mj is None:
             return Activity(counters=counters, power_w=None, energy_j=None, seconds=seconds)
         joules = (stop.energy_mj - start.energy_mj) / 1000
@@ -226,14 +230,6 @@ def _free(nvml: Any, moment: _Moment | None) -> None:
         nvml.nvmlGpmSampleFree(moment.gpm)
 
 
-def _counters(nvml: Any, handle: Any, start: _Moment, stop: _Moment) -> Counters | None:
-    if start.gpm is not None and stop.gpm is not None:
-        short = stop.monotonic_s - start.monotonic_s < _SHORTEST_GPM_WINDOW_S
-        return None if short else _gpm_counters(nvml, start.gpm, stop.gpm)
-    gpu, memory = (_mean_share(nvml, handle, start.unix_us, name) for name in ("gpu", "memory"))
-    return None if gpu is None else Counters(source="nvml", gract=gpu, memory_utilization=memory)
-
-
 def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
@@ -255,15 +251,21 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     return Counters(source="gpm", **shares, **rates)
 
 
-def _mean_share(nvml: Any, handle: Any, since_unix_us: int, name: str) -> float | None:
+def _nvml_counters(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:
     """The mean of the driver's own log of utilisation: some 100 entries of 1/6 s to 1 s each."""
-    kind = getattr(nvml, f"NVML_{name.upper()}_UTILIZATION_SAMPLES")
-    logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
-    percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
-    if not percents:  # too short for an entry: use the driver's latest figure
-        latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
-        percents = [getattr(latest, name)] if latest else []
-    return min(fmean(percents) / 100, 1.0) if percents else None
+    shares: dict[str, float] = {}
+    for name in ("gpu", "memory"):
+        kind = getattr(nvml, f"NVML_{name.upper()}_UTILIZATION_SAMPLES")
+        logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
+        percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
+        if not percents:  # too short for an entry: use the driver's latest figure
+            latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+            percents = [getattr(latest, name)] if latest else []
+        if percents:
+            shares[name] = min(fmean(percents) / 100, 1.0)
+    if "gpu" not in shares:
+        return None
+    return Counters(source="nvml", gract=shares["gpu"], memory_utilization=shares.get("memory"))
 
 
 # DCGM's field identifiers, DCGM_FI_PROF_*; each a share, 0..1.

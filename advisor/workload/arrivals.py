@@ -19,22 +19,7 @@ from advisor.workload.profile import FindsProfiles
 _PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
-def _number(text: str) -> float:
-    # Most cells are plain, and a trace may have a million.
-    return float(text) if _PLAIN.fullmatch(text) else amount(text, {}, "a number")
-
-
-def _time_s(text: str) -> float:
-    return float(text) if _PLAIN.fullmatch(text) else seconds(text)
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r" *[0-9]{1,4} *", text):
-        raise InvalidInput(f"expected a whole number, got {text!r:.60}")
-    return int(text)
-
-
-_Seconds = Annotated[float, OrText(_time_s)]
+_Seconds = Annotated[float, OrText(seconds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +31,23 @@ class TraceRow:
     epochs: float = 1.0
     validation_s: _Seconds = 0.0
     checkpoint_s: _Seconds = 0.0
-    duration_s: Annotated[float | None, OrText(_time_s)] = None
+    duration_s: Annotated[float | None, OrText(seconds)] = None
     gpus: int = 1
 
 
-_READ: dict[str, Callable[[str], Any]] = {
-    "arrival_s": _time_s,
-    "job": str.strip,
-    "epochs": _number,
-    "validation_s": _time_s,
-    "checkpoint_s": _time_s,
-    "duration_s": _time_s,
-    "gpus": _whole,
-}
+def _read(column: str, text: str) -> Any:
+    """The value of a cell of `column`."""
+    if column == "job":
+        return text.strip()
+    if column == "gpus":
+        if not re.fullmatch(r" *[0-9]{1,4} *", text):
+            raise InvalidInput(f"expected a whole number, got {text!r:.60}")
+        return int(text)
+    if _PLAIN.fullmatch(text):  # most cells are, and a trace may have a million
+        return float(text)
+    return amount(text, {}, "a number") if column == "epochs" else seconds(text)
+
+
 _NEEDED = ("arrival_s", "job")
 
 
@@ -151,7 +140,7 @@ def _row(columns: Sequence[str], texts: Sequence[str]) -> TraceRow:
     for column, text in zip(columns, texts, strict=True):
         if text.strip():
             try:
-                cells[column] = _READ[column](text)
+                cells[column] = _read(column, text)
             except InvalidInput as error:
                 since = ", from the first job on" if column == "arrival_s" else ""
                 raise InvalidInput(f"{column}{since}: {error}") from None

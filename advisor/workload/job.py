@@ -371,20 +371,15 @@ def handed_jobs(
 def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
     with expecting("a job file", content, where):
         document = parse_toml(content, where)
-        return _entries_of(document, where)
-
-
-def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
-    if not document.get("job"):
-        near = near_names("job", document, alike=0.6)[:1]
-        meant = f", but one called {near[0]}" if near else ""
-        raise InvalidInput(
-            f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
-            f"from."
-        )
-    if isinstance(document["job"], dict):
-        raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
-    return check_record(JobFile, document, where, "Correct the file.").job
+        if not document.get("job"):
+            near = near_names("job", document, alike=0.6)[:1]
+            meant = f", but one called {near[0]}" if near else ""
+            remedy = "`advisor init jobs` writes a file to start from"
+            raise InvalidInput(f"{where}: it has no [[job]] table{meant}. {remedy}.")
+        if isinstance(document["job"], dict):
+            wrong = "it has [job], in single brackets: write [[job]] before each"
+            raise InvalidInput(f"{where}: {wrong}.")
+        return check_record(JobFile, document, where, "Correct the file.").job
 
 
 def _jobs(

@@ -51,7 +51,10 @@ def add_moment(before: Profile, now: Profile) -> tuple[Profile, tuple[str, ...]]
     profile = averaged(now, moments)
     if profile.mps is None and before.mps is not None:
         profile = replace(profile, mps=at_pace(before, profile.step_s / before.step_s).mps)
-    return profile, (_text(moments), *_odd_moments(moments))
+    *steps, last = (f"{1e3 * each.step_s:.2f}" for each in moments)
+    moment = f"{_ORDINALS[len(steps)]} moment{_since(moments)}"
+    text = f"{moment}: {', '.join(steps)} and {last} ms a step; the mean counts"
+    return profile, (text, *_odd_moments(moments))
 
 
 def averaged(newest: Profile, moments: Sequence[Moment]) -> Profile:
@@ -99,15 +102,6 @@ def _moments(profile: Profile) -> tuple[Moment, ...]:
         host_check_s=profile.host_check_s or None,
     )
     return profile.moments or (only,)
-
-
-def _text(moments: Sequence[Moment]) -> str:
-    steps = ", ".join(f"{1e3 * each.step_s:.2f}" for each in moments[:-1])
-    last = f"{1e3 * moments[-1].step_s:.2f}"
-    return (
-        f"{_ORDINALS[len(moments) - 1]} moment{_since(moments)}: {steps} and {last} ms a step; the "
-        "mean counts"
-    )
 
 
 def _since(moments: Sequence[Moment]) -> str:

@@ -1,6 +1,6 @@
 """The file of an exported plan: how the jobs of each GPU share it, and the profiles of the jobs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
@@ -114,20 +114,16 @@ class PlanDocument:
                     f"{list(plan.numbers)}"
                 )
             for job in plan.jobs:
-                check_profile(job, self.profiles)
+                if job.profile is not None and not 0 <= job.profile < len(self.profiles):
+                    raise InvalidInput(
+                        f"{job.job}: profile {job.profile} is not among the {len(self.profiles)} "
+                        f"there"
+                    )
 
     def workload_of(self, job: DocumentedJob) -> Workload:
         """Return what `job` trains; its script may start another."""
         return (
             self.workloads[job.job] if job.profile is None else self.profiles[job.profile].workload
-        )
-
-
-def check_profile(job: DocumentedJob, profiles: Sequence[Profile]) -> None:
-    """Check that the profile of `job` is among `profiles`, if the file has it."""
-    if job.profile is not None and not 0 <= job.profile < len(profiles):
-        raise InvalidInput(
-            f"{job.job}: profile {job.profile} is not among the {len(profiles)} there"
         )
 
 

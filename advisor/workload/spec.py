@@ -64,7 +64,11 @@ class Script:
         if len(self.command) > _MOST_WORDS:
             raise InvalidInput(f"a command has {_MOST_WORDS:,} words at most")
         for word in (*self.command, self.folder, *self.environment.values()):
-            if not _can_be_given(word):
+            try:
+                possible = "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
+            except UnicodeEncodeError:  # half of a character
+                possible = False
+            if not possible:
                 raise InvalidInput(f"no program can be given the word {word[:40]!r}...")
         if not Path(self.folder).is_absolute():
             raise InvalidInput(f"a script's folder is an absolute path, got {self.folder!r}")
@@ -98,13 +102,6 @@ def _check_pattern(pattern: str | None, what: str) -> None:
         groups = re.compile(pattern).groups
     if groups != 1:
         raise InvalidInput(f"{pattern!r}: write a regular expression with one group for {what}")
-
-
-def _can_be_given(word: str) -> bool:
-    try:
-        return "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
-    except UnicodeEncodeError:  # half of a character
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +292,10 @@ def program_of(command: Sequence[str]) -> str | None:
             if word not in _LAUNCHING_MODULES:
                 return word
         elif before == "-c" and is_shell(launcher):
-            return _program_of_line(word)
+            try:  # e.g. ``cd here && python train.py``
+                return program_of(["sh", *shlex.split(word, comments=True)])
+            except ValueError:  # a quote that is not closed
+                return None
         elif before == "-c" and re.fullmatch(_PYTHON, launcher):
             return None
         elif _is_program(launcher, before, word):
@@ -325,14 +325,6 @@ def _is_program(launcher: str, before: str, word: str) -> bool:
     if re.fullmatch(_RUNNER, launcher):
         return before not in _WITH_VALUE
     return bool(launcher) and word.endswith((".py", ".sh"))
-
-
-def _program_of_line(line: str) -> str | None:
-    """The program that a line of a shell starts, e.g. ``cd here && python train.py``."""
-    try:
-        return program_of(["sh", *shlex.split(line, comments=True)])
-    except ValueError:  # a quote that is not closed
-        return None
 
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
