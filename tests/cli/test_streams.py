@@ -15,7 +15,7 @@ import pytest
 
 from advisor.cli import main
 from advisor.prediction import engine
-from tests.cli.conftest import BERT, GPU
+from tests.cli.conftest import BERT, GPU, PROFILES
 from tests.waiting import PATIENCE_S, until
 
 CODE = "from advisor.__main__ import main; main()"
@@ -129,10 +129,23 @@ def test_a_terminal_breaks_no_line_inside_of_a_command(
 HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba"}
 
 
+COMPLETING = {
+    "_ADVISOR_COMPLETE": "complete_bash",
+    "COMP_WORDS": "advisor recommend ",
+    "COMP_CWORD": "2",
+}
+
+
 @pytest.mark.parametrize(
-    ("words", "banned"), [(["validate", "-h"], {"numpy", "rich"}), (["recommend"], set())]
+    ("words", "variables", "banned"),
+    [
+        (["validate", "-h"], {}, {"numpy", "rich"}),
+        (["recommend"], {}, set()),
+        ([], COMPLETING, {"numpy", "rich"}),
+    ],
+    ids=["help", "recommend", "completion"],
 )
-def test_a_command_imports_nothing_heavy(words, banned, measured):
+def test_a_command_imports_nothing_heavy(words, variables, banned, measured):
     engine.load()  # compiled once
     code = (
         "import sys\nfrom advisor.cli import main\ntry: main()\nexcept SystemExit: pass\n"
@@ -144,9 +157,10 @@ def test_a_command_imports_nothing_heavy(words, banned, measured):
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | where,
+        env=os.environ | where | variables,
     )
     assert not {name.partition(".")[0] for name in done.stderr.split()} & (HEAVY | banned)
+    assert not variables or set(done.stdout.split()) == PROFILES.keys()
 
 
 def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
