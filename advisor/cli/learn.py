@@ -177,8 +177,8 @@ def validate(
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))
             plans, _ = validation.choose(advised, top, "dry-run")
-            for process in validation.planned_on(plans, device):
-                show_text(validation.process_text(process))
+            for text in validation.planned_text(plans, device):
+                show_text(text)
             return
         validated = validation.validate_advice(advised, advisor, top, device, out, ray)
         validated = replace(validated, host=host_note(advised.standing))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan.values import Recommendation
-    from advisor.run.mlflow import MlflowLog
     from advisor.workload.job import Job
 
 
@@ -262,6 +261,7 @@ def export(
     from advisor.launch.exports import check_format
     from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
     from advisor.report.forecast import ranked_plan, with_estimates_named
+    from advisor.report.plans import advice
 
     of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
     why = "--sharing names the plan."
@@ -283,24 +283,17 @@ def export(
         plans = [launch_plan(members, advisor.card, mixes[0])]
     else:
         advised = search.plans(advisor, members, whole=search.root or total > 1)
-        _draw_and_log(advised, plot, log)
+        if plot is not None:
+            from advisor.report.charts import ways_picture
+
+            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
+        if log is not None:
+            log.plans(answer_document(advice(advised)))
         chosen = ranked_plan(advised.plans, rank)
         mixes, plans = [*chosen.mixes], [*launch_plans(advised.hosts, chosen)]
     for plan, mix in zip(plans, mixes, strict=True):
         check_memory(plan, mix)
     _write(_on_model(plans, only), form, out, gres_name)
-
-
-def _draw_and_log(advised: "Recommendation", plot: Path | None, log: "MlflowLog | None") -> None:
-    """Draw the ways to share to the file `plot`, and log the plans."""
-    if plot is not None:
-        from advisor.report.charts import ways_picture
-
-        write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
-    if log is not None:
-        from advisor.report.plans import advice
-
-        log.plans(answer_document(advice(advised)))
 
 
 def _on_model(plans: "Sequence[LaunchPlan]", model: str | None) -> "Sequence[LaunchPlan]":

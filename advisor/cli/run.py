@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
     from advisor.launch.plan_file import SavedPlan
-    from advisor.run.metrics import RunMetrics
     from advisor.run.mlflow import MlflowLog
-    from advisor.run.watch import Watcher
+    from advisor.run.watch import RunMetrics, Watcher
     from advisor.run.watched import WatchedRun
 
 
@@ -127,7 +126,7 @@ def run(
 
 def _served(context: Context, address: str) -> "RunMetrics":
     """Serve metrics until the command ends, and return what to show runs to."""
-    from advisor.run.metrics import serving
+    from advisor.run.watch import serving
 
     require_extra("`--metrics`", "metrics", "prometheus_client")
     url, metrics = context.with_resource(serving(address))

@@ -30,7 +30,6 @@ _BASIS: dict[Kind, str] = {
 
 # Keys of a job's environment and of commands.
 _SECRET = ("environment", "commands")
-_COMMAND = "command"
 _NOT_IN_NAMES = re.compile(r"[^\w./ -]+")  # MLflow's rule for parameters and metrics
 _LONGEST = 500  # characters of MLflow's values of parameters
 
@@ -117,21 +116,17 @@ class MlflowLog:
             ) from error
 
 
-def _without_secrets(value: Any) -> Any:
+def _without_secrets(value: Any, key: str = "") -> Any:
+    """The value of a key; a command is the words of a job's, or the line of a provenance."""
     if isinstance(value, Mapping):
         return {
-            key: _masked(each) if key == _COMMAND else _without_secrets(each)
-            for key, each in value.items()
-            if key not in _SECRET
+            key: _without_secrets(each, key) for key, each in value.items() if key not in _SECRET
         }
-    return [*map(_without_secrets, value)] if isinstance(value, list | tuple) else value
-
-
-def _masked(command: Any) -> Any:
-    """The words of a job's command, or the line of a provenance."""
-    if isinstance(command, str):
-        return " ".join(masked_words(command.split(" ")))
-    return list(masked_words(command)) if command else command
+    if key == "command" and isinstance(value, str):
+        return " ".join(masked_words(value.split(" ")))
+    if isinstance(value, list | tuple):
+        return list(masked_words(value) if key == "command" else map(_without_secrets, value))
+    return value
 
 
 def _numbers(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:

@@ -137,7 +137,7 @@ class PlacedPlan:
         self.lost, self.ready_s = 0, 0.0
         self.code: int | None = None
         self._head, self._lines, self._states = "", dict[int, str](), dict[int, str]()
-        self._wait()
+        self._set("waiting", f"waits for a free {saved.gpu}")
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -162,20 +162,16 @@ class PlacedPlan:
             self.code = 0
             return
         self.saved = saved.restricted_to(left)
-        self._wait()
+        self._set("waiting", f"waits for a free {saved.gpu}")
 
     def give_up(self, state: str, code: int) -> None:
         """Note that the jobs that have not ended never will, and are in that `state`."""
         self.code = code
-        self._head = f"{self.saved.sharing}, {state}"
-        self._set(state)
+        self._set(state, state)
 
-    def _wait(self) -> None:
-        self._head = f"{self.saved.sharing}, waits for a free {self.saved.gpu}"
-        self._set("waiting")
-
-    def _set(self, state: str) -> None:
+    def _set(self, state: str, in_words: str) -> None:
         """Set the state of all jobs that have not ended."""
+        self._head = f"{self.saved.sharing}, {in_words}"
         for number, job in zip(self.saved.numbers, self.saved.jobs, strict=True):
             if self._goes_on(number):
                 self._states[number] = state
@@ -252,7 +248,13 @@ class RayRun:
                 interrupted = True
                 self._say("ending the jobs")
                 for plan in self.plans:
-                    self._end(plan)
+                    plan.ending = True
+                    if plan.started:
+                        plan.actor.end.remote()
+                    elif plan.code is None:
+                        if plan.actor is not None:
+                            self._drop(plan)
+                        plan.give_up("stopped", 0)
         show(self.plans)
         if interrupted:
             raise KeyboardInterrupt
@@ -264,7 +266,14 @@ class RayRun:
         """Make the actors that lack, wait a moment for answers, and note them."""
         for plan in self.plans:
             if plan.code is None and plan.answer is None and monotonic() >= plan.ready_s:
-                self._make(plan)
+                plan.actor = ray_actors.make_actor(  # Ray starts it once a GPU is free
+                    PlanActor,
+                    self._terms,
+                    num_cpus=0,
+                    num_gpus=int(self._terms.device is None),
+                    resources=self._resources[plan.saved.gpu],
+                )
+                plan.answer = plan.actor.start.remote(plan.launch)
         waiting = {plan.answer: plan for plan in self.plans if plan.answer is not None}
         if not waiting:
             sleep(LOOK_S)
@@ -273,28 +282,14 @@ class RayRun:
         for answer in answers:
             self._note(waiting[answer])
 
-    def _make(self, plan: PlacedPlan) -> None:
-        """Make an actor for `plan`; Ray starts it once a GPU is free."""
-        plan.actor = ray_actors.make_actor(
-            PlanActor,
-            self._terms,
-            num_cpus=0,
-            num_gpus=int(self._terms.device is None),
-            resources=self._resources[plan.saved.gpu],
-        )
-        plan.answer = plan.actor.start.remote(plan.launch)
-
     def _note(self, plan: PlacedPlan) -> None:
         """Note the answer of the actor of `plan`."""
         try:
             report: Report = ray_actors.result(plan.answer)
-        except ray_actors.ActorLost as error:
-            self._drop(plan)
-            self._lose(plan, error)
-            return
         except AdvisorError as error:
             self._drop(plan)
-            if plan.lost and isinstance(error, GpuUnavailable):  # the lost script still ends there
+            still_ends = plan.lost and isinstance(error, GpuUnavailable)  # the script that was lost
+            if still_ends or isinstance(error, ray_actors.ActorLost):
                 self._lose(plan, error)
             else:
                 self._refuse(plan, error)
@@ -338,12 +333,3 @@ class RayRun:
         """End the actor, so that Ray can give its GPU to another."""
         self._ray.kill(plan.actor)
         plan.actor = plan.answer = None
-
-    def _end(self, plan: PlacedPlan) -> None:
-        plan.ending = True
-        if plan.started:
-            plan.actor.end.remote()
-        elif plan.code is None:
-            if plan.actor is not None:
-                self._drop(plan)
-            plan.give_up("stopped", 0)

@@ -1,12 +1,7 @@
-"""Runs a plan: starts the script that `export` writes, watches it, ends it, undoes what is left.
+"""Starts and ends the script of a plan, which owns jobs, MPS daemons, MIG instances and power cap.
 
-The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell`).
-It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
-own in the user's state folder: the plan, the script, their logs, and what happened
-(`advisor.run.watched`), which `advisor.run.watch` looks at.
-
-The state file of a device is bash that `advisor.launch.shell` describes: variables and functions,
-then a line ``undos[N]=COMMAND`` for each change, and ``undos[N]=:`` once that is undone.
+It runs in a session of its own, so a watcher that ends harms nothing. A run has a folder in the
+user's state folder: plan, script, logs and events. `advisor.launch.shell` describes state files.
 """
 
 import fcntl
@@ -45,7 +40,7 @@ from advisor.measure.device import devices_in, find_device, refuse_busy
 from advisor.measure.launcher import tied_to_parent
 from advisor.measure.process import lock_gpu, processes_of, sweep, unowned
 from advisor.measure.script import create_progress, hook_variables
-from advisor.run.watched import RunFile, events_in, read_about, script_lives
+from advisor.run.watched import RunFile, events_in, read_about
 
 Say = Callable[[str], None]
 
@@ -164,11 +159,6 @@ def started(
         signal(SIGINT, before)
 
 
-def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
-    signal(SIGINT, SIG_IGN)
-    raise KeyboardInterrupt
-
-
 @contextmanager
 def _signals_held() -> Iterator[None]:
     """Hold back signals that would end this process until the block is over.
@@ -179,6 +169,11 @@ def _signals_held() -> Iterator[None]:
         KeyboardInterrupt: SIGINT came.
         SystemExit: Another came.
     """
+
+    def interrupt_once(_number: int, _frame: FrameType | None) -> None:
+        signal(SIGINT, SIG_IGN)
+        raise KeyboardInterrupt
+
     came: list[int] = []
     ending = [each for each in (SIGHUP, SIGINT, SIGQUIT, SIGTERM) if getsignal(each) != SIG_IGN]
     before = {each: signal(each, lambda number, _: came.append(number)) for each in ending}
@@ -186,7 +181,7 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         for each, handler in before.items():
-            signal(each, _interrupt_once if each == SIGINT else handler)
+            signal(each, interrupt_once if each == SIGINT else handler)
     if came:
         signal(SIGINT, SIG_IGN)
         raise KeyboardInterrupt if SIGINT in came else SystemExit(128 + came[0])
@@ -195,10 +190,7 @@ def _signals_held() -> Iterator[None]:
 def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
     """Start the script of a plan in a session of its own, and return the folder of the run.
 
-    Args:
-        plan: The plan.
-        device: GPU index or UUID, or ``"cpu"`` to try out.
-        terms: Wishes of the user.
+    `device` is a GPU's index or UUID, or ``"cpu"`` to try the plan out.
 
     Raises:
         GpuUnavailable: No GPU, no permission, or another process uses it.
@@ -213,7 +205,13 @@ def start(plan: LaunchPlan, device: str, terms: StartTerms) -> Path:
     held = allowed_cores(terms.cores)
     script = script_text(plan, target.kind, terms.steps)
     secrets = secret_variables(plan)
-    _undo_before(name)
+    if (state := state_file(name)) in left_states():
+        if jobs_left(left_in(state)):
+            raise GpuUnavailable(
+                f"{state}: jobs of a killed script go on. Wait for them, or end them: `advisor "
+                f"doctor --undo`."
+            )
+        _undo(state)
     folder = state_home() / "runs" / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
     lock = None
     if target.uuid is not None:
@@ -301,6 +299,15 @@ def _note(folder: Path, line: str) -> None:
         events.write(line + "\n")
 
 
+def script_lives(folder: Path) -> bool:
+    """Return whether the script of a run has not ended."""
+    script = events_in(folder).script
+    with suppress(OSError):
+        variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
+        return f"ADVISOR_RUN={folder}".encode() in variables
+    return False
+
+
 def stop(folder: Path, job: int | None, say: Say) -> None:
     """End a run, or one job of it; what a killed script left is undone.
 
@@ -349,18 +356,6 @@ def ask_to_end(folder: Path) -> None:
     if script_lives(folder):
         with suppress(ProcessLookupError):
             os.kill(int(events_in(folder).script or 0), SIGTERM)
-
-
-def _undo_before(device: str) -> None:
-    """Undo what a killed script left on the device, unless its jobs go on."""
-    state = state_file(device)
-    if state in left_states():
-        if jobs_left(left_in(state)):
-            raise GpuUnavailable(
-                f"{state}: jobs of a killed script go on. Wait for them, or end them: `advisor "
-                f"doctor --undo`."
-            )
-        _undo(state)
 
 
 def undo_left() -> Iterator[str]:

@@ -34,7 +34,7 @@ from advisor.measure.device import find_device
 from advisor.measure.planned_runs import Campaign, PlannedRun, single_runs
 from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.runners import RunnerSettings, cluster_runners
-from advisor.measure.shared_run import PlannedProcess, planned_processes
+from advisor.measure.shared_run import planned_processes
 from advisor.measure.tenant import error_of
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
@@ -90,11 +90,8 @@ def validate_advice(
     """Run the `top` best plans that can be run and compare them with their predictions.
 
     They run one after another on `device`, or at once on GPUs of the Ray cluster at `ray`.
-
-    The predictions are those by which plans were ranked, for the host as it was beforehand. The
-    speed of the cores during a run is recorded for the next fit, and changes nothing here, because
-    no advice can know it. The runs are added to `store`, a folder laid out as ``profiles/``, or to
-    the user's own; `advisor fit` finds them in either.
+    Predictions are those by which plans were ranked, for the host as it was beforehand. The runs
+    are added to `store`, a folder laid out as ``profiles/``, or to the user's own.
 
     Raises:
         NothingFits: No plan can be run.
@@ -106,10 +103,11 @@ def validate_advice(
     plans, left_out = choose(recommendation, top, stamp)
     file = store_file(gpu.key, store)
     writable(file)  # before minutes of running
-    if ray is None:
-        runs = run_plans(gpu.key, plans, device, file)
-    else:
-        runs = run_plans_on_ray(gpu.key, plans, ray, file)
+    runs = (
+        run_plans(gpu.key, plans, device, file)
+        if ray is None
+        else run_plans_on_ray(gpu.key, plans, ray, file)
+    )
     profiles = {job.name: job.profile for job in recommendation.jobs}
     comparisons = compared_as_ranked(runs, profiles, advisor)
     return _validation(gpu, runs, comparisons, profiles, left_out=left_out)
@@ -135,14 +133,8 @@ def choose(
             why = "nothing here makes MIG instances" if mig else "it is several runs"
             left_out.append(f"plan {plan.rank}, {sharing}: {why}")
             continue
-        plans.append(
-            PlannedRun(
-                id=f"{stamp}-plan{plan.rank}",
-                sharing=sharing,
-                purpose="validation",
-                workloads=workloads,
-            )
-        )
+        run = f"{stamp}-plan{plan.rank}"
+        plans.append(PlannedRun(id=run, sharing=sharing, purpose="validation", workloads=workloads))
     if not plans:
         raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
     return tuple(plans), tuple(left_out)
@@ -200,20 +192,15 @@ def run_plans_on_ray(
     return tuple(ledger.runs[run.id] for run in wanted)
 
 
-def planned_on(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
-    """Return every process that running `plans` would start; cores and UUID may be placeholders."""
+def planned_text(plans: Sequence[PlannedRun], device: str) -> Iterator[str]:
+    """Describe each process that running `plans` would start; its cores may be placeholders."""
     try:
         uuid = find_device(device).uuid
     except GpuUnavailable:
         uuid = "UUID-OF-THE-GPU"
-    for plan in plans:
-        yield from planned_processes(plan, uuid)
-
-
-def process_text(process: PlannedProcess) -> str:
-    """Return `process` on a few lines, as ``advisor validate --dry-run`` prints it."""
-    variables = [f"  {name}={value}" for name, value in process.environment.items()]
-    return "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
+    for process in (each for plan in plans for each in planned_processes(plan, uuid)):
+        variables = [f"  {name}={value}" for name, value in process.environment.items()]
+        yield "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
 
 
 def _validation(
@@ -335,10 +322,10 @@ def check(validation: Validation) -> None:
         OutsideInterval: A measured step lies outside its interval, or a tenant ended early.
     """
     outside = [
-        f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, "
-        f"not in {_interval_ms(job.predicted_s)} ms"
+        f"{comparison.run.id}: {job.job}: {measured} ms, not in {interval} ms"
         for comparison in validation.comparisons
         for job in comparison.jobs
+        for _, interval, measured in [_step_cells(job.predicted_s, job.measured_s)]
         if not job.inside
     ]
     ended = [
@@ -389,15 +376,9 @@ def validation_table(validation: Validation) -> "Table":
 
 def _step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, str, str]:
     """A predicted step, its interval and the measured step in milliseconds."""
-    return _ms(predicted_s.p50), _interval_ms(predicted_s), _ms(measured_s)
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.2f}"
-
-
-def _interval_ms(step_s: Interval) -> str:
-    return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"
+    seconds = (predicted_s.p05, predicted_s.p50, predicted_s.p95, measured_s)
+    low, middle, high, measured = (f"{1000 * each:,.2f}" for each in seconds)
+    return middle, f"{low} to {high}", measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,21 +414,24 @@ def runs_of_jobs(profiles: Sequence[Profile], predictor: Predictor) -> MeasuredR
     """
     by_name = {each.name: each for each in profiles}
     gpu = predictor.gpu
-
-    def tenants(run: Run) -> Counter[str]:
-        return Counter(run.names)
-
-    def shared(run: Run) -> bool:
-        # One alone on the whole GPU was not shared, and is what profiles are made of.
-        ours = set(tenants(run)) <= by_name.keys()
-        return ours and run.shows_pace and sharing_of(run).mode != "serial"
-
+    # A job alone on the whole GPU shares nothing, and is what profiles are made of.
     shipped, own = (
-        compared([run for run in runs if shared(run)], by_name, predictor, gpu)
+        compared(
+            [
+                run
+                for run in runs
+                if set(run.names) <= by_name.keys()
+                and run.shows_pace
+                and sharing_of(run).mode != "serial"
+            ],
+            by_name,
+            predictor,
+            gpu,
+        )
         for runs in runs_by_owner(gpu.key)
     )
     copies = Counter(each.name for each in profiles)
-    same = sum(tenants(each.run) == copies for each in (*shipped, *own))
+    same = sum(Counter(each.run.names) == copies for each in (*shipped, *own))
     path = shipped_folder("profiles") / gpu.key / "runs" / "noise.json"
     noise: dict[Mode, float] = {}
     try:

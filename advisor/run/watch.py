@@ -1,22 +1,31 @@
-"""Lists runs of plans, watches them to their end, and keeps what was measured for `fit`."""
+"""Lists runs of plans, watches them to their end, serves metrics, and keeps records for `fit`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from advisor.documents import Mark
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.files.reading import is_file, user_folder
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, shortened
+from advisor.files.reading import is_file, reason_of, user_folder
 from advisor.files.writing import append_record, writable
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
-from advisor.run.start import COMMAND, Say, ask_to_end, state_home, stop
-from advisor.run.watched import WatchedRun, events_in, read_about, script_lives
+from advisor.run.start import COMMAND, Say, ask_to_end, script_lives, state_home, stop
+from advisor.run.watched import (
+    STATES,
+    WatchedJob,
+    WatchedRun,
+    events_in,
+    read_about,
+)
 from advisor.workload.run import Run
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 
 def run_folders() -> list[Path]:
@@ -143,8 +152,9 @@ class Watcher:
         if self.run.events.over is not None or not alive:
             return False
         self._report_pace()
-        for number in self.run.silent(self._patience_s):
-            self._say(f"job {number}: no step for {self._patience_s:g} s")
+        patience_s = self._patience_s
+        for number in [] if patience_s is None else self.run.silent(patience_s):
+            self._say(f"job {number}: no step for {patience_s:g} s")
             stop(self.run.folder, number, self._say)
         passed_s = monotonic() - self._began_s
         if self._deadline_s is not None and passed_s > self._deadline_s and not self._ended:
@@ -272,3 +282,134 @@ def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) ->
             "nothing of it is kept for `advisor fit`, which learns from jobs that all step at the "
             "same time, for ten seconds at least"
         )
+
+
+_Watched = TypeVar("_Watched", WatchedRun, WatchedJob)
+
+# Metrics have the units of Prometheus: seconds, bytes, watts. Energy follows from power over time.
+_OF_RUN: dict[str, tuple[str, Callable[[WatchedRun], float | None]]] = {
+    "advisor_run_power_watts": ("Power of the whole GPU now.", lambda run: run.now_w),
+    "advisor_run_remaining_seconds": (
+        "Time until the last job ends if all keep their paces.",
+        lambda run: run.left_s,
+    ),
+}
+_OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
+    "advisor_run_job_steps_planned": ("Steps of the whole job.", lambda job: job.steps),
+    "advisor_run_job_step_seconds": ("Mean step over the last 30 s.", lambda job: job.step_s),
+    "advisor_run_job_expected_step_seconds": (
+        "Step to expect with the jobs that run now: planned, then by the first second.",
+        lambda job: job.expected.p50 if job.expected else None,
+    ),
+    "advisor_run_job_expected_step_low_seconds": (
+        "Lower end of its 90 % interval.",
+        lambda job: job.expected.p05 if job.expected else None,
+    ),
+    "advisor_run_job_expected_step_high_seconds": (
+        "Upper end of its 90 % interval.",
+        lambda job: job.expected.p95 if job.expected else None,
+    ),
+    "advisor_run_job_remaining_seconds": (
+        "Time until the job has done its steps.",
+        lambda job: job.left_s,
+    ),
+    "advisor_run_job_memory_bytes": (
+        "Memory of its processes on the GPU.",
+        lambda job: None if job.held_mib is None else job.held_mib * 2**20,
+    ),
+}
+
+
+class RunMetrics:
+    """Collector of the metrics of runs as they were last shown; a scrape is of one moment."""
+
+    def __init__(self) -> None:
+        self._families: tuple[Metric, ...] = ()
+
+    def collect(self) -> "Iterable[Metric]":
+        """Return the metrics, as `prometheus_client` wants them of a collector."""
+        return self._families
+
+    def show(self, runs: Sequence[WatchedRun]) -> None:
+        """Collect from the runs as they are now."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        of_run = [([run.folder.name, run.about.device], run) for run in runs]
+        of_job = [
+            ([*labels, str(job.number), job.workload.name], job)
+            for labels, run in of_run
+            for job in run.jobs
+        ]
+        names = ("run", "gpu", "job", "workload")
+        states = GaugeMetricFamily(
+            "advisor_run_job_state", "1 for the state of the job.", labels=(*names, "state")
+        )
+        done = CounterMetricFamily("advisor_run_job_steps_done", "Steps done.", labels=names)
+        for labels, job in of_job:
+            for state in STATES:
+                states.add_metric([*labels, state], float(job.state == state))
+            if job.done is not None:
+                done.add_metric(labels, job.done)
+        self._families = (
+            *_gauges(_OF_RUN, names[:2], of_run),
+            states,
+            done,
+            *_gauges(_OF_JOB, names, of_job),
+        )
+
+
+def _gauges(
+    metrics: Mapping[str, tuple[str, Callable[[_Watched], float | None]]],
+    names: Sequence[str],
+    watched: Sequence[tuple[list[str], _Watched]],
+) -> "Iterator[Metric]":
+    """Yield `metrics` of runs or jobs, which have these labels."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    for metric, (words, number) in metrics.items():
+        family = GaugeMetricFamily(metric, words, labels=names)
+        for labels, owner in watched:
+            if (value := number(owner)) is not None:
+                family.add_metric(labels, value)
+        yield family
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``PORT``, which is on this host alone, or ``HOST:PORT``.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]") or ("0.0.0.0" if colon else "127.0.0.1")
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise InvalidInput(f"expected PORT or HOST:PORT, such as 9400, got {shortened(text)}")
+    return host, int(port)
+
+
+@contextmanager
+def serving(address: str) -> Iterator[tuple[str, RunMetrics]]:
+    """Serve metrics while the block runs; yield the address to scrape, and the metrics to update.
+
+    Raises:
+        InvalidInput: The address is not one.
+        AdvisorError: Another program has the port, or it is not allowed.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, port = parse_address(address)
+    metrics, registry = RunMetrics(), CollectorRegistry()
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise AdvisorError(
+            f"--metrics {address}: {reason_of(error)}. Choose another port, or an address of this "
+            "host."
+        ) from None
+    try:
+        yield f"http://{host}:{server.server_port}/metrics", metrics
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,22 +1,17 @@
-"""A run of a plan as its folder shows it: its jobs with their paces, power, and records for `fit`.
-
-The script of the run writes ``events``, a line each: ``script PID``, ``started N``, ``ended N
-STATUS`` and ``over STATUS``, and after each the seconds since the machine started.
-`advisor.run.start` adds ``asked N`` when it asks job N to end; 0 stands for all jobs.
-"""
+"""A run of a plan as its folder shows it: the paces of its jobs, power, and records for `fit`."""
 
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from heapq import heapreplace
+from datetime import timedelta
 from math import exp, inf
 from pathlib import Path
 from signal import Signals
 from statistics import fmean
 from time import monotonic
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,10 +25,13 @@ from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
+from advisor.simulation.turns import line_s
 from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
-from advisor.workload.profile import Window
+from advisor.workload.profile import Memory, Window
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Workload
+
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +53,21 @@ def read_about(folder: Path) -> RunFile:
     Raises:
         InvalidInput: Its file cannot be read.
     """
-    path = folder / "run.json"
-    return parse_record(RunFile, read_bytes(path), str(path), _remedy(folder))
+    return _parse(RunFile, folder / "run.json")
 
 
-def _remedy(folder: Path) -> str:
-    return f"Remove {folder} once nothing of it runs."
+def _parse(kind: type[_Record], path: Path) -> _Record:
+    remedy = f"Remove {path.parent} once nothing of it runs."
+    return parse_record(kind, read_bytes(path), str(path), remedy)
 
 
 @dataclass(slots=True)
 class Events:
     """The events of a run so far, by job; times are of the monotonic clock.
+
+    The script writes them, a line each: ``script PID``, ``started N``, ``ended N STATUS`` and
+    ``over STATUS``, and after each the seconds since the machine started. ``asked N`` is added when
+    job N is asked to end; 0 stands for all jobs.
 
     Attributes:
         stopped: Jobs that the user stopped; 0 stands for all.
@@ -112,18 +114,9 @@ def events_in(folder: Path) -> Events:
     return events
 
 
-def script_lives(folder: Path) -> bool:
-    """Return whether the script of a run has not ended."""
-    script = events_in(folder).script
-    with suppress(OSError):
-        variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
-        return f"ADVISOR_RUN={folder}".encode() in variables
-    return False
-
-
-# Fewer steps, or less time, say little of a pace.
+# A pace is measured over so many steps and seconds at least.
 _FEWEST_STEPS, _SHORTEST_S = 6, 2.0
-# Enough samples for a run of any length; beyond, every second one goes.
+# Beyond so many samples, every second one goes.
 _MOST_SAMPLES = 4096
 # The pace that is shown is of so many seconds, and is compared with the first after so many.
 _LATELY_S, _JUDGED_S = 30.0, 10.0
@@ -145,7 +138,6 @@ def around_first(step_s: float, *, gpu_bound: bool = False) -> StepRange:
 
 # A job without a step for so long, and for so many of its steps, hangs.
 _SILENT_S, _SILENT_STEPS = 60.0, 20
-
 
 STATES = ("waiting", "running", "done", "stopped", "out-of-memory", "died")
 
@@ -179,14 +171,13 @@ class WatchedJob:
         self.number, self.planned, self.workload = number, planned, workload
         self.steps = planned_steps(planned, workload, most_steps)
         self.log = folder / f"job-{number}.log"
-        self.state, self.detail = "waiting", ""
+        self.state, self.detail, self.drifted = "waiting", "", False
         self.last: ReportedProgress | None = None
+        self.expected: StepRange | None = None
         self.seen_at_s: float | None = None
         self.held_mib: float | None = None
         self.step_s: float | None = None
         self.first_s: float | None = None
-        self.expected: StepRange | None = None
-        self.drifted = False
         self.left_s: float | None = None
         self.silent_s: float | None = None
         self._progress = folder / f"job-{number}.progress"
@@ -205,24 +196,33 @@ class WatchedJob:
         return None if self.last is None else self.last.steps
 
     def look(self, events: Events, now_s: float) -> None:
-        """Note its state and its report."""
+        """Note its state and its report; a count that goes back is another process's."""
         self.state, self.detail = self._state(events)
-        if self.number in events.started_s:
-            progress = self._printed(now_s) if self._pace else read_progress(self._progress)
-            if progress is not None:
-                self._note(progress, now_s)
+        if self.number not in events.started_s:
+            return
+        progress = self._printed(self._pace, now_s) if self._pace else read_progress(self._progress)
+        if progress is None:
+            return
+        grew = self.last is None or progress.steps > self.last.steps
+        self.last = progress
+        if not grew or (self._at_s and progress.at <= self._at_s[-1]):
+            return
+        self.seen_at_s = now_s
+        self._at_s.append(progress.at)
+        self._steps.append(progress.steps)
+        if len(self._at_s) > _MOST_SAMPLES:
+            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
 
-    def _printed(self, now_s: float) -> ReportedProgress | None:
+    def _printed(self, pace: PrintedPace, now_s: float) -> ReportedProgress | None:
         """Its steps by the pace in its log; None before the second figure."""
-        assert self._pace is not None
         with suppress(OSError), self.log.open("rb") as log:
             log.seek(self._read_bytes)
             printed = log.read()
             self._read_bytes += len(printed)
-            self._pace.read(printed, now_s)
-        if self._pace.at_s is None or not self._pace.steps:
+            pace.read(printed, now_s)
+        if pace.at_s is None or not pace.steps:
             return None
-        return ReportedProgress(int(self._pace.steps), self._pace.at_s)
+        return ReportedProgress(int(pace.steps), pace.at_s)
 
     def measure_first(self, steady_s: float) -> None:
         """Note its pace in the first second from `steady_s` on; later ones are not looked at."""
@@ -239,10 +239,7 @@ class WatchedJob:
                     return
 
     def judge(self, events: Events, now_s: float, *, as_planned: bool) -> None:
-        """Compare its pace lately with the expected one, and note the time left.
-
-        `as_planned`: just the jobs run for which the plan predicts its step.
-        """
+        """Compare its pace with the expected one, planned if `as_planned`; note the time left."""
         self.step_s = self.expected = self.left_s = self.silent_s = None
         self.drifted = False
         if self.state != "running":
@@ -257,10 +254,9 @@ class WatchedJob:
         step_s = self.step_s or (self.expected.p50 if self.expected else None)
         if step_s and self.steps is not None and self.steps >= (self.done or 0):
             self.left_s = (self.steps - (self.done or 0)) * step_s
-        if self.seen_at_s is not None:
-            silent_s = now_s - self.seen_at_s
-            if silent_s > max(_SILENT_S, _SILENT_STEPS * (self.step_s or 0.0)):
-                self.silent_s = silent_s
+        silent_s = 0.0 if self.seen_at_s is None else now_s - self.seen_at_s
+        if silent_s > max(_SILENT_S, _SILENT_STEPS * (self.step_s or 0.0)):
+            self.silent_s = silent_s
 
     @property
     def work_left_s(self) -> float | None:
@@ -274,8 +270,7 @@ class WatchedJob:
     def _state(self, events: Events) -> tuple[str, str]:
         if self.number not in events.ended:
             return ("running" if self.number in events.started_s else "waiting"), ""
-        status, _ = events.ended[self.number]
-        if status == 0:
+        if (status := events.ended[self.number][0]) == 0:
             return "done", ""
         if events.stopped & {0, self.number}:
             return "stopped", ""
@@ -287,18 +282,6 @@ class WatchedJob:
             with suppress(ValueError):
                 how = f"killed by {Signals(status - 128).name}"
         return "died", ": ".join(filter(None, [how, error_line(printed)]))
-
-    def _note(self, progress: ReportedProgress, now_s: float) -> None:
-        """Note a report; a count that goes back is another process's."""
-        grew = self.last is None or progress.steps > self.last.steps
-        self.last = progress
-        if not grew or (self._at_s and progress.at <= self._at_s[-1]):
-            return
-        self.seen_at_s = now_s
-        self._at_s.append(progress.at)
-        self._steps.append(progress.steps)
-        if len(self._at_s) > _MOST_SAMPLES:
-            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
 
     def mean_step_s(self, since_s: float) -> float | None:
         """Mean seconds of a step since a moment; None if too few were seen."""
@@ -316,6 +299,14 @@ class WatchedJob:
         return tuple(map(Window, seconds.tolist(), steps.tolist())) if (steps > 0).all() else ()
 
     @property
+    def memory(self) -> Memory | None:
+        """Its memory as it reports it, and as its device does."""
+        reported = {"allocated_mib": None, "reserved_mib": None}
+        if self.last is not None and self.last.memory is not None:
+            reported = asdict(self.last.memory)
+        return memory_record(reported, self.held_mib)
+
+    @property
     def span_s(self) -> tuple[float, float]:
         """The moments of its first and last count; an empty span before those."""
         return (self._at_s[0], self._at_s[-1]) if self._at_s else (inf, -inf)
@@ -328,27 +319,19 @@ class WatchedJob:
             words.append(f"{self.done:,}{of_all} steps")
         if self.step_s is not None:
             words.append(f"{1e3 * self.step_s:,.1f} ms a step")
-        if self.expected is not None:
-            low, middle, high = (
-                1e3 * each for each in (self.expected.p05, self.expected.p50, self.expected.p95)
-            )
+        if (step_s := self.expected) is not None:
             source = "predicted" if self.first_s is None else "at first"
+            ends = f"{1e3 * step_s.p05:,.1f}-{1e3 * step_s.p95:,.1f}"
             beyond = ", outside" if self.drifted else ""
-            words.append(f"{source} {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
+            words.append(f"{source} {1e3 * step_s.p50:,.1f} ms ({ends}){beyond}")
         memory = None if self.last is None else self.last.memory
         reserved_mib = None if memory is None else memory.reserved_mib
         memory_mib = reserved_mib if self.held_mib is None else self.held_mib
         if memory_mib is not None and self.state == "running":
             words.append(f"{memory_mib:,.0f} MiB")
         if self.left_s is not None:
-            words.append(f"{clock(self.left_s)} left")
+            words.append(f"{timedelta(seconds=round(self.left_s))} left")
         return f"  {self.number} {self.workload.name}: {', '.join(words)}"
-
-
-def clock(seconds: float) -> str:
-    """Return `seconds` as hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 class Shown(Protocol):
@@ -381,8 +364,7 @@ class WatchedRun:
     def __init__(self, folder: Path, meter: Meter | None = None) -> None:
         self.folder, self.about = folder, read_about(folder)
         self.events = Events()
-        path = folder / "plan.json"
-        document = parse_record(PlanDocument, read_bytes(path), str(path), _remedy(folder))
+        document = _parse(PlanDocument, folder / "plan.json")
         (self._plan,) = document.plans
         self.jobs = [
             WatchedJob(folder, number, planned, document.workload_of(planned), self.about.steps)
@@ -436,15 +418,13 @@ class WatchedRun:
 
         Jobs that wait have the steps of the plan, and start in its order.
         """
-        whole_s = 0.0
-        for positions, at_once in self._sets:
-            ends_s = [0.0] * at_once
-            for at in positions:
-                if (left_s := self.jobs[at].work_left_s) is None:
-                    return None
-                heapreplace(ends_s, ends_s[0] + left_s)
-            whole_s += max(ends_s)
-        return whole_s
+        left_s = [job.work_left_s for job in self.jobs]
+        if None in left_s:
+            return None
+        return sum(
+            line_s([left_s[at] or 0.0 for at in positions], at_once)
+            for positions, at_once in self._sets
+        )
 
     def __str__(self) -> str:
         return "\n".join([self.head, *map(str, self.jobs)])
@@ -454,31 +434,26 @@ class WatchedRun:
         """Its first line: its name, how its jobs share, and how long it has run."""
         seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
         power = "" if self.now_w is None else f", {self.now_w:.0f} W"
-        left = f", {clock(self.left_s)} left" if self.left_s else ""
+        left = f", {timedelta(seconds=round(self.left_s))} left" if self.left_s else ""
         return f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""
-        if not memory_mib:
-            return
         ours = memory_mib.keys() & set(processes_of("ADVISOR_RUN", str(self.folder)))
         for number in self.events.running if ours else ():
             if pids := ours & set(processes_of("ADVISOR_JOB", str(number))):
                 self._by_number[number].held_mib = sum(memory_mib[pid] for pid in pids)
 
-    def silent(self, patience_s: float | None) -> list[int]:
-        """Return the jobs that did steps, and none for `patience_s`; none if that is None."""
-        if patience_s is None:
-            return []
+    def silent(self, patience_s: float) -> list[int]:
+        """Return the jobs that run and did steps, and none for `patience_s`."""
         seen = ((number, self._by_number[number].seen_at_s) for number in self.events.running)
         return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
 
     def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
         """Return a record of each group in which every job counted its steps long enough.
 
-        A group's windows lie where all of its jobs ran, of a queue those that start first, after
-        they had settled and before the first of them ended: predictions of the group hold there.
-        `allowed` are the host cores that the jobs could have.
+        A group's windows lie where all of its jobs ran (of a queue, those that start first) at a
+        settled pace. `allowed` are the host cores that the jobs could have.
 
         Raises:
             InvalidInput: The measured values cannot be true.
@@ -499,8 +474,7 @@ class WatchedRun:
             shared = len(jobs) > 1 and together(sharing) is not None
             name = str(sharing) if shared or "mig" in str(sharing) else "naive"
             power_w = self._power_w.get(group)
-            reported = [job.last.versions for job in jobs if job.last is not None]
-            versions = next(filter(None, reported), {})
+            versions = next(filter(None, (job.last.versions for job in jobs if job.last)), {})
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
                 gpu=origin.device.key,
@@ -508,24 +482,19 @@ class WatchedRun:
                 purpose="validation",
                 repeats=None,
                 tenants=tuple(
-                    _tenant(job, seen, allowed) for job, seen in zip(jobs, windows, strict=True)
+                    Tenant(
+                        workload=job.workload,
+                        outcome="ok",
+                        detail=None,
+                        windows=seen,
+                        memory=job.memory,
+                        cores=tuple(allowed),
+                        sms=None,
+                    )
+                    for job, seen in zip(jobs, windows, strict=True)
                 ),
                 mps_clients=len(jobs) if name.startswith("mps") else 0,
                 power_w=fmean(power_w) if power_w else None,
                 counters=None,
                 provenance=origin.provenance(versions, self._clocks_mhz),
             )
-
-
-def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
-    memory = None if job.last is None else job.last.memory
-    reported = {"allocated_mib": None, "reserved_mib": None} if memory is None else asdict(memory)
-    return Tenant(
-        workload=job.workload,
-        outcome="ok",
-        detail=None,
-        windows=windows,
-        memory=memory_record(reported, job.held_mib),
-        cores=tuple(allowed),
-        sms=None,
-    )

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.run.metrics import parse_address, serving
+from advisor.run.watch import parse_address, serving
 from advisor.run.watched import STATES
 from advisor.workload.plan_document import StepRange
 from tests.run.machine import QUICK, Watcher, prepared, started

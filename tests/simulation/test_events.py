@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.sharing import Group, Naive, Phases, Queue, Serial
-from advisor.simulation.arrays import array_ends_s, array_stretches
+from advisor.simulation.arrays import array_ends_s
 from advisor.simulation.events import PlacedJob, Stretch, Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder, queue_of
 from advisor.simulation.turns import from_the_start
@@ -20,8 +20,6 @@ from advisor.simulation.turns import from_the_start
 steps = st.floats(1, 1e6)
 speeds = st.floats(0.01, 1e3)
 moments = st.floats(0, 1e5)
-jobs = st.lists(st.tuples(steps, speeds), min_size=1, max_size=6)
-arriving = st.lists(st.tuples(steps, speeds, moments), min_size=1, max_size=8)
 
 
 def fair(alone):
@@ -50,32 +48,10 @@ def test_the_rest_speed_up_when_a_job_ends():
     assert history.ends_s == (15, 10)
 
 
-def test_nobody_starts_before_coming_and_a_gpu_without_jobs_is_in_no_stretch():
-    history = run([Task(1), Task(1, arrival_s=100)], fair([1, 1]), first_come(1))
-    assert [(each.start_s, each.end_s) for each in history.stretches] == [(0, 1), (100, 101)]
-
-
 def test_a_job_that_no_gpu_holds_is_refused():
     nowhere = InOrder(GpuCapacity((0,), fits=lambda seats: seats[0].job != 1))
     with pytest.raises(NothingFits, match="wait forever"):
         run([Task(1), Task(1)], fair([1, 1]), nowhere)
-
-
-@given(arriving, st.integers(1, 3), st.integers(1, 3))
-def test_each_step_of_work_is_done_once_on_a_place_that_is_free(each, places, gpus):
-    work, alone, arrivals = zip(*each, strict=True)
-    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places), [gpus])
-    done, free_from = [0.0] * len(work), [0.0] * gpus
-    for stretch in history.stretches:
-        taken = [seat.place for seat in stretch.seats]
-        assert len(set(taken)) == len(taken) <= places
-        assert stretch.start_s >= free_from[stretch.gpu]
-        free_from[stretch.gpu] = stretch.end_s
-        for seat, speed in zip(stretch.seats, stretch.speeds, strict=True):
-            done[seat.job] += speed * stretch.seconds
-    assert done == pytest.approx(list(work), rel=1e-6, abs=1e-4)
-    for end, todo, speed, came in zip(history.ends_s, work, alone, arrivals, strict=True):
-        assert end >= came + 0.999999 * todo / speed, "nobody ends earlier than alone"
 
 
 @given(
@@ -93,29 +69,13 @@ def test_every_job_runs_and_ends_however_short_it_is_and_however_late_it_comes(e
     assert len(history.stretches) <= 2 * len(work)
 
 
-@given(jobs)
-def test_sharing_fairly_never_changes_when_the_last_job_ends(each):
-    work, alone = zip(*each, strict=True)
-    shared = together(work, fair(alone)).makespan_s
-    assert shared == pytest.approx(
-        from_the_start(Serial(), [*map(Task, work)], unhindered(alone)).makespan_s
-    )
-
-
-@given(jobs)
-def test_without_coupling_each_job_ends_as_if_alone(each):
-    work, alone = zip(*each, strict=True)
-    ends = together(work, unhindered(alone)).ends_s
-    assert ends == pytest.approx([w / s for w, s in zip(work, alone, strict=True)])
-
-
 @given(
     st.lists(st.tuples(steps, speeds, moments, st.integers(1, 4)), min_size=1, max_size=10),
     st.sampled_from([(4,), (1, 4), (4, 5)]),
     st.sampled_from(["first-come", "best-fit"]),
     st.booleans(),
 )
-def test_a_job_on_several_gpus_of_a_host_has_them_for_itself_from_start_to_end(
+def test_each_step_is_done_once_on_a_free_place_and_a_job_on_several_gpus_has_them_for_itself(
     each, hosts, policy, limited
 ):
     work, alone, arrivals, widths = zip(*each, strict=True)
@@ -136,12 +96,14 @@ def test_a_job_on_several_gpus_of_a_host_has_them_for_itself_from_start_to_end(
     history = run(list(map(Task, work, arrivals)), fair(alone), queue, hosts, shared)
     done = [0.0] * len(work)
     for stretch in history.stretches:
+        assert len({seat.place for seat in stretch.seats}) == len(stretch.seats)
         for seat, speed in zip(stretch.seats, stretch.speeds, strict=True):
             done[seat.job] += speed * stretch.seconds
             assert widths[seat.job] == 1 or len(stretch.seats) == 1
     all_work = [steps * width for steps, width in zip(work, widths, strict=True)]
     assert done == pytest.approx(all_work, rel=1e-6, abs=1e-4)
     for job, width in enumerate(widths):
+        assert history.ends_s[job] >= arrivals[job] + 0.999999 * work[job] / alone[job]
         own = [one for one in history.stretches if job in {seat.job for seat in one.seats}]
         gpus = {stretch.gpu for stretch in own}
         assert len(gpus) == width
@@ -208,6 +170,7 @@ class Twin:
 # same moment, in both programs.
 works = st.integers(1, 40).map(lambda quarters: quarters / 4)
 quarters = st.integers(0, 60).map(lambda quarters: quarters / 4)
+tables = st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5)
 quarter_tasks = st.lists(st.builds(Task, works, quarters), min_size=1, max_size=9)
 
 
@@ -221,13 +184,7 @@ def slowed(table):
     return pace_of
 
 
-@given(
-    quarter_tasks,
-    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
-    st.integers(1, 4),
-    st.integers(1, 3),
-    st.booleans(),
-)
+@given(quarter_tasks, tables, st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first):
     pace_of = slowed(table)
     ranks = [task.work_steps if shortest_first else 0.0 for task in each]
@@ -244,7 +201,7 @@ def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first
 
 @given(
     quarter_tasks,
-    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
+    tables,
     st.integers(1, 3),
     st.lists(st.sampled_from([1.0, 1.0, 2.0, 4.0]), min_size=4, max_size=4).map(sorted),
 )
@@ -266,11 +223,7 @@ def test_gpus_that_share_the_cores_of_a_host_slow_each_other_as_in_simpy(
     assert history.ends_s == pytest.approx(twin, rel=1e-9)
 
 
-@given(
-    st.lists(works, min_size=3, max_size=9),
-    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
-    st.data(),
-)
+@given(st.lists(works, min_size=3, max_size=9), tables, st.data())
 def test_a_queue_starts_its_jobs_in_order_when_others_end(work, table, data):
     order = data.draw(st.permutations(range(len(work))))
     at_once = data.draw(st.integers(2, len(work) - 1))
@@ -333,15 +286,6 @@ def test_many_sets_at_once_end_when_each_by_itself_does(sets, harm):
     found = array_ends_s(np.array(sets), lambda _at, running: crowded(running, harm))
     expected = [by_the_loop(steps, harm) for steps in sets]
     assert found == pytest.approx(np.array(expected), rel=1e-6)
-
-
-@given(sets_of_work, harms)
-def test_stretches_of_a_set_add_up_to_its_last_end(sets, harm):
-    last_s, ends_s = np.zeros(len(sets)), np.zeros((len(sets), JOBS))
-    for each in array_stretches(np.array(sets), lambda _at, running: crowded(running, harm)):
-        last_s[each.sets] += each.seconds
-        ends_s[each.sets] += each.running * each.seconds[:, None]
-    assert last_s == pytest.approx(ends_s.max(axis=1))
 
 
 @given(

@@ -108,20 +108,6 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
     assert quick == slow
 
 
-@pytest.mark.parametrize("policy", ["first-come", "shortest-first", "best-fit"])
-@given(jobs=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 20)), min_size=1, max_size=9))
-def test_every_job_starts_and_ends_once_under_every_policy(policy, jobs):
-    work, arrivals = zip(*jobs, strict=True)
-    room = GpuCapacity(PLACES, worth=lambda seats: len(seats) ** 0.5)
-    queue = queue_of(policy, room, work, (0,) * len(work))
-    history = run(list(map(Task, work, arrivals)), lambda seats: [1.0] * len(seats), queue, [2])
-    for came, start, end, todo in zip(
-        arrivals, history.starts_s, history.ends_s, work, strict=True
-    ):
-        assert came <= start
-        assert end == pytest.approx(start + todo)
-
-
 # Alone: 10, 20 and 40 ms a step, and 100 steps each; each fills the GPU.
 SHORT = Job(synthetic.profile("resnet26-cifar10-bs500", host_s=0.01, gpu_s=0.01))
 LONG = Job(synthetic.profile("resnet50-cifar10-bs500", host_s=0.02, gpu_s=0.02))
@@ -225,49 +211,41 @@ def test_of_jobs_that_add_equally_much_the_first_to_arrive_starts_first():
     assert of_sooner.start_s < of_later.start_s
 
 
-def ends_s(jobs, gpus, **conditions):
-    advisor = Advisor("h200-141gb", **conditions)
-    fleet = Fleet("h200-141gb", gpus, "first-come")
-    return [job.end_s.p50 for job in advisor.simulate(jobs, "mps", fleet).simulation.jobs]
-
-
-def test_the_host_s_cores_are_for_the_jobs_of_all_gpus_together():
-    name = "mobilenetv3_large_100-imagenet64-bs128-loader2"
-    on_one_core = Advisor("h200-141gb", host_cores=1).predict([name], "serial").makespan_s
-    four = at_start(*Advisor("h200-141gb").jobs([f"{name}:4"]))
-    assert ends_s(four, 4, host_cores=4) == pytest.approx([on_one_core] * 4)
-    assert max(ends_s(four, 4)) < 0.9 * on_one_core
-
-
-def test_a_job_whose_neighbours_have_ended_has_the_cores_of_the_host_again():
+def test_gpus_share_the_cores_of_their_host_until_jobs_end():
     name = "mobilenetv3_large_100-imagenet64-bs128-loader2"
     long, brief = Advisor("h200-141gb").jobs([f"{name}@2", f"{name}@1"])
     one, two = (
         Advisor("h200-141gb", host_cores=cores).predict([name], "serial").makespan_s
         for cores in (1, 2)
     )
-    ended_s = ends_s(at_start(long, brief), 2, host_cores=2)
+    fleet, jobs = Fleet("h200-141gb", 2, "first-come"), at_start(long, brief)
+    ended_s, without_limit_s = (
+        [job.end_s.p50 for job in advisor.simulate(jobs, "mps", fleet).simulation.jobs]
+        for advisor in (Advisor("h200-141gb", host_cores=2), Advisor("h200-141gb"))
+    )
     assert ended_s == pytest.approx([one + two, one], rel=1e-3)
+    assert without_limit_s[1] < 0.9 * one
 
 
-def test_a_job_whose_memory_no_place_holds_is_refused():
+def test_jobs_and_groups_that_do_not_fit_are_refused_and_others_wait():
     with pytest.raises(NothingFits, match="does not fit"):
         over_time(at_start(LAST), "mig=3g.71gb,4g.71gb")
-
-
-def test_groups_that_do_not_fit_at_once_are_refused_and_other_jobs_wait():
     with pytest.raises(NothingFits, match="at once"):
         over_time(at_start(LAST, LAST, SHORT), "naive[1,2];naive[3]")
     found = over_time(at_start(LAST, LAST))
     assert found.jobs[1].start_s == found.jobs[0].end_s.p50
 
 
-def test_a_job_of_unknown_length_is_refused():
+def test_jobs_of_unknown_length_or_of_too_many_gpus_are_refused():
     endless = Job(
         replace(SHORT.profile, workload=replace(SHORT.profile.workload, examples_per_epoch=None))
     )
     with pytest.raises(InvalidInput, match="length of an epoch"):
         over_time(at_start(endless))
+    with pytest.raises(NothingFits, match="4 GPUs of one host, and a host has 2"):
+        over_time(at_start(replace(SHORT, gpus=4)), gpus="2x2")
+    with pytest.raises(NothingFits, match="whole GPUs"):
+        over_time(at_start(replace(SHORT, gpus=2)), "mig=3g.71gb,4g.71gb", gpus=2)
 
 
 def test_a_job_on_two_gpus_waits_for_both_and_takes_half_as_long():
@@ -280,13 +258,6 @@ def test_a_job_on_two_gpus_waits_for_both_and_takes_half_as_long():
     # 200 W on each GPU that runs a job, 75 W where none does.
     assert found.energy_j.p50 == pytest.approx(4 * 200 + 2 * 75)
     assert found.occupied_gpu_hours == pytest.approx(4 / 3600)
-
-
-def test_a_job_that_takes_more_gpus_than_a_host_has_is_refused():
-    with pytest.raises(NothingFits, match="4 GPUs of one host, and a host has 2"):
-        over_time(at_start(replace(SHORT, gpus=4)), gpus="2x2")
-    with pytest.raises(NothingFits, match="whole GPUs"):
-        over_time(at_start(replace(SHORT, gpus=2)), "mig=3g.71gb,4g.71gb", gpus=2)
 
 
 def test_jobs_run_on_other_models_of_gpu_at_the_pace_estimated_there():
