@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.cli import main
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import read_gpu
 from advisor.launch.plan_file import read_plan
@@ -137,26 +136,3 @@ def test_a_damaged_file_is_read_or_refused(kind, data, tmp_path_factory):
     path.write_bytes(damaged(document, data))
     with suppress(AdvisorError):
         read(path)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("recommend", LONG),
-        ("recommend", f"{LONG}.py"),
-        ("recommend", "--profiles", LONG),
-        ("recommend", "--models", LONG),
-        ("fit", "--profiles", LONG),
-        ("init", "jobs", "--out", LONG),
-        ("run", LONG),
-        ("stop", LONG),
-        ("stop", f"{LONG}/{LONG}.json"),
-        ("stop", f"{LONG}\0"),
-        ("export", "--sharing", "mps", "--out", LONG, "mlp-toy-bs32"),
-    ],
-)
-def test_a_name_that_no_file_can_have_is_refused(words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
-    assert LONG[:100] in capsys.readouterr().err.replace("\n", "")

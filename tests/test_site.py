@@ -1,6 +1,5 @@
 """The site: it builds without a broken link, and its generated pages are as their scripts write."""
 
-import json
 import re
 import subprocess
 import sys
@@ -15,8 +14,6 @@ from research.commands import commands_text
 from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
-
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +93,3 @@ def test_time_sliced_jobs_never_run_at_once_and_mps_clients_do():
     for rows, at_once in ((slicing, False), (mps, True)):
         ours, theirs = ([row for row in rows if row["job"] == job] for job in ("job A", "job B"))
         assert any(overlap(one, other) for one in ours for other in theirs) == at_once
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_short(path):
-    cells = json.loads(path.read_text())["cells"]
-    assert len(cells) < 10
-    assert max(len(cell["source"]) for cell in cells) <= 20

@@ -6,7 +6,7 @@ A number that is None was not measured.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import expm1, log
+from math import log
 from operator import gt, le
 from statistics import fmean, median
 from typing import Annotated
@@ -78,15 +78,10 @@ def median_step_s(windows: Sequence[Window]) -> float:
 _UNSTEADY = 0.15
 
 
-def pace_spread(windows: Sequence[Window]) -> float:
-    """Return half the log distance between the paces of the slowest and the fastest window."""
-    paces = [window.step_s for window in windows]
-    return log(max(paces) / min(paces)) / 2
-
-
 def unsteady(windows: Sequence[Window]) -> float | None:
     """Return by which share the slowest window is behind the fastest; None if below 0.15."""
-    behind = expm1(2 * pace_spread(windows))
+    paces = [window.step_s for window in windows]
+    behind = max(paces) / min(paces) - 1
     return behind if behind >= _UNSTEADY else None
 
 

@@ -1,12 +1,8 @@
 """Completion, as a shell asks for it."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
-from tests.cli.conftest import BERT, PROFILES, RESNET, SMALL
+from tests.cli.conftest import BERT, RESNET, SMALL
 
 
 @pytest.fixture
@@ -62,23 +58,3 @@ def test_a_shell_sees_no_error_whatever_is_wrong(offered, monkeypatch, tmp_path)
     assert offered("recommend", "--gpu", "none", "bert") == [BERT]
     monkeypatch.setenv("ADVISOR_PROFILES", str(tmp_path / "nowhere"))
     assert offered("recommend", "res") == []
-
-
-def test_completing_a_job_reads_no_model_and_needs_no_numpy(measured):
-    program = (
-        "import json, sys\nfrom advisor.cli import main\n"
-        "try:\n    main()\nfinally:\n    print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    )
-    variables = {
-        "_ADVISOR_COMPLETE": "complete_bash",
-        "COMP_WORDS": "advisor recommend ",
-        "COMP_CWORD": "2",
-        "ADVISOR_PROFILES": str(measured / "profiles"),
-        "PYTHONPATH": ":".join(sys.path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
-    )
-    assert set(done.stdout.split()) == PROFILES.keys()
-    loaded = set(json.loads(done.stderr))
-    assert loaded & {"numpy", "numba", "rich.console", "streamlit"} == set()

@@ -15,7 +15,7 @@ import pytest
 
 from advisor.cli import main
 from advisor.prediction import engine
-from tests.cli.conftest import BERT, GPU
+from tests.cli.conftest import BERT, GPU, PROFILES
 from tests.waiting import PATIENCE_S, until
 
 CODE = "from advisor.__main__ import main; main()"
@@ -69,23 +69,31 @@ def test_a_full_stdout_is_an_error_and_no_traceback(words, monkeypatch, capsys):
 HOSTILE = "a\x1b[31m\a\u202eb\nerror: c"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["recommend", HOSTILE],
-        ["recommend", f"./{HOSTILE}.json"],
-        [HOSTILE],
-        ["recommend", "--jobs", f"{HOSTILE}.toml"],
-        ["recommend", "--gpu", HOSTILE],
-        ["predict", "--sharing", HOSTILE],
-        ["recommend", f"--{HOSTILE}"],
-    ],
-)
-def test_no_word_and_no_file_name_commands_a_terminal(advisor, measured, tmp_path, words):
-    said = advisor(*words)
-    assert said.code == 2
-    assert not set("\x1b\a\u202e") & set(said.err)
-    assert "\nerror: c" not in said.err
+LONG = "a" * 300
+REFUSED_NAMES = [
+    *("NAME", "recommend NAME", "recommend ./NAME.json", "recommend NAME.py", "recommend --NAME"),
+    *("recommend --jobs NAME.toml", "recommend --gpu NAME", "recommend --profiles NAME"),
+    *("recommend --models NAME", "predict --sharing NAME", "fit --profiles NAME"),
+    *("init jobs --out NAME", "run NAME", "stop NAME", "stop NAME/NAME.json", "stop NAME\0"),
+    "export --sharing mps --out NAME mlp-toy-bs32",
+]
+
+
+@pytest.mark.parametrize("words", REFUSED_NAMES)
+def test_a_name_that_commands_a_terminal_or_is_too_long_is_refused_in_plain_signs(
+    advisor, monkeypatch, tmp_path, words
+):
+    monkeypatch.chdir(tmp_path)
+    for name in (HOSTILE, LONG):
+        said = advisor(*(word.replace("NAME", name) for word in words.split(" ")))
+        written = words.startswith(("init", "export")) and name is HOSTILE
+        assert written or said.code == 2, said
+        assert not set("\x1b\a\u202e") & set(said.err)
+        assert "\nerror: c" not in said.err
+        assert name is HOSTILE or LONG[:100] in said.err.replace("\n", "")
+
+
+def test_no_file_name_in_an_answer_commands_a_terminal(advisor, measured, tmp_path):
     text = (measured / "profiles" / GPU / f"{BERT}.json").read_text()
     (tmp_path / f"{HOSTILE}.json").write_text(text)
     assert not set("\x1b\a\u202e") & set(advisor("profiles", "--profiles", tmp_path).out)
@@ -121,10 +129,23 @@ def test_a_terminal_breaks_no_line_inside_of_a_command(
 HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba"}
 
 
+COMPLETING = {
+    "_ADVISOR_COMPLETE": "complete_bash",
+    "COMP_WORDS": "advisor recommend ",
+    "COMP_CWORD": "2",
+}
+
+
 @pytest.mark.parametrize(
-    ("words", "banned"), [(["validate", "-h"], {"numpy", "rich"}), (["recommend"], set())]
+    ("words", "variables", "banned"),
+    [
+        (["validate", "-h"], {}, {"numpy", "rich"}),
+        (["recommend"], {}, set()),
+        ([], COMPLETING, {"numpy", "rich"}),
+    ],
+    ids=["help", "recommend", "completion"],
 )
-def test_a_command_imports_nothing_heavy(words, banned, measured):
+def test_a_command_imports_nothing_heavy(words, variables, banned, measured):
     engine.load()  # compiled once
     code = (
         "import sys\nfrom advisor.cli import main\ntry: main()\nexcept SystemExit: pass\n"
@@ -136,9 +157,10 @@ def test_a_command_imports_nothing_heavy(words, banned, measured):
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | where,
+        env=os.environ | where | variables,
     )
     assert not {name.partition(".")[0] for name in done.stderr.split()} & (HEAVY | banned)
+    assert not variables or set(done.stdout.split()) == PROFILES.keys()
 
 
 def test_the_page_is_served_to_this_machine_until_it_is_interrupted():

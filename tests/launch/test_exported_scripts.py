@@ -186,13 +186,6 @@ def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
     assert not Path("harm").exists()
 
 
-def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
-    lines = write("commands", PLAN).splitlines()
-    assert len(lines) <= 92
-    assert lines.index("}") < 10
-    assert max(n for n, line in enumerate(lines) if ".sh" in line and " job " in line) < 10
-
-
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize(
     "word",

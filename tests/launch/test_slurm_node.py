@@ -67,16 +67,6 @@ def left():
     return [*pipe_folders(), *state.rglob("*.sh")]
 
 
-@pytest.mark.parametrize(
-    "sharing", [pytest.param("naive", marks=pytest.mark.exhaustive), "naive/2"]
-)
-def test_jobs_that_take_turns_get_the_same_gpu_of_two(submits, sharing):
-    (number,) = submits(handed(sharing, JOBS))
-    assert end_of(number) == ("COMPLETED", "0:0")
-    assert {seen_by(job) for job in JOBS} == {"off device=0 limit="}
-    assert not left()
-
-
 def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(submit):
     plan = handed("mig=3g.71gb,4g.71gb@0")
     with slurm_node(write("slurm", plan)) as variables:
