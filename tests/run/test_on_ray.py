@@ -253,15 +253,8 @@ class Driver(Started):
         (self.folder / "jobs.toml").write_text("".join(map(entry.format, names[:3])))
         self.plan = self.folder / "plan.json"
         code, said = self.finish(
-            "export",
-            "--jobs",
-            self.folder / "jobs.toml",
-            "--gpus",
-            "2x1",
-            "--format",
-            "json",
-            "--out",
-            self.plan,
+            *("export", "--jobs", self.folder / "jobs.toml", "--gpus", "2x1"),
+            *("--format", "json", "--out", self.plan),
         )
         assert code == 0, said
         document = json.loads(self.plan.read_text())
