@@ -52,16 +52,13 @@ class Window:
             takes `Profile.host_check_s`.
     """
 
-    seconds: float
+    seconds: Length
     steps: float
-    check_s: float | None = None
+    check_s: Length | None = None
 
     def __post_init__(self) -> None:
-        check_number("seconds of a window", self.seconds, DAY_S, LEAST_STEP_S)
         if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
-        if self.check_s is not None:
-            check_number("the host check of a window", self.check_s, DAY_S, LEAST_STEP_S)
         check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
