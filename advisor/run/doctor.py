@@ -170,10 +170,6 @@ def _without_rights() -> bool:
 _TELLING = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER")
 
 
-def _variables() -> str:
-    return ", ".join(sorted(name for name in os.environ if name.startswith(_TELLING)))
-
-
 _OF_HOST = (
     _Check(
         "blocks",
@@ -256,7 +252,7 @@ _OF_HOST = (
     ),
     _Check(
         "note",
-        _variables,
+        lambda: ", ".join(sorted(name for name in os.environ if name.startswith(_TELLING))),
         "set here: {it}",
         "your own processes inherit it; those that are measured do not inherit MPS settings",
         "unset what is not meant",

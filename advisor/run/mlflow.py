@@ -1,9 +1,7 @@
-"""Logs profiles, plans, validations and runs to MLflow, which is imported only if needed.
+"""Logs profiles, plans, validations and runs to MLflow: a run of the experiment ``advisor`` each.
 
-Each becomes a run of the experiment ``advisor``: the request as parameters, the answer as metrics,
-and the document as an artifact. Variables of a job's environment, and shell lines that set them,
-are left out, because they may be secrets; values of options with secret names are masked. The tag
-``advisor.kind`` names the document, ``advisor.basis`` is measured or predicted.
+The request becomes parameters, the answer metrics, the document an artifact. What may be secret is
+left out or masked: variables of environments, shell lines, values of options with secret names.
 """
 
 import math

@@ -6,35 +6,12 @@ import pytest
 from advisor.errors import AdvisorError
 from advisor.measure.device import command_line
 from advisor.run.mlflow import EXPERIMENT, MlflowLog
-from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Script
 from tests import synthetic
 from tests.report import mlflow_stand_in
 
 PROFILE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002)
-RUN = Run(
-    id="run-1",
-    gpu="h200-141gb",
-    sharing="mps",
-    purpose="validation",
-    repeats=None,
-    tenants=tuple(
-        Tenant(
-            workload=PROFILE.workload,
-            outcome="ok",
-            detail=None,
-            windows=PROFILE.windows,
-            memory=None,
-            cores=(at,),
-            sms=None,
-        )
-        for at in range(2)
-    ),
-    mps_clients=2,
-    power_w=300.0,
-    counters=None,
-    provenance=PROFILE.provenance,
-)
+RUN = synthetic.run([PROFILE] * 2, slowdown=1.0)
 PLANS = {
     "schema": 1,
     "gpu": "h200-141gb",

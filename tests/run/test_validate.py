@@ -15,7 +15,7 @@ from advisor.files.writing import append_record
 from advisor.hardware.gpus import gpu
 from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
-from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval
 from advisor.run import validate as validation_command
 from advisor.run.host_pace import corrected_by_first
 from advisor.run.validate import (
@@ -51,34 +51,13 @@ class SaysTwice:
     """Predicts that sharing doubles every step, give or take a tenth."""
 
     def predict(self, profiles, sharing):
-        slowdown = 1.0 if str(sharing) == "serial" else 2.0
-        jobs = tuple(self.job(each, slowdown * each.step_s) for each in profiles)
-        return MixPrediction(
-            gpu=H200.key,
-            sharing=sharing,
-            jobs=jobs,
-            memory_total_mib=8000.0,
-            memory_capacity_mib=143771.0,
-            oom_probability=0.0,
-            weighted_speedup=len(jobs) / slowdown,
-            power_w=None,
-            gract=None,
-            smact=None,
-            confirmed_on_hardware=True,
-        )
-
-    def job(self, profile, step_s):
-        memory = Interval(3900.0, 4000.0, 4100.0)
-        return JobPrediction(
-            job=profile.name,
-            step_s=Interval(0.9 * step_s, step_s, 1.1 * step_s),
-            epoch_s=None,
-            slowdown=step_s / profile.step_s,
-            memory_mib=4000.0,
-            memory_min_mib=3000.0,
-            memory_interval_mib=memory,
-            oom_probability=0.0,
-        )
+        times = 1.0 if str(sharing) == "serial" else 2.0
+        steps_s = [
+            Interval(0.9 * times * each.step_s, times * each.step_s, 1.1 * times * each.step_s)
+            for each in profiles
+        ]
+        jobs = [SimpleNamespace(step_s=step_s, memory_mib=4000.0) for step_s in steps_s]
+        return SimpleNamespace(jobs=jobs)
 
 
 def advised_run(sharing, slowdown, run_id, jobs=PAIR):
