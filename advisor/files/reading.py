@@ -1,7 +1,6 @@
 """Finds shipped data and the user's own, and reads and checks files that users name.
 
-Needs the standard library only: all readers of users' files use it, also in measuring. Whatever is
-no regular file, or too large, is refused before it is read.
+Needs the standard library only, and refuses what is no regular file or too large before reading.
 """
 
 import json

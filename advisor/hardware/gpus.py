@@ -1,7 +1,6 @@
 """GPU models and their MIG tables, with sources, from `catalogue.json` in this folder.
 
-A GPU that is not in it is read from its driver where it is (`advisor.hardware.live_gpu`), and
-kept in the user's data folder, so that commands elsewhere know it too.
+Others are read from their driver (`advisor.hardware.live_gpu`) and kept in the user's data folder.
 """
 
 import json

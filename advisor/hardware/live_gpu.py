@@ -1,14 +1,8 @@
-"""Reads this machine's GPUs from their driver through NVML.
+"""Reads this machine's GPUs from their driver through NVML, and changes nothing.
 
 A `device` is an index, ``0`` or ``"0"``, or a UUID, ``"GPU-..."`` or ``"MIG-..."``. NVML counts
-every GPU of the machine in PCI bus order, as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES
-says; CUDA counts the visible ones only, and the fastest first unless
-CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: see `visible_device`.
-
-Nothing here changes the GPU. Every function raises `GpuUnavailable` if there is no driver, no
-such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
-`advisor.hardware.nvml` measures over time. A GPU that the catalogue lacks is described by what
-its driver says, and kept for later commands.
+every GPU in PCI bus order; CUDA counts the visible ones: see `visible_device`. Every function
+raises `GpuUnavailable` without a driver, such a GPU or permission, else `AdvisorError`.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Finds the sets of MIG instances that one GPU can hold at once, with their placements.
 
 A set is valid if each instance starts at one of its profile's places, no two share a memory slice,
-and `advisor.hardware.mig` does not forbid it. On all known GPUs the sum of compute slices
-adds no further restriction.
+and `forbidden` finds no reason. The sum of compute slices adds no restriction on any known GPU.
 """
 
 from collections import Counter

@@ -1,12 +1,7 @@
-"""NVML with its errors raised as ours, and what a GPU does over a window of time.
+"""NVML with its errors raised as ours, and what a GPU does between two calls of a sampler.
 
-The only importer of pynvml. A window has two calls, and no thread runs between them: the driver
-counts by itself, or, on a GPU without GPM, DCGM where it runs.
-
-    sampler = ActivitySampler(0)
-    sampler.begin()
-    ...
-    activity = sampler.end()
+The only importer of pynvml. No thread runs between the calls: the driver counts by itself, or, on
+a GPU without GPM, DCGM where it runs.
 """
 
 import re

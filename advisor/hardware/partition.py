@@ -1,12 +1,6 @@
 """The part of a GPU that jobs use: all of it, what an MPS limit leaves, or a MIG instance.
 
-Also how many blocks of a kernel an SM holds at once, and the rates that a GPU attains: its maker's,
-less what best products and copies were seen to lose.
-
-Compute instances divide the SMs of one GPU instance, as ``3c + 4c in one 7g``: each has SMs of its
-own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and compute instances
-compete for them (NVIDIA MIG User Guide, Concepts). The driver chooses the placement: create the
-largest first.
+Also how many blocks of a kernel an SM holds at once, and the rates that a GPU attains.
 """
 
 from collections.abc import Sequence
@@ -32,6 +26,9 @@ _STARTS: dict[int, dict[int, tuple[int, ...]]] = {
 @dataclass(frozen=True, slots=True)
 class ComputeProfile:
     """One kind of compute instance inside one kind of GPU instance.
+
+    It has SMs of its own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and
+    its compute instances compete for them (NVIDIA MIG User Guide, Concepts).
 
     Attributes:
         name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it

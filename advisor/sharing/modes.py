@@ -33,15 +33,19 @@ class Instance:
 _Own = TypeVar("_Own", bound="_WithoutMps")  # typing.Self is not in Python 3.10, which scripts run
 
 
-class _WithoutMps:
+class _WithoutLimits:
+    __slots__ = ()
+    limits: ClassVar[tuple[float, ...]] = ()
+    keeps_sms_apart: ClassVar[bool] = False
+
+
+class _WithoutMps(_WithoutLimits):
     """Jobs that take turns on the whole GPU: one after another, or in time slices."""
 
     __slots__ = ()
     mode: ClassVar[Mode]
-    limits: ClassVar[tuple[float, ...]] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
     under_mps: ClassVar[bool] = False
-    keeps_sms_apart: ClassVar[bool] = False
 
     def among(self: _Own, places: Sequence[int]) -> _Own:  # noqa: ARG002 - as of `Mps`
         """Return how the jobs at `places` share while the others are not running."""
@@ -107,7 +111,7 @@ class Mps:
 
 
 @dataclass(frozen=True, slots=True)
-class Mig:
+class Mig(_WithoutLimits):
     """Each job alone on a MIG instance of its own, in the jobs' order.
 
     Without instances: in a simulation over time, in layouts chosen when a GPU has no job.
@@ -115,8 +119,6 @@ class Mig:
 
     instances: tuple[Instance, ...]
     mode: ClassVar[Mode] = "mig"
-    limits: ClassVar[tuple[float, ...]] = ()
-    keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "mig=" + ",".join(map(str, self.instances)) if self.instances else "mig"
@@ -127,7 +129,7 @@ Concurrent = Naive | Mps
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(_WithoutLimits):
     """Jobs start in order, at most `at_once` at a time: the next starts when one ends.
 
     Attributes:
@@ -138,9 +140,7 @@ class Queue:
     sharing: Concurrent
     at_once: int
     mode: ClassVar[Mode] = "queue"
-    limits: ClassVar[tuple[float, ...]] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
-    keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.at_once < 2:
@@ -268,13 +268,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Hybrid:
+class Hybrid(_WithoutLimits):
     """MIG instances, each shared by jobs of its own."""
 
     places: tuple[Place, ...]
     mode: ClassVar[Mode] = "hybrid"
-    limits: ClassVar[tuple[float, ...]] = ()
-    keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.places:
@@ -379,7 +377,7 @@ def plain_group(group: Group) -> Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(_WithoutLimits):
     """Groups one after another: the next starts when the last job of the one before has ended.
 
     A group on MIG instances is a `Hybrid`, which names its jobs itself. A single group is a queue
@@ -387,8 +385,6 @@ class Phases:
     """
 
     groups: tuple[Group | Hybrid, ...]
-    limits: ClassVar[tuple[float, ...]] = ()
-    keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.groups or (len(self.groups) == 1 and self.mode != "queue"):

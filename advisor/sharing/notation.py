@@ -96,23 +96,21 @@ def _parse(words: str) -> Sharing:
         return Phases(tuple(map(_group, words.split(";"))))
     if "[" in words:
         group = _group(words)
-        return group if isinstance(group, Hybrid) else _only_group(group, words)
+        if isinstance(group, Hybrid):
+            return group
+        if isinstance(group.sharing, Queue):  # in an order of its own
+            return Phases((group,))
+        if "/" not in words:
+            raise _NoSharingError
+        # The words name jobs, and what is left of them would not.
+        jobs = counted(len(group.jobs), "job")
+        raise InvalidInput(
+            f"{shortened(words)}: all of its {jobs} run at once. Write {group.sharing}."
+        )
     matches = [_PLACED.fullmatch(part) for part in words.removeprefix("mig=").split(",")]
     if all(matches):
         return Mig(tuple(_instance(match) for match in matches if match))
     return _whole(words)
-
-
-def _only_group(group: Group, words: str) -> Sharing:
-    """A queue in an order of its own."""
-    if isinstance(group.sharing, Queue):
-        return Phases((group,))
-    if "/" in words:  # the words name jobs, and what is left of them would not
-        raise InvalidInput(
-            f"{shortened(words)}: all of its {counted(len(group.jobs), 'job')} run at once. Write "
-            f"{group.sharing}."
-        )
-    raise _NoSharingError
 
 
 def _whole(words: str) -> PartitionSharing | Queue:
@@ -146,7 +144,9 @@ def _hybrid(words: str) -> Hybrid:
         match = _SLOT.fullmatch(word) or _COMPUTE.fullmatch(word)
         if match is None:
             raise _NoSharingError
-        part = _part(match)
+        sharing, slices = _shared(match["sharing"] or "naive"), match.groupdict().get("slices")
+        assert not isinstance(sharing, Serial), "the expression allows no such word"
+        part = Part(_numbers(match), sharing, None if slices is None else int(slices))
         if match["profile"]:
             places.append(Place(_instance(match), (part,)))
         elif places and places[-1].parts[0].slices is not None:
@@ -154,13 +154,6 @@ def _hybrid(words: str) -> Hybrid:
         else:
             raise _NoSharingError
     return Hybrid(tuple(places))
-
-
-def _part(match: re.Match[str]) -> Part:
-    sharing = _shared(match["sharing"] or "naive")
-    assert not isinstance(sharing, Serial), "the expression allows no such word"
-    slices = match.groupdict().get("slices")
-    return Part(_numbers(match), sharing, None if slices is None else int(slices))
 
 
 def _instance(match: re.Match[str]) -> Instance:

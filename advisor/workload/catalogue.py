@@ -8,7 +8,6 @@ A name is ``MODEL-TASK-bsBATCH`` with options after it, in this order: ``-tf32``
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 from advisor.errors import UnknownName
@@ -49,20 +48,6 @@ _IMAGES = {
 }
 
 
-def _vision(model: str, data: str) -> Workload:
-    resolution, classes, examples = _IMAGES[data]
-    return Workload(
-        name=f"{model}-{data}",
-        source="timm",
-        model=model,
-        family=TIMM[model],
-        batch=1,
-        resolution=resolution,
-        classes=classes,
-        examples_per_epoch=examples,
-    )
-
-
 def _plain(name: str, model: str, family: str, examples: int, **sizes: Any) -> Workload:
     return Workload(
         name=name,
@@ -76,7 +61,20 @@ def _plain(name: str, model: str, family: str, examples: int, **sizes: Any) -> W
 
 
 _TASKS = (
-    *(_vision(model, data) for model, data in product(TIMM, _IMAGES)),
+    *(
+        Workload(
+            name=f"{model}-{data}",
+            source="timm",
+            model=model,
+            family=family,
+            batch=1,
+            resolution=resolution,
+            classes=classes,
+            examples_per_epoch=examples,
+        )
+        for model, family in TIMM.items()
+        for data, (resolution, classes, examples) in _IMAGES.items()
+    ),
     # Sequences of one pass: SST-2 has 67,349 sentences; WikiText-103 has 103,227,021 tokens and
     # WikiText-2 has 2,088,628, here cut into as many as the model takes at once. Speech Commands
     # (Warden 2018, version 2) has 84,843 utterances to train on, of a second, here 100 frames.

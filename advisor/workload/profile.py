@@ -6,7 +6,7 @@ A number that is None was not measured.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import expm1, log
+from math import log
 from operator import gt, le
 from statistics import fmean, median
 from typing import Annotated
@@ -52,16 +52,13 @@ class Window:
             takes `Profile.host_check_s`.
     """
 
-    seconds: float
+    seconds: Length
     steps: float
-    check_s: float | None = None
+    check_s: Length | None = None
 
     def __post_init__(self) -> None:
-        check_number("seconds of a window", self.seconds, DAY_S, LEAST_STEP_S)
         if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
-        if self.check_s is not None:
-            check_number("the host check of a window", self.check_s, DAY_S, LEAST_STEP_S)
         check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
@@ -78,15 +75,10 @@ def median_step_s(windows: Sequence[Window]) -> float:
 _UNSTEADY = 0.15
 
 
-def pace_spread(windows: Sequence[Window]) -> float:
-    """Return half the log distance between the paces of the slowest and the fastest window."""
-    paces = [window.step_s for window in windows]
-    return log(max(paces) / min(paces)) / 2
-
-
 def unsteady(windows: Sequence[Window]) -> float | None:
     """Return by which share the slowest window is behind the fastest; None if below 0.15."""
-    behind = expm1(2 * pace_spread(windows))
+    paces = [window.step_s for window in windows]
+    behind = max(paces) / min(paces) - 1
     return behind if behind >= _UNSTEADY else None
 
 

@@ -192,7 +192,9 @@ def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
         for name, share in behind.items()
         if share is not None
     )
-    odd = dict.fromkeys(line for profile in profiles for line in odd_moments(profile))
+    odd = dict.fromkeys(
+        f"{profile.name}: {line}" for profile in profiles for line in odd_moments(profile.moments)
+    )
     return (*varied, *odd)
 
 

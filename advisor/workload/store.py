@@ -1,11 +1,6 @@
-"""Finds and reads profiles, models and calibrations: the shipped ones and the user's own.
+"""Finds and reads profiles, models, runs and calibrations: the shipped ones and the user's own.
 
-Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
-field and what to do.
-
-The search order is: the chosen folder, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
-this code, the copy packaged with it. What a user measures or refits goes to the user's data folder
-and is read in addition to the shipped data.
+A malformed file raises `InvalidInput` with the file, the field and what to do.
 """
 
 import json
@@ -68,7 +63,10 @@ def read_calibration(path: Path) -> "Calibration":
 
 
 def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
-    """Return the folder of shipped data of `kind`, or the one chosen by argument or environment."""
+    """Return the folder of data of `kind`: the one chosen by argument or environment, or shipped.
+
+    What a user measures or refits lies in the user's data folder, and is read in addition.
+    """
     chosen = folder or os.environ.get(f"ADVISOR_{kind.upper()}")
     if not chosen:
         return beside_package(kind)

@@ -83,12 +83,8 @@ def put_on_path(monkeypatch, folder):
     """A GPU of its own UUID, which `start` and the scripts see; its machine and server."""
     uuid = f"GPU-{uuid4()}"
     machine = SmiMachine(uuid=uuid)
-    texts = {
-        "sudo": '#!/bin/bash\nexec "$@"\n',
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+    (folder / "sudo").write_text('#!/bin/bash\nexec "$@"\n')
+    (folder / "sudo").chmod(0o755)
     server = machine.install(folder)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     found = Device("cuda", uuid, H200.key, "NVIDIA H200", "580")

@@ -41,6 +41,11 @@ SOUND_FILES = {
         for core in CORES
     },
 }
+FIRST_CGROUPS = {
+    "sys/fs/cgroup/cpu.max": "",
+    "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000\n",
+    "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+}
 GOVERNOR = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"
 
 
@@ -55,17 +60,19 @@ class Host:
         self.root, self._set = root, monkeypatch
         self.pieces_s = [0.010, 0.011]
         self.mps, self.shm_mib, self.stolen_pct, self.load = (), 64_000, 0.5, 0.5
+        self.control, self.online = f"/usr/bin/{CONTROL}", len(CORES)
+        self.variables = {}
         self.put(SOUND_FILES)
         for name in [each for each in os.environ if each.startswith("CUDA_")]:
             monkeypatch.delenv(name)
-        monkeypatch.setattr(os, "cpu_count", lambda: len(CORES))
         turn = count()
         for target, name, value in (
             (psutil, "disk_usage", lambda _: SimpleNamespace(total=self.shm_mib * 2**20)),
             (psutil, "cpu_times_percent", lambda _: SimpleNamespace(steal=self.stolen_pct)),
             (psutil, "getloadavg", lambda: (self.load, 1.0, 1.0)),
             (doctor_command, "_ROOT", root),
-            (doctor_command, "which", f"/usr/bin/{CONTROL}".format),
+            (os, "cpu_count", lambda: self.online),
+            (doctor_command, "which", lambda _: self.control),
             (doctor_command, "allowed_cores", lambda: CORES),
             (doctor_command, "mps_processes", lambda: self.mps),
             (doctor_command, "_piece_s", lambda: self.pieces_s[next(turn) % len(self.pieces_s)]),
@@ -79,6 +86,8 @@ class Host:
             path.write_text(text)
 
     def findings(self):
+        for name, value in self.variables.items():
+            self._set.setenv(name, value)
         return list(host_findings())
 
 
@@ -120,6 +129,10 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
         ("spoils", {"load": 21.0}, {}, "21.0 processes"),
         ("spoils", {}, {GOVERNOR: "powersave\n"}, "by powersave"),
         ("spoils", {}, {"sys/fs/cgroup/cpu.max": "400000 100000\n"}, "4 cores"),
+        ("spoils", {}, FIRST_CGROUPS, "allows 1.5 cores' time"),
+        ("blocks", {"control": None}, {}, "mps-control"),
+        ("note", {"online": 64}, {}, "16 of 64"),
+        ("note", {"variables": {"CUDA_MPS_PIPE_DIRECTORY": "/tmp"}}, {}, "CUDA_MPS_PIPE_DIRECTORY"),
         ("note", {}, {"proc/1/cgroup": "0::/kubepods/pod1\n"}, "kubepods"),
         ("note", {}, {".dockerenv": ""}, "docker"),
         ("note", {}, {"proc/self/status": "CapEff:\t0000000000000000\n"}, "rights"),
@@ -129,41 +142,9 @@ def test_each_fault_of_a_host_is_found_with_a_remedy(host, severity, wrong, file
     vars(host).update(wrong)
     host.put(files)
     (found,) = host.findings()
-    check_finding(found, severity, remedy)
-
-
-def check_finding(found, severity, remedy):
     assert (found.severity, found.about) == (severity, "host")
     assert remedy in f"{found.what} {found.remedy}"
     assert found.why
-    assert found.remedy
-
-
-def test_the_first_version_of_control_groups_is_read_too(host):
-    (host.root / "sys/fs/cgroup/cpu.max").unlink()
-    folder = "sys/fs/cgroup/cpu/cpu.cfs_"
-    host.put({f"{folder}quota_us": "150000\n", f"{folder}period_us": "100000\n"})
-    (found,) = host.findings()
-    assert "allows 1.5 cores' time" in found.what
-
-
-@pytest.mark.parametrize(
-    ("severity", "module", "name", "value", "remedy"),
-    [
-        ("blocks", doctor_command, "which", lambda _: None, "mps-control"),
-        ("note", os, "cpu_count", lambda: 64, "16 of 64"),
-    ],
-)
-def test_what_the_host_lacks_is_found(host, monkeypatch, severity, module, name, value, remedy):
-    monkeypatch.setattr(module, name, value)
-    (found,) = host.findings()
-    check_finding(found, severity, remedy)
-
-
-def test_variables_that_change_how_cuda_shares_are_found(host, monkeypatch):
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/mine")
-    (found,) = host.findings()
-    check_finding(found, "note", "CUDA_MPS_PIPE_DIRECTORY")
 
 
 @pytest.mark.parametrize("text", ["", "max 100000", "nonsense", "0 0", "\x00 \x01"])

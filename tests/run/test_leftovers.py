@@ -56,10 +56,6 @@ def said():
     return [(each.severity, each.what, each.remedy) for each in leftover_findings()]
 
 
-def test_on_a_machine_where_nothing_was_left_nothing_is_said():
-    assert said() == []
-
-
 def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_a_live_one_not(
     started, tmp_path
 ):

@@ -15,13 +15,7 @@ from advisor.measure.script import read_progress
 from advisor.run import start as runner
 from advisor.run import watch
 from advisor.run.doctor import leftover_findings
-from advisor.run.start import (
-    StartTerms,
-    rehearse,
-    start,
-    stop,
-    undo_left,
-)
+from advisor.run.start import StartTerms, rehearse, start, stop, undo_left
 from advisor.run.watch import ListedRuns, find_run, listed_runs
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
@@ -73,7 +67,11 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
-    codes = [f"{QUICK}; [ ! -e up-2 ]", f"[ -e up-1 ] && [ -e up-3 ] && {QUICK}", QUICK]
+    codes = [
+        f"setsid sleep 600 & {QUICK}; [ ! -e up-2 ]",
+        f"[ -e up-1 ] && [ -e up-3 ] && {QUICK}",
+        QUICK,
+    ]
     folder, watcher = started(prepared("naive[1,3];serial[2]", *codes)), Watcher()
     assert watcher.watch(folder) == 0
     assert watcher.states == ["done"] * 3
@@ -89,6 +87,8 @@ def test_the_next_job_of_a_queue_starts_when_one_ends_also_when_that_one_is_stop
     folder = started(prepared("naive/2[4,1,2,3]", waits, QUICK, waits, FOREVER))
     up(1, 4)
     assert runner.events_in(folder).running == {1, 4}
+    with pytest.raises(InvalidInput):
+        stop(folder, 9, print)
     stop(folder, 4, print)
     up(2, 3)
     assert runner.events_in(folder).running >= {1, 3}
@@ -106,34 +106,19 @@ def test_a_job_that_fails_fails_the_command_and_its_log_is_named():
     assert "job-1.log" in watcher.said[-1]
 
 
-def test_a_run_is_stopped_whether_it_is_watched_or_not():
-    folder = started(prepared("naive[1];naive[2]", FOREVER, QUICK))
+def test_a_run_is_found_by_its_name_and_stopped_with_all_that_a_deaf_job_started():
+    with pytest.raises(InvalidInput, match="run --list"):
+        find_run(None)
+    code = f"trap '' TERM; setsid setsid sleep 600 & {FOREVER.replace('exec ', '')}; sleep 600"
+    folder = started(prepared("naive[1];naive[2]", code, QUICK), grace_s=0)
     up(1)
+    assert find_run(None) == find_run(folder.name[:-2]) == find_run(str(folder)) == folder
     stop(folder, None, print)
     assert (living(folder), nothing_left()) == ([], True)
     assert not Path("up-2").exists()
     assert "stopped" in "\n".join(map(str, listed_runs()))
-
-
-def test_one_job_is_stopped_and_the_others_go_on():
-    folder = started(prepared("naive", FOREVER, "until [ -e go ]; do sleep 0.1; done"))
-    up(1)
-    stop(folder, 1, print)
-    assert living(folder)
-    Path("go").touch()
-    watcher = Watcher()
-    assert watcher.watch(folder) == 0
-    assert watcher.states == ["stopped", "done"]
     with pytest.raises(InvalidInput):
-        stop(folder, 3, print)
-
-
-def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
-    code = f"trap '' TERM; setsid setsid sleep 600 & {FOREVER.replace('exec ', '')}; sleep 600"
-    folder = started(prepared("naive", code), grace_s=0)
-    up(1)
-    stop(folder, None, print)
-    assert living(folder) == []
+        find_run(None)
 
 
 def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
@@ -148,12 +133,6 @@ def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_wit
     until(lambda: runner.events_in(folder).running == {2})
     stop(folder, None, print)
     assert unchanged(machine)
-
-
-def test_what_a_job_leaves_in_other_sessions_ends_with_it():
-    folder = started(prepared("naive", "setsid sleep 600 & touch up-1"))
-    assert Watcher().watch(folder) == 0
-    assert living(folder) == []
 
 
 def test_watchers_that_die_harm_nothing_and_ctrl_c_at_another_ends_the_run():
@@ -291,13 +270,10 @@ def test_instances_of_others_stay_unless_they_are_to_be_replaced(machine):
     assert machine.layout() != before
     stop(folder, None, print)
     assert machine.layout() == before
-
-
-def test_mig_mode_is_never_switched(machine):
     machine.mode = ["Disabled", "Disabled"]
     with pytest.raises(GpuUnavailable):
         Watcher().watch(started(prepared("mig=4g.71gb[1]", QUICK), "0"))
-    assert machine.mode == ["Disabled", "Disabled"]
+    assert machine.mode == ["Disabled", "Disabled"], "MIG mode is never switched"
 
 
 def test_secrets_and_the_callers_variables_are_written_nowhere(monkeypatch):
@@ -369,25 +345,12 @@ def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
     assert watcher.states == ["stopped"]
 
 
-def test_a_run_is_named_by_the_start_of_its_name_and_the_only_one_by_none():
-    with pytest.raises(InvalidInput, match="run --list"):
-        find_run(None)
-    folder = started(prepared("naive", QUICK))
-    assert find_run(None) == find_run(folder.name[:-2]) == find_run(str(folder)) == folder
-    Watcher().watch(folder)
-    with pytest.raises(InvalidInput):
-        find_run(None)
-
-
-def test_where_the_state_folder_cannot_be_written_nothing_starts(monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    with pytest.raises(AdvisorError, match="XDG_STATE_HOME"):
-        started(prepared("naive", QUICK))
-    assert not Path("up-1").exists()
-
-
-def test_cores_that_are_not_ours_are_refused():
+def test_without_a_state_folder_or_on_cores_of_others_nothing_starts(monkeypatch):
     terms = StartTerms(cores="4095")
     for call in (start, rehearse):
         with pytest.raises(InvalidInput, match="--cores"):
             call(prepared("naive", QUICK), "cpu", terms)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    with pytest.raises(AdvisorError, match="XDG_STATE_HOME"):
+        started(prepared("naive", QUICK))
+    assert not Path("up-1").exists()

@@ -135,13 +135,10 @@ def test_a_step_outside_its_interval_is_listed_and_exits_with_5():
     assert "v1" not in str(refusal.value)
 
 
-def test_a_run_whose_workload_was_never_profiled_is_refused_with_the_command_that_helps():
+def test_runs_of_another_gpu_or_of_unprofiled_workloads_are_refused_with_the_command_that_helps():
     stranger = advised_run("mps", 2.0, "v1", [synthetic.profile("mlp-toy-bs32")] * 2)
     with pytest.raises(UnknownName, match="advisor profile mlp-toy-bs32"):
         comparisons(stranger)
-
-
-def test_runs_of_another_gpu_are_refused():
     with pytest.raises(InvalidInput, match="--gpu a100-40gb"):
         comparisons(replace(advised_run("mps", 2.0, "v1"), gpu="a100-40gb"))
 

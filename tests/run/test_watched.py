@@ -79,6 +79,12 @@ def test_time_left_is_the_steps_left_at_the_pace_of_now(rehearse):
     assert run.run.left_s == pytest.approx((run.steps - run.done[0]) * 0.04)
     run.run_for(40.0, 0.04, 0.1)  # the pace of the last 30 s counts, not the first second
     assert run.run.left_s == pytest.approx((run.steps - run.done[1]) * 0.1)
+    run.events.ended = {1: (0, run.now_s)}  # the pace of the other changes
+    run.run_for(1.0, 0.01)
+    assert run.run.jobs[1].first_s is None
+    run.run_for(SETTLE_S + 1.0, 0.01)
+    assert run.run.jobs[1].first_s == pytest.approx(0.01)
+    assert run.run.left_s == pytest.approx((run.steps - run.done[1]) * 0.01)
 
 
 @pytest.mark.parametrize(
@@ -94,30 +100,12 @@ def test_jobs_that_wait_for_their_turn_count_to_the_time_left_as_planned(
     assert run.run.left_s == pytest.approx((run.steps - run.done[0]) * 0.01 + waits_s)
 
 
-def test_what_is_left_of_a_job_that_ended_is_nothing(rehearse):
-    run = rehearse("naive", 2)
-    run.run_for(20.0, 0.02, 0.01)
-    run.events.ended = {1: (0, run.now_s)}
-    run.run_for(20.0, 0.01)
-    assert run.run.left_s == pytest.approx((run.steps - run.done[1]) * 0.01)
-
-
 def test_a_pace_that_leaves_its_first_second_is_seen_and_a_steady_one_is_not(rehearse):
     run = rehearse("naive", 2)
     run.run_for(SETTLE_S + 15.0, 0.3)  # far from the prediction, and steady
     assert [job.drifted for job in run.run.jobs] == [False, False]
     run.run_for(30.0, 0.3, 0.4)
     assert [job.drifted for job in run.run.jobs] == [False, True]
-
-
-def test_a_second_begins_again_when_a_job_ends(rehearse):
-    run = rehearse("naive", 2)
-    run.run_for(SETTLE_S + 2.0, 0.02)
-    run.events.ended = {1: (0, run.now_s)}
-    run.run_for(1.0, 0.01)
-    assert run.run.jobs[1].first_s is None
-    run.run_for(SETTLE_S + 1.0, 0.01)
-    assert run.run.jobs[1].first_s == pytest.approx(0.01)
 
 
 def test_steps_that_jobs_did_together_become_a_run_to_learn_from(rehearse):
