@@ -96,14 +96,14 @@ def run(
         replace_instances=replace_instances,
         grace_s=grace,
         tied=ray is not None,
+        deadline_s=time_limit,
+        patience_s=patience,
     )
     if ray is not None:
         from advisor.measure.ray_actors import connect
-        from advisor.run.on_ray import RayRun, RemoteTerms
+        from advisor.run.on_ray import RayRun
 
-        on_ray = RayRun(
-            connect(ray), planned, prepared, RemoteTerms(terms, device, time_limit, patience), aside
-        )
+        on_ray = RayRun(connect(ray), planned, prepared, terms, device, aside)
         if apply:
             with live() as show:
                 raise Exit(on_ray.to_the_end(show, None if log is None else log.run))

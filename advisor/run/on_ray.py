@@ -1,8 +1,7 @@
-"""Runs a plan on a Ray cluster: Ray places one actor for each GPU, which starts its script there.
+"""Runs a plan on a Ray cluster: an actor for each GPU starts its script, and watches it.
 
-An actor watches the script as `advisor run` does (`advisor.run.watch`) and reports to the driver,
-which shows all jobs in one table. A script ends with its actor. The unfinished jobs of a lost actor
-start again on the next GPU of that kind that Ray has free, as a plan of the rest.
+A script ends with its actor. The unfinished jobs of a lost actor start again, as a plan of the
+rest, on the next GPU of that kind that Ray has free.
 """
 
 import os
@@ -28,30 +27,6 @@ _ENDED = ("done", "stopped", "out-of-memory", "died")
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTerms:
-    """Wishes of the user for a run on a cluster.
-
-    Attributes:
-        start: For the start of each plan.
-        device: ``"cpu"`` to try the plan out; None: the GPU that Ray assigns.
-        deadline_s: Each script is ended after so many seconds; None: never.
-        patience_s: A job without a step for so long is ended; None: never.
-    """
-
-    start: StartTerms
-    device: str | None = None
-    deadline_s: float | None = None
-    patience_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.device not in (None, "cpu"):
-            raise InvalidInput(
-                f"--ray and --device {self.device} exclude each other: Ray chooses the GPUs. Leave "
-                f"--device out, or try the plan out by --device cpu."
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The run of an actor at its last look; `jobs` and `states` by the number of the job.
 
@@ -73,8 +48,8 @@ class Report:
 class PlanActor:
     """A Ray actor that runs the plan of one GPU."""
 
-    def __init__(self, terms: RemoteTerms) -> None:
-        self._terms = terms
+    def __init__(self, terms: StartTerms, device: str | None) -> None:
+        self._terms, self._device = terms, device
         self._news: list[str] = []
         self._watcher: Watcher | None = None
         self._node = ""
@@ -84,9 +59,8 @@ class PlanActor:
         sweep()  # removes what killed runs left on this node
         os.environ.pop("OMP_NUM_THREADS", None)  # which Ray sets for its own workers
         self._node = ray_actors.node_name()
-        device = self._terms.device or ray_actors.assigned_device()
-        folder = start(plan, device, self._terms.start)
         terms = self._terms
+        folder = start(plan, self._device or ray_actors.assigned_device(), terms)
         self._watcher = Watcher(folder, self._news.append, terms.deadline_s, terms.patience_s)
         self._news.append(f"{folder.name}: started on node {self._node}, in {folder}")
         return self.look()
@@ -189,10 +163,12 @@ class RayRun:
         plans: One for each GPU.
         prepare: Makes a plan ready for its start.
         terms: Wishes of the user.
-        say: Takes a line about something that happened.
+        device: ``"cpu"`` to try the plans out; None: the GPUs that Ray assigns.
+        say: Receives a line about something that happened.
 
     Raises:
         GpuUnavailable: No node of the cluster has a GPU of that kind.
+        InvalidInput: Another device is named.
     """
 
     def __init__(
@@ -200,15 +176,20 @@ class RayRun:
         ray: Any,
         plans: Sequence[SavedPlan],
         prepare: Callable[[SavedPlan], LaunchPlan],
-        terms: RemoteTerms,
+        terms: StartTerms,
+        device: str | None,
         say: Say,
     ) -> None:
-        self._ray, self._prepare, self._terms, self._say = ray, prepare, terms, say
+        if device not in (None, "cpu"):
+            raise InvalidInput(
+                f"--ray and --device {device} exclude each other: Ray chooses the GPUs. Leave "
+                f"--device out, or try the plan out by --device cpu."
+            )
+        self._ray, self._prepare, self._say = ray, prepare, say
+        self._terms, self._device = terms, device
         self._nodes = [node for node in ray.nodes() if node["Alive"]]
         self._resources = {
-            plan.gpu: ray_actors.gpu_resource(
-                plan.gpu, self._nodes, on_cpu=terms.device is not None
-            )
+            plan.gpu: ray_actors.gpu_resource(plan.gpu, self._nodes, on_cpu=device is not None)
             for plan in plans
         }
         self.plans = [PlacedPlan(plan, prepare(plan)) for plan in plans]
@@ -269,8 +250,9 @@ class RayRun:
                 plan.actor = ray_actors.make_actor(  # Ray starts it once a GPU is free
                     PlanActor,
                     self._terms,
+                    self._device,
                     num_cpus=0,
-                    num_gpus=int(self._terms.device is None),
+                    num_gpus=int(self._device is None),
                     resources=self._resources[plan.saved.gpu],
                 )
                 plan.answer = plan.actor.start.remote(plan.launch)
@@ -314,7 +296,7 @@ class RayRun:
             plan.give_up("lost", AdvisorError.exit_code)
         else:
             # Until then, jobs of a node that lives on without Ray have ended.
-            plan.lose(self._terms.start.grace_s)
+            plan.lose(self._terms.grace_s)
             again = "all its jobs have ended"
             if plan.code is None:
                 numbers = ", ".join(map(str, plan.saved.numbers))

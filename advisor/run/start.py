@@ -54,7 +54,7 @@ _STARTED: "list[subprocess.Popen[bytes]]" = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTerms:
-    """Wishes of the user for the start of a plan.
+    """Wishes of the user for a run.
 
     Attributes:
         cores: Host cores over which all jobs float, as a user writes them; None: all.
@@ -62,6 +62,8 @@ class StartTerms:
         replace_instances: Remove idle MIG instances that are in the way until the end.
         grace_s: Between asking a job to end and killing it.
         tied: Have the script end when this process ends in any way.
+        deadline_s: On a cluster, the script is ended after so many seconds; None: never.
+        patience_s: On a cluster, a job without a step for so long is ended; None: never.
     """
 
     cores: str | None = None
@@ -69,6 +71,8 @@ class StartTerms:
     replace_instances: bool = False
     grace_s: float = 30.0
     tied: bool = False
+    deadline_s: float | None = None
+    patience_s: float | None = None
 
 
 def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...]:

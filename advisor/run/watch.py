@@ -119,16 +119,13 @@ LOOK_S = 0.5
 
 
 class Watcher:
-    """A watcher of the run in `folder`.
+    """A watcher of the run in `folder`; `run` is the run as it was at the last look.
 
     Args:
         folder: Of the run.
-        say: Takes a line about something that happened.
+        say: Receives a line about something that happened.
         deadline_s: After so many seconds the run is ended; None: never.
         patience_s: A job that counts steps and does none for so long is ended; None: never.
-
-    Attributes:
-        run: The run as it was at the last look.
     """
 
     def __init__(
@@ -151,7 +148,18 @@ class Watcher:
         self.run.look()
         if self.run.events.over is not None or not alive:
             return False
-        self._report_pace()
+        news = {}
+        for job in self.run.jobs:
+            if job.drifted:
+                news[job.number, "pace"] = f"{job}: its pace has changed since its first second"
+            if job.silent_s is not None:
+                news[job.number, "silent"] = (
+                    f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
+                    f"end it: advisor stop {self.run.folder.name} --job {job.number}"
+                )
+        for key in sorted(news.keys() - self._reported):
+            self._say(news[key])
+        self._reported |= news.keys()
         patience_s = self._patience_s
         for number in [] if patience_s is None else self.run.silent(patience_s):
             self._say(f"job {number}: no step for {patience_s:g} s")
@@ -167,19 +175,6 @@ class Watcher:
         self._ended = True
         ask_to_end(self.run.folder)
 
-    def _report_pace(self) -> None:
-        folder = self.run.folder
-        for job in self.run.jobs:
-            if job.drifted and (job.number, "pace") not in self._reported:
-                self._reported.add((job.number, "pace"))
-                self._say(f"{job}: its pace has changed since its first second")
-            if job.silent_s is not None and (job.number, "silent") not in self._reported:
-                self._reported.add((job.number, "silent"))
-                self._say(
-                    f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
-                    f"end it: advisor stop {folder.name} --job {job.number}"
-                )
-
     @property
     def failure(self) -> GpuUnavailable:
         """The error of a script that ended before it started a job."""
@@ -194,11 +189,10 @@ class Watcher:
         """
         if not self.run.events.started_s:
             raise self.failure
-        records: tuple[Run, ...] = ()
         with suppress(InvalidInput):  # cores of another process
             origin = Origin(self._device, COMMAND, len(allowed_cores()))
-            records = tuple(self.run.records(origin, allowed_cores(self.run.about.cores)))
-        return records
+            return tuple(self.run.records(origin, allowed_cores(self.run.about.cores)))
+        return ()
 
     def exit_code(self) -> int:
         """Report how jobs ended that failed, once the run is over, and return the exit code."""

@@ -120,18 +120,21 @@ class GpuCapacity:
         """Start a job on the GPU with the fewest jobs that holds it; None: there is none."""
         if self.width(job) > 1:
             return self.start_on_several(job, gpus)
-        most, counts = self.most, list(map(len, gpus))
-        if (fewest := min(counts)) == most:
-            return None
-        first = counts.index(fewest)
-        if option := next(self.options(job, gpus[first], first), None):
-            return JobStart(job, first, option[0])
-        for at in sorted(range(len(gpus)), key=counts.__getitem__):
-            if counts[at] == most:
-                break
+        for at in self.emptiest(gpus):
             if option := next(self.options(job, gpus[at], at), None):
                 return JobStart(job, at, option[0])
         return None
+
+    def emptiest(self, gpus: Sequence[PlacedJobs]) -> Iterator[int]:
+        """Yield the GPUs with a free place, those with the fewest jobs first."""
+        counts = list(map(len, gpus))
+        if (fewest := min(counts)) == self.most:
+            return
+        yield counts.index(fewest)  # mostly enough, and found sooner than the order of all
+        for at in sorted(range(len(gpus)), key=counts.__getitem__)[1:]:
+            if counts[at] == self.most:
+                return
+            yield at
 
     def start_on_several(self, job: int, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         """Start a job on the host with the fewest free GPUs that suffice; None: there is none."""
@@ -174,36 +177,20 @@ class InOrder:
                 heappop(self._waiting)
                 self._refused.clear()
             return start
-        counts = list(map(len, gpus))
-        if (fewest := min(counts)) == self.room.most:
-            return None
-        first = counts.index(fewest)
-        if self._refused.get(first) is not gpus[first] and (start := self._start(job, first, gpus)):
-            return start
-        self._refused[first] = gpus[first]
-        for at in sorted(range(len(gpus)), key=counts.__getitem__):
-            if counts[at] == self.room.most:
-                break
+        for at in self.room.emptiest(gpus):
             if self._refused.get(at) is gpus[at]:
                 continue
-            if start := self._start(job, at, gpus):
-                return start
+            layout = None
+            if self.room.chooses_layout(at, gpus[at]):
+                part = self.room.part_of_idle_gpu(len(self._waiting), gpus)
+                line = [each for *_, each in nsmallest(part, self._waiting)]
+                layout = self.room.layout_for_most(line, at)
+            if option := next(self.room.options(job, gpus[at], at, layout), None):
+                heappop(self._waiting)
+                self._refused.clear()
+                return JobStart(job, at, option[0])
             self._refused[at] = gpus[at]
         return None
-
-    def _start(self, job: int, at: int, gpus: Sequence[PlacedJobs]) -> JobStart | None:
-        """Start the first job in line on a GPU; None: it has no room."""
-        layout = None
-        if self.room.chooses_layout(at, gpus[at]):
-            part = self.room.part_of_idle_gpu(len(self._waiting), gpus)
-            line = [each for *_, each in nsmallest(part, self._waiting)]
-            layout = self.room.layout_for_most(line, at)
-        option = next(self.room.options(job, gpus[at], at, layout), None)
-        if option is None:
-            return None
-        heappop(self._waiting)
-        self._refused.clear()
-        return JobStart(job, at, option[0])
 
 
 class _Gain(NamedTuple):

@@ -15,7 +15,7 @@ from advisor.hardware.gpus import known_gpus
 from advisor.launch.plan_file import SavedPlan, prepare
 from advisor.measure import ray_actors
 from advisor.measure.process import processes_of
-from advisor.run.on_ray import RayRun, RemoteTerms, Report
+from advisor.run.on_ray import RayRun, Report
 from advisor.run.start import StartTerms
 from advisor.sharing import parse_sharing
 from tests.handed import H200, RESNET, predicted
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, until
 
 __all__ = ["cluster"]
 
-TERMS = RemoteTerms(StartTerms(grace_s=0.0, tied=True), "cpu")
+TERMS = StartTerms(grace_s=0.0, tied=True)
 
 
 class Ray:
@@ -45,7 +45,7 @@ class Ray:
             {"Alive": False, "Resources": {"advisor:a100-40gb": 1}, "NodeManagerAddress": "gone"},
         ]
 
-    def make_actor(self, _kind, _terms, **options):
+    def make_actor(self, _kind, *_terms, **options):
         assert options["resources"] == {"advisor:h200-141gb": 1}
         return Actor(self)
 
@@ -115,7 +115,7 @@ def run_on(ray, plans, monkeypatch, show=lambda _: None):
     said = []
     monkeypatch.setattr(ray_actors, "make_actor", ray.make_actor)
     monkeypatch.setattr(ray_actors, "result", ray.result)
-    run = RayRun(ray, plans, prepared, TERMS, said.append)
+    run = RayRun(ray, plans, prepared, TERMS, "cpu", said.append)
     return run.to_the_end(show, None), said, run
 
 
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_the_jobs_that_run_and_those_that_wait(monkeypatch):
 )
 def test_a_plan_for_a_gpu_that_no_node_has_is_refused_by_its_resource(key, named):
     with pytest.raises(GpuUnavailable, match=f"no node.*{named}.*ray start"):
-        RayRun(Ray(), [replace(saved("naive", (1,)), gpu=key)], None, TERMS, print)
+        RayRun(Ray(), [replace(saved("naive", (1,)), gpu=key)], None, TERMS, "cpu", print)
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_the_name_that_ray_has_for_a_gpu_is_understood(mark, keys):
 
 def test_rays_own_resource_marks_a_kind_of_gpu():
     ray = Ray(resources=("accelerator_type:H200",))
-    terms = replace(TERMS, device=None)
-    run = RayRun(ray, [saved("naive", (1, 2))], lambda _: None, terms, print)
+    plans = [saved("naive", (1, 2))]
+    run = RayRun(ray, plans, lambda _: None, TERMS, None, print)
     assert "accelerator_type:H200 of 10.0.0.1" in str(run)
     with pytest.raises(InvalidInput, match="--device"):
-        replace(TERMS, device="1")
+        RayRun(ray, plans, lambda _: None, TERMS, "1", print)
 
 
 COUNTS = """
