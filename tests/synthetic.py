@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.catalogue import workload
+from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import KernelTrace, LimitedRun, Memory, MpsProbe, Profile, Window
 from advisor.workload.run import Run, Tenant
 
@@ -113,3 +114,19 @@ def run(
         counters=profiles[0].counters,
         provenance=PROVENANCE,
     )
+
+
+def numbers(**changes) -> MinimalProfile:
+    """Numbers of a job that was watched and not measured."""
+    watched = {
+        "schema": 1,
+        "workload": "my-job",
+        "gpu": "h200-141gb",
+        "batch_size": 64,
+        "step_s": 0.12,
+        "memory_mib": 5300,
+        "power_w": 290,
+        "gpu_utilization": 0.83,
+        "memory_utilization": 0.41,
+    }
+    return MinimalProfile(**watched | changes)

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from advisor.cli import main
 from advisor.files.writing import record_line
 from advisor.schemas import schema_document, schema_names
+from advisor.workload.minimal_profile import minimal_text
 from tests import synthetic
 
 ROOT = Path(__file__).parents[1]
@@ -75,17 +76,7 @@ def test_times_may_be_words_and_a_misspelt_field_is_refused():
 
 
 def test_bare_numbers_follow_their_schema():
-    numbers = {
-        "schema": 1,
-        "workload": "my-job",
-        "gpu": "h200-141gb",
-        "batch_size": 64,
-        "step_s": 0.12,
-        "memory_mib": 5300,
-        "power_w": None,
-        "gpu_utilization": 0.8,
-        "memory_utilization": None,
-    }
+    numbers = json.loads(minimal_text(synthetic.numbers(power_w=None)))
     assert problems("numbers", numbers) == []
     more = {"sm_active": 0.6, "dram_active": None, "step_s_under_limit": {"50": 0.14}}
     assert problems("numbers", numbers | more) == []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted, near_names
 from advisor.files.reading import (
@@ -236,33 +236,8 @@ def _records_in(hint: Any) -> Iterator[type]:
         yield from _records_in(part)
 
 
-FileKind = Literal[
-    "a profile",
-    "an exported plan",
-    "an answer of `advisor recommend --json`",
-    "an answer of `--json`",
-    "a calibration",
-    "a fitted model",
-    "a list of runs",
-    "a job file",
-    "a campaign",
-    "a CSV table",
-    "numbers of nvidia-smi",
-]
-
-# The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
-_KEYS: tuple[tuple[FileKind, frozenset[str], frozenset[str]], ...] = (
-    ("a list of runs", frozenset({"tenants", "sharing"}), frozenset()),
-    ("an exported plan", frozenset({"workloads", "plans"}), frozenset({"ranked_by"})),
-    ("an answer of `advisor recommend --json`", frozenset({"plans", "ranked_by"}), frozenset()),
-    ("a calibration", frozenset({"contexts", "switching"}), frozenset()),
-    ("a fitted model", frozenset({"constants", "corrections"}), frozenset()),
-    ("an answer of `--json`", frozenset({"calibrated", "stale"}), frozenset()),
-    ("a profile", frozenset({"workload", "gpu"}), frozenset()),
-)
-
-# Where each kind belongs; {} is the file.
-_USE: dict[FileKind, str] = {
+# Kinds of files, and where each belongs; {} is the file.
+_USE = {
     "a profile": "Name it as a JOB: `advisor recommend {}`.",
     "an exported plan": "Use `advisor run {}` or `advisor simulate --plan {}`.",
     "an answer of `advisor recommend --json`": "Use `advisor run {} --rank 1`.",
@@ -277,6 +252,17 @@ _USE: dict[FileKind, str] = {
     "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",
 }
 
+# The keys by which a JSON document is of a kind; the first kind of which it has all is it.
+_KEYS = {
+    "a list of runs": {"tenants", "sharing"},
+    "an answer of `advisor recommend --json`": {"plans", "ranked_by"},
+    "an exported plan": {"workloads", "plans"},
+    "a calibration": {"contexts", "switching"},
+    "a fitted model": {"constants", "corrections"},
+    "an answer of `--json`": {"calibrated", "stale"},
+    "a profile": {"workload", "gpu"},
+}
+
 _JOB_TABLE = re.compile(rb"^\s*\[\[?job\]?\]", re.MULTILINE)
 _CAMPAIGN = re.compile(rb"^\s*\[\[runs\]\]|^\s*\[degrees\.", re.MULTILINE)
 # Its columns with --query-gpu, the lines of its table, those of dmon, and names of DCGM.
@@ -288,7 +274,7 @@ _OF_NVIDIA_SMI = re.compile(
 _ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
 
 
-def kind_of_file(content: bytes) -> FileKind | None:
+def kind_of_file(content: bytes) -> str | None:
     """Return which kind of file has this `content`; None if it is none that advisor reads."""
     text = content.strip()
     if text.startswith(b"{"):
@@ -298,9 +284,7 @@ def kind_of_file(content: bytes) -> FileKind | None:
                 keys = json.loads(part).keys()
             except (ValueError, RecursionError):
                 continue
-            return next(
-                (kind for kind, has, lacks in _KEYS if has <= keys and not lacks & keys), None
-            )
+            return next((kind for kind, has in _KEYS.items() if has <= keys), None)
         return None
     if _OF_NVIDIA_SMI.search(content[:4096]):
         return "numbers of nvidia-smi"
@@ -312,7 +296,7 @@ def kind_of_file(content: bytes) -> FileKind | None:
 
 
 @contextmanager
-def expecting(wanted: FileKind, content: bytes, where: object) -> Iterator[None]:
+def expecting(wanted: str, content: bytes, where: object) -> Iterator[None]:
     """Refuse `content` that fails in the block by the name of its kind, if that is not `wanted`."""
     try:
         yield

@@ -12,7 +12,7 @@ import pytest
 import advisor as library
 from advisor.files.writing import append_record, record_line, write_whole
 from advisor.hardware import DEFAULT_GPU
-from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from advisor.workload.minimal_profile import minimal_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
 from tests.report import mlflow_stand_in
@@ -20,18 +20,7 @@ from tests.test_schemas import problems
 
 MANY = (f"{RESNET}:3", f"{BERT}:3", f"{SMALL}:4")
 DLRM = "dlrm-29gb-bs128"
-BARE = MinimalProfile(
-    schema=1,
-    workload="my-job",
-    gpu=GPU,
-    batch_size=64,
-    step_s=0.12,
-    memory_mib=5300,
-    power_w=290,
-    gpu_utilization=0.83,
-    memory_utilization=0.41,
-    examples_per_epoch=64_000,
-)
+BARE = synthetic.numbers(examples_per_epoch=64_000)
 UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=None)
 PAIR = (RESNET, BERT)
 # The schema of an answer, and the words that ask for it.

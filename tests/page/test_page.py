@@ -12,8 +12,8 @@ from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
 from advisor.report.fleet import instruction
 from advisor.report.format import WAYS
-from advisor.workload.minimal_profile import MinimalProfile, minimal_text
-from tests import shelf
+from advisor.workload.minimal_profile import minimal_text
+from tests import shelf, synthetic
 from tests.page.seen import (
     badge,
     charts,
@@ -30,19 +30,7 @@ from tests.page.seen import (
 )
 
 RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
-MINE = minimal_text(
-    MinimalProfile(
-        schema=1,
-        workload="my-job",
-        gpu=shelf.GPU,
-        batch_size=64,
-        step_s=0.12,
-        memory_mib=5300,
-        power_w=390,
-        gpu_utilization=0.83,
-        memory_utilization=0.41,
-    )
-).encode()
+MINE = minimal_text(synthetic.numbers()).encode()
 
 
 def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
