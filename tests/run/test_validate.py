@@ -17,7 +17,7 @@ from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
 from advisor.prediction.prediction import Interval
 from advisor.run import validate as validation_command
-from advisor.run.host_pace import corrected_by_first
+from advisor.run.host_pace import corrected_by_first, infer_host_factor, rest_of_run
 from advisor.run.validate import (
     Validation,
     check,
@@ -257,3 +257,21 @@ def test_what_is_compared_is_what_the_plans_were_ranked_by():
     assert compared.predicted_speedup == pytest.approx(advice.weighted_speedup)
     plain = Advisor(shelf.GPU).predict(names, "naive").prediction
     assert advice.jobs[0].step_s.p50 > plain.jobs[0].step_s.p50
+
+
+HOST, GPU = synthetic.profile(host_s=0.01, gpu_s=0.002), synthetic.profile(gpu_s=0.03)
+
+
+def test_the_host_is_as_predicted_if_its_jobs_are():
+    assert infer_host_factor([HOST, GPU], [0.01, 0.03], [0.01, 0.03]) == 1
+
+
+def test_a_slow_host_shows_in_host_bound_jobs_and_the_more_the_more_of_them_run():
+    one, three = (infer_host_factor([HOST] * n, [0.01] * n, [0.013] * n) for n in (1, 3))
+    assert 1 < one < three < 1.3
+    assert 1 < infer_host_factor([GPU], [0.06], [0.078]) < one
+
+
+def test_a_gpu_bound_job_keeps_its_pace_better_than_a_host_bound_one():
+    widths = [each.p95 / each.p05 for each in (rest_of_run(GPU, 0.05), rest_of_run(HOST, 0.05))]
+    assert widths == pytest.approx([1.04, 1.19], abs=0.01)
