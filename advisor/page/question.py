@@ -32,7 +32,7 @@ from advisor.page.job_rows import (
     rows_text,
 )
 from advisor.plan import ObjectiveName
-from advisor.plan.forecast import why_no_caps
+from advisor.plan.caps import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Recommendation

@@ -1,19 +1,19 @@
 """Many jobs, or several GPUs: the best schedule of each way to group the jobs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from advisor.errors import InvalidInput, NothingFits
+from advisor.plan.caps import under_caps
 from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
 from advisor.plan.fleet_search import FleetSearch
-from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.rules import Conditions, check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.schedule import schedule
-from advisor.plan.values import Forecast, GpuPlan, Question, Schedule
+from advisor.plan.values import GpuPlan, Question, Schedule
 from advisor.sharing import Group, Hybrid, Serial
 from advisor.sharing.groups import in_turn, relabelled
 
@@ -50,8 +50,8 @@ def grouped(
     schedules = [
         schedule(pools, list(_gpu_plans(placement, problem)), way) for way, placement in placements
     ]
-    if conditions.power_caps and schedules[0].energy_j is not None:
-        schedules = [_with_caps(each, pools, questions) for each in schedules]
+    if conditions.power_caps:
+        schedules += under_caps(schedules, pools, questions)
     schedules.sort(
         key=lambda each: (len(each.late(level)), known_cost(each, objective.name).at(level))
     )
@@ -93,33 +93,6 @@ def _check_each_runs_somewhere(
                 f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of the host, more "
                 f"than the equal part of a GPU. Name more --host-memory, or fewer GPUs a host."
             )
-
-
-def _with_caps(free: Schedule, pools: Sequence[GpuPool], questions: Sequence[Question]) -> Schedule:
-    """`free` with the power caps that save most joules and make no further job late.
-
-    GPUs that run equal jobs equally have the same cap.
-    """
-    level = questions[0].level
-
-    def joules(plan: Schedule) -> float:
-        assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
-        return plan.energy_j.at(level)
-
-    late, best, left = free.late(level), free, list(free.gpus)
-    while left:
-        runs = left[0].gpu, left[0].members, left[0].sharing
-        same = [on.number for on in left if (on.gpu, on.members, on.sharing) == runs]
-        left = [on for on in left if on.number not in same]
-        question = next(each for each in questions if each.gpu == runs[0])
-        mixes, plans = Mixes(runs[1], question.predictor), [best]
-        for cap_w in cap_choices(question.gpu):
-            capped = forecast_allowed(mixes, question, runs[2], cap_w)
-            assert isinstance(capped, Forecast), "a cap takes no memory"
-            gpus = [replace(on, forecast=capped) if on.number in same else on for on in best.gpus]
-            plans.append(schedule(pools, gpus, free.way))
-        best = min((plan for plan in plans if plan.late(level) <= late), key=joules)
-    return best
 
 
 def _gpu_plans(plan: Sequence[PlacedGroup], problem: Problem) -> Iterator[GpuPlan]:

@@ -13,11 +13,9 @@ from typing import Annotated
 
 from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, GpuCount, gpu_meant
+from advisor.hardware.gpus import GpuCount, gpu_meant
 from advisor.hardware.machine import Calibration, HostCheck
 from advisor.hardware.mig import largest_layouts
-from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
 from advisor.plan.rules import (
     TOO_SLOW,
@@ -42,7 +40,6 @@ from advisor.prediction.prediction import (
     time_mean,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
-from advisor.prediction.wrappers import CappedPredictor
 from advisor.sharing import Arrangement, Mig, Queue, Serial, Sharing
 from advisor.sharing.groups import (
     check_count,
@@ -257,45 +254,12 @@ def serial_interval_s(mixes: Mixes) -> Interval:
     )
 
 
-def forecast_allowed(
-    mixes: Mixes, question: Question, sharing: Sharing, cap_w: float | None = None
-) -> Forecast | LeftOut:
-    """Forecast the jobs under `sharing`, and under a power cap; or say why that is not allowed."""
-    gpu, conditions, free = question.gpu, question.conditions, mixes
-    if cap_w is not None:
-        mixes = Mixes(mixes.jobs, CappedPredictor(question.predictor, gpu, cap_w))
+def forecast_allowed(mixes: Mixes, question: Question, sharing: Sharing) -> Forecast | LeftOut:
+    """Forecast the jobs under `sharing`, or say why that is not allowed."""
+    gpu, conditions = question.gpu, question.conditions
     problem = broken_rule(mixes.jobs, sharing, gpu, conditions)
     problem = problem or memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
-    if problem:
-        return LeftOut(str(sharing), problem)
-    result = forecast(mixes, sharing)
-    if cap_w is None or result.makespan_s is None:
-        return result
-    # A cap that a plan chooses is part of what it gains over serial, which has none.
-    return replace(result, speedup_vs_serial=serial_interval_s(free).p50 / result.makespan_s)
-
-
-# Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less.
-_CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
-
-
-def cap_choices(gpu: Gpu) -> tuple[float, ...]:
-    """Return power caps, in whole watts, for plans on `gpu`; none if its limit is unknown."""
-    if gpu.power_limit_w is None:
-        return ()
-    watts = (float(round(share * gpu.power_limit_w)) for share in _CAP_SHARES)
-    return tuple(cap_w for cap_w in watts if cap_w >= (gpu.power_limit_min_w or 0.0))
-
-
-def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
-    """Say why no plan on `gpu` chooses a power cap although it may; None where plans do."""
-    if not conditions.root:
-        return "setting one takes root, and there is none"
-    if not OBJECTIVES[objective].saves_energy:
-        return f"a cap makes no job faster, and plans are ranked by {objective}"
-    if not cap_choices(gpu):
-        return f"the power limit of {gpu.key} is not known"
-    return None
+    return LeftOut(str(sharing), problem) if problem else forecast(mixes, sharing)
 
 
 @dataclass(frozen=True, slots=True)

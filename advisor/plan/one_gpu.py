@@ -7,11 +7,12 @@ from itertools import chain
 from advisor.errors import NothingFits, counted
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import proposed
+from advisor.plan.caps import under_caps, why_no_caps
 from advisor.plan.cluster import GpuPool
 from advisor.plan.cuts import cut_into
-from advisor.plan.forecast import Mixes, cap_choices, forecast, forecast_allowed, why_no_caps
+from advisor.plan.forecast import Mixes, forecast, forecast_allowed
 from advisor.plan.limits import best_limits, protecting_limits
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step
 from advisor.plan.rules import TOO_SLOW, broken_rule, check_each_fits, slows_protected
 from advisor.plan.schedule import on_one_gpu
@@ -36,10 +37,8 @@ def ways_to_share(
     serial = _one_after_another(mixes, question)
     with one_thread():
         forecasts, left_out, considered, searched = _candidates(mixes, question)
-    cap_w = serial.prediction.power_cap_w
-    others = (  # without serial in other orders, which are no better
-        each for each in forecasts if not each.one_by_one or each.prediction.power_cap_w != cap_w
-    )
+    # Without serial in other orders, which are no better.
+    others = [each for each in forecasts if not each.one_by_one]
     if len(pool.jobs) > 2:
         left_out.append(
             LeftOut(
@@ -48,6 +47,11 @@ def ways_to_share(
             )
         )
     schedules = [on_one_gpu(pool, each) for each in (serial, *others)]
+    if question.conditions.power_caps:
+        if problem := why_no_caps(question.gpu, question.objective, question.conditions):
+            left_out.append(LeftOut("power caps", problem))
+        else:
+            schedules += under_caps(schedules, [pool], [question])
     return schedules, left_out, considered, searched
 
 
@@ -85,11 +89,6 @@ def _candidates(
                 answers.append(each)
     forecasts = [each for each in answers if isinstance(each, Forecast)]
     left_out += [each for each in answers if isinstance(each, LeftOut)]
-    if question.conditions.power_caps:
-        if problem := why_no_caps(question.gpu, question.objective, question.conditions):
-            left_out.append(LeftOut("power caps", problem))
-        else:
-            forecasts += _under_caps([Serial(), *sharings, *more], mixes, question)
     sparing = [
         each for each in forecasts if not slows_protected(jobs, each.prediction, question.level)
     ]
@@ -127,23 +126,6 @@ def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[Le
         left_out,
         compared - len(limits),
     )
-
-
-def _under_caps(sharings: Sequence[Sharing], mixes: Mixes, question: Question) -> list[Forecast]:
-    """Forecast `sharings` under their best cap that makes no further job late, if one helps."""
-    capped, level = [], question.level
-    for sharing in sharings:
-        answers = (
-            forecast_allowed(mixes, question, sharing, cap_w)
-            for cap_w in (None, *cap_choices(question.gpu))
-        )
-        plans = [each for each in answers if isinstance(each, Forecast)]
-        plans = [each for each in plans if cost(each, question.objective) is not None]
-        in_time = [each for each in plans if each.late(level) <= plans[0].late(level)]
-        costs = [known_cost(each, question.objective).at(level) for each in in_time]
-        if costs and costs[0] > min(costs):
-            capped.append(in_time[costs.index(min(costs))])
-    return capped
 
 
 def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
