@@ -1,7 +1,7 @@
 """The search for which jobs share which GPU, how, and in what order.
 
-`ranking.ranked` ranks the plans for jobs on one GPU. `fleet.plan_fleet` plans more jobs than one
-search can hold, or several GPUs. `candidate_space.Space` estimates the cost of any set of jobs.
+`ranking.recommended` ranks plans: all ways to share one GPU by `one_gpu`, or the best that `fleet`
+finds for many jobs or several GPUs. Both use the tables of all sets of `candidate_space.Space`.
 """
 
 from typing import Literal, get_args

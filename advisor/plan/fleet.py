@@ -6,9 +6,10 @@ from typing import NamedTuple
 from advisor.errors import InvalidInput, NothingFits
 from advisor.plan.caps import under_caps
 from advisor.plan.cluster import GpuPool
-from advisor.plan.fleet_groups import GpuQueue, GroupPool, PlacedGroup, Problem
+from advisor.plan.fleet_groups import GpuQueue, PlacedGroup, Problem
 from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.rules import Conditions, check_each_fits, refuse_confined, refuse_protected

@@ -21,13 +21,13 @@ from advisor.plan.fleet_groups import (
     MOST_TOGETHER,
     FleetGroup,
     GpuQueue,
-    GroupPool,
     PlacedGroup,
     Placement,
     Problem,
     arranged,
     dealt,
 )
+from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Members, Sets, with_one
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.progress import step

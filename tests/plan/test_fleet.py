@@ -14,8 +14,9 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
 from advisor.launch.shell import with_commands
 from advisor.plan.cluster import GpuPool
-from advisor.plan.fleet_groups import GpuQueue, GroupPool, Problem
+from advisor.plan.fleet_groups import GpuQueue, Problem
 from advisor.plan.forecast import over_time
+from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.ranking import recommended
