@@ -357,7 +357,7 @@ def _moment(word: str) -> float:
 
 
 def _metric(word: str) -> str:
-    from advisor.measure.prometheus import is_metric
+    from advisor.measure.history import is_metric
 
     if not is_metric(word):
         raise BadParameter(f"{word} is not a name of Prometheus")

@@ -2,23 +2,30 @@
 
 A sample has a time, a GPU, a counter and its value; a `Series` is those of one counter of one GPU.
 A file is a table of ``nvidia-smi``, ``dcgmi dmon`` or Grafana: columns are counters, labels, and
-perhaps a time, or each row has one value with the name of its metric. ``dmon`` separates columns by
-spaces, and its header lines begin with ``#``.
+perhaps a time, or each row has one value with the name of its metric. Prometheus answers by HTTP.
 """
 
 import csv
+import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from http.client import HTTPException
 from io import StringIO
+from itertools import product
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, get_args
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from advisor.errors import InvalidInput, shortened
-from advisor.files.reading import DAY_S, read_bytes
+from advisor.errors import AdvisorError, InvalidInput, shortened
+from advisor.files.reading import DAY_S, MOST_BYTES, parse_json, read_bytes
 from advisor.workload.arrivals import csv_text
 
 Profiled = Literal["sm_active", "sm_occupancy", "tensor_active", "dram_active"]
@@ -112,24 +119,6 @@ def renamed(label: str) -> str:
 def has_labels(labels: Labels, wanted: Labels) -> bool:
     """Return whether a series has the `wanted` labels: the job's, not those of the exporter."""
     return all(labels.get(renamed(name), labels.get(name)) == wanted[name] for name in wanted)
-
-
-def series_of_answer(answer: Any, field: tuple[Quantity, float]) -> list[Series]:
-    """Return the series in Prometheus's `answer` to a range query for one counter.
-
-    Raises:
-        LookupError, TypeError, ValueError: The answer is not Prometheus's.
-    """
-    history = []
-    for row in answer["data"]["result"]:
-        labels = {str(name): str(value) for name, value in dict(row["metric"]).items()}
-        points = [
-            (float(at_s), number)
-            for at_s, value in row["values"]
-            if (number := _in_range(field, float(value))) is not None
-        ]
-        history += [Series(field[0], labels, points)] if points else []
-    return history
 
 
 def read_history(path: Path, step_metric: str | None) -> tuple[list[Series], bool]:
@@ -289,3 +278,140 @@ def epoch_s(text: str) -> float:
         raise InvalidInput(
             f"expected a time such as 2026-05-01 12:00:00, got {shortened(text)}"
         ) from None
+
+
+TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
+MOST_POINTS = 11_000
+"""Most points of a series in one answer; Prometheus refuses more."""
+
+# Until the server answers, and until the last byte of an answer.
+_ANSWER_S, _WHOLE_S = 30.0, 120.0
+_PIECE = 2**16
+_METRIC_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_REMEDY = "Pass the address of Prometheus itself, e.g. http://prometheus:9090."
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A redirect may lead to another host, which would get the token."""
+
+    def redirect_request(self, req: Request, *_: Any, **__: Any) -> None:
+        """Follow none, so that the answer is an `HTTPError` with the other address."""
+
+
+def is_metric(name: str) -> bool:
+    """Return whether Prometheus can have a metric, or a label, of that `name`."""
+    return _METRIC_NAME.fullmatch(name) is not None
+
+
+def _server(address: str) -> str:
+    """The host and port of an `address`, which must be an HTTP server's, without a password."""
+    try:
+        parts = urlsplit(address)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = None
+    if not valid or parts.query or parts.fragment:
+        raise InvalidInput(
+            f"expected an address such as http://prometheus:9090, got {shortened(address)}"
+        )
+    if parts.username is not None:
+        raise InvalidInput(
+            f"the address has a user or password, which others may read. Set {TOKEN} instead."
+        )
+    return parts.netloc
+
+
+def recorded_series(
+    address: str,
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+    where: Mapping[str, str],
+    step_metric: str | None,
+) -> list[Series]:
+    """Return the series of GPUs that have the labels `where`, and those of `step_metric`.
+
+    Raises:
+        AdvisorError: The server does not answer, or refuses.
+        InvalidInput: It is no address, or the answer is not Prometheus's, or too large.
+    """
+    server, selectors = _server(address), list(_selectors(where))
+    queries = {
+        " or ".join(metric + selector for selector in selectors): field
+        for metric, field in DCGM_FIELDS.items()
+    }
+    if step_metric is not None:
+        queries[step_metric] = "step_s", 1.0  # an application has other labels than the exporter
+    history: list[Series] = []
+    for query, field in queries.items():
+        words = {"query": query, "start": start_s, "end": end_s, "step": interval_s}
+        url = f"{address.rstrip('/')}/api/v1/query_range?{urlencode(words)}"
+        answer = parse_json(_get(url, server), f"the answer of {server}", _REMEDY)
+        try:
+            for row in answer["data"]["result"]:
+                labels = {str(name): str(value) for name, value in dict(row["metric"]).items()}
+                points = [
+                    (float(at_s), number)
+                    for at_s, value in row["values"]
+                    if (number := _in_range(field, float(value))) is not None
+                ]
+                history += [Series(field[0], labels, points)] if points else []
+        except (LookupError, TypeError, ValueError):
+            raise InvalidInput(f"{server}: its answer is not Prometheus's. {_REMEDY}") from None
+    return history
+
+
+def _selectors(where: Mapping[str, str]) -> Iterator[str]:
+    """Yield selectors of the series for which `has_labels` is true of `where`."""
+    choices = (
+        [{renamed(name): value}, {renamed(name): "", name: value}] for name, value in where.items()
+    )
+    for choice in product(*choices):
+        labels = {name: value for part in choice for name, value in part.items()}
+        pairs = (f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in labels.items())
+        yield f"{{{','.join(pairs)}}}" if labels else ""
+
+
+def _get(url: str, server: str) -> bytes:
+    request = Request(url, headers={"Accept": "application/json"})
+    if token := os.environ.get(TOKEN):
+        request.add_header("Authorization", f"Bearer {token}")
+    content, until_s = bytearray(), monotonic() + _WHOLE_S
+    narrow = "Choose a shorter range, a longer --interval, or fewer jobs by --match."
+    try:
+        with build_opener(_NoRedirects).open(request, timeout=_ANSWER_S) as response:
+            while piece := response.read1(_PIECE):
+                content += piece
+                if len(content) > MOST_BYTES:
+                    most = f"more than {MOST_BYTES // 2**20} MiB"
+                    raise InvalidInput(f"{server}: its answer has {most}. {narrow}")
+                if monotonic() > until_s:
+                    raise AdvisorError(
+                        f"{server}: its answer takes more than {_WHOLE_S:g} s. {narrow}"
+                    )
+    except HTTPError as error:
+        with error:
+            raise AdvisorError(f"{server}: {_refusal(error)}") from None
+    except TimeoutError:
+        problem = f"no answer in {_ANSWER_S:g} s. Check the address, or choose a shorter range"
+        raise AdvisorError(f"{server}: {problem}.") from None
+    except (HTTPException, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        problem = f"{words}. Check the address, and that Prometheus runs there"
+        raise AdvisorError(f"{server}: {problem}.") from None
+    return bytes(content)
+
+
+def _refusal(error: HTTPError) -> str:
+    """Return why a server refused a query, and what to do."""
+    if error.code in (401, 403):
+        return f"HTTP {error.code}: it refuses access. Set {TOKEN} to a token that it accepts."
+    if 300 <= error.code < 400:
+        other = shortened(error.headers.get("Location", "another address").partition("?")[0])
+        return f"HTTP {error.code}: it redirects to {other}. Pass the address that answers itself."
+    try:
+        reason = str(parse_json(error.read(_PIECE), "")["error"])
+    except (InvalidInput, OSError, HTTPException, KeyError, TypeError):
+        reason = str(error.reason)
+    return f"HTTP {error.code}: {shortened(reason)}. Check the address and the options."

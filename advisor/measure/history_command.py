@@ -10,14 +10,16 @@ from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.files.reading import DAY_S, is_file, read_bytes, user_folder
 from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu_meant, gpu_of_product
-from advisor.measure.history import Series, has_labels, read_history, renamed
+from advisor.measure.history import (
+    MOST_POINTS,
+    Series,
+    has_labels,
+    read_history,
+    recorded_series,
+    renamed,
+)
 from advisor.measure.process import say
 from advisor.measure.profile import write_numbers
-from advisor.measure.prometheus import (
-    MOST_POINTS,
-    check_address,
-    recorded_series,
-)
 from advisor.measure.recorded_jobs import CURE, JOB_LABELS, RecordedJob, recorded_jobs
 from advisor.workload.arrivals import arrivals_text
 from advisor.workload.minimal_profile import MinimalProfile
@@ -113,7 +115,6 @@ def _history(source: str, terms: HistoryTerms) -> tuple[list[Series], float | No
 
 
 def _of_prometheus(source: str, terms: HistoryTerms) -> tuple[list[Series], float, bool]:
-    check_address(source)
     end_s = time() if terms.end_s is None else terms.end_s
     start_s = end_s - DAY_S if terms.start_s is None else terms.start_s
     if start_s >= end_s:

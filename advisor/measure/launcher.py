@@ -14,12 +14,11 @@ import signal
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 # Of linux/sched.h and linux/mount.h.
 _NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
@@ -198,17 +197,14 @@ def _enter(overlays: Overlays, *, trying: bool) -> None:
         print(json.dumps(left))
 
 
-def _start(command: list[str], parent: int, overlays: Mapping[str, Any] | None) -> None:
-    if overlays is not None:
-        _enter(Overlays(**overlays), trying=not command)
-    if command:
-        die_with_parent(signal.SIGTERM)
-        if os.getppid() == parent:  # or it died before
-            os.execvp(command[0], command)
-
-
 if __name__ == "__main__":
+    terms, program = json.loads(sys.argv[1]), sys.argv[2:]
     try:
-        _start(sys.argv[2:], **json.loads(sys.argv[1]))
+        if terms["overlays"] is not None:
+            _enter(Overlays(**terms["overlays"]), trying=not program)
+        if program:
+            die_with_parent(signal.SIGTERM)
+            if os.getppid() == terms["parent"]:  # or it died before
+                os.execvp(program[0], program)
     except OSError as error:
         sys.exit(f"error: {error}")

@@ -58,7 +58,8 @@ def place_for(script: Script, base: Path) -> Place:
     if not is_folder(folder):
         raise InvalidInput(f"{folder}: no such folder, and the script runs there")
     folder, base = folder.resolve(), base.resolve()
-    around, run = _around(folder), base.parent
+    in_git = (each for each in folder.parents if (each / ".git").exists())
+    around, run = next(in_git, folder.parent), base.parent
     beyond = _beyond(script, folder, around)
     safe = [each for each in (around, *beyond) if each.name and each not in run.parents]
     apart = [each for each in safe if not folder.is_relative_to(each)]
@@ -72,11 +73,6 @@ def place_for(script: Script, base: Path) -> Place:
     mirror, links = mirror_folder(folder, base)
     noted = [folder, *(each for each in (*beyond, around) if each in safe)]
     return Place(mirror, None, Exposed([*links, *beyond], noted, run))
-
-
-def _around(folder: Path) -> Path:
-    """The git repository that `folder` lies in, or else the folder around it."""
-    return next((each for each in folder.parents if (each / ".git").exists()), folder.parent)
 
 
 def _beyond(script: Script, folder: Path, around: Path) -> list[Path]:
@@ -309,17 +305,13 @@ def _fill(mirror: Path, original: Path, base: Path) -> Iterator[Path]:
             place = target / entry.name
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
                 todo.append((Path(entry.path), place))
-            elif entry.is_symlink() and (inner := _inside(entry.path, original)) is not None:
-                place.symlink_to(mirror / inner)
+                continue
+            end = Path(os.path.realpath(entry.path))  # of a circle, too
+            if entry.is_symlink() and end.is_relative_to(original):
+                place.symlink_to(mirror / end.relative_to(original))
             elif not copies.copy(entry, place):
-                place.symlink_to(os.path.realpath(entry.path))
+                place.symlink_to(end)
                 yield Path(entry.path)
-
-
-def _inside(path: str, folder: Path) -> Path | None:
-    """Return the target of a link, relative to `folder`; None if it leads out."""
-    target = Path(os.path.realpath(path))  # of a circle, too
-    return target.relative_to(folder) if target.is_relative_to(folder) else None
 
 
 class _Copies:

@@ -465,14 +465,11 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
                 f"fixed beforehand. Restore the plan's seed, workloads, counts and limits, or "
                 f"choose another name or --out."
             )
-    document = {"schema": 1, "gpu": gpu, "plans": [_entry(plan) for plan in plans]}
-    write_whole(path, json.dumps(document, indent=1) + "\n")
-
-
-def _entry(plan: PlannedRun) -> dict[str, Any]:
-    """`plan` as an entry of a list, with the workloads of the zoo by name."""
-    fields = {name: value for name, value in asdict(plan).items() if value is not None}
-    return fields | {"workloads": [_name_or_fields(each) for each in plan.workloads]}
+    entries = []
+    for plan in plans:
+        entry = {name: value for name, value in asdict(plan).items() if value is not None}
+        entries.append(entry | {"workloads": [_name_or_fields(each) for each in plan.workloads]})
+    write_whole(path, json.dumps({"schema": 1, "gpu": gpu, "plans": entries}, indent=1) + "\n")
 
 
 def _name_or_fields(job: Workload) -> str | dict[str, Any]:

@@ -1,7 +1,8 @@
 """``advisor profile``: profiles workloads one after another, and writes each file as it is done."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -26,7 +27,6 @@ from advisor.measure.process import say
 from advisor.workload.catalogue import workload
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.moments import add_moment
-from advisor.workload.profile import Profile
 from advisor.workload.profile_checks import check_power, preallocating_profiles
 from advisor.workload.spec import (
     Workload,
@@ -145,16 +145,23 @@ class _Batch:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {job.name}")
+            measured = job
+            if job.script is not None:
+                environment = {**job.script.environment, **words.measure_env}
+                measured = replace(job, script=replace(job.script, environment=environment))
             try:
                 profile = profile_alone(
-                    _measured(job, words.measure_env),
+                    measured,
                     bench,
                     idle_w,
                     probe=words.probe,
                     patience_s=words.patience,
                 )
                 kept = replace(profile.workload, script=job.script)
-                profile, lines = _with_moments(path, replace(profile, workload=kept))
+                lines: Sequence[str] = ()
+                profile = replace(profile, workload=kept)
+                with suppress(InvalidInput, OSError):  # there is none before, or a damaged one
+                    profile, lines = add_moment(read_profile(path), profile)
                 write_whole(path, record_line(profile))
                 for line in (*lines, path):
                     say(f"  {line}")
@@ -179,22 +186,6 @@ class _Batch:
         if len(self._words.workloads) > 1:  # a single workload's error is printed at the end
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
-
-
-def _measured(job: Workload, variables: Mapping[str, str]) -> Workload:
-    """Return `job` with the `variables` that are set only while it is measured."""
-    if job.script is None:
-        return job
-    environment = {**job.script.environment, **variables}
-    return replace(job, script=replace(job.script, environment=environment))
-
-
-def _with_moments(path: Path, profile: Profile) -> tuple[Profile, Sequence[str]]:
-    """Return `profile` with the moments of the one that it replaces, and lines about it."""
-    try:
-        return add_moment(read_profile(path), profile)
-    except (InvalidInput, OSError):  # there is none, or a damaged one
-        return profile, ()
 
 
 def _refuse_to_replace(path: Path, job: Workload) -> None:

@@ -199,11 +199,11 @@ def _recorded(
     times = Counter(at_s for _, at_s in samples.at)
     run_s = None if interval_s is None else interval_s * len(times)
     numbers: dict[str, float | None] = {
-        "gpu_utilization": _middle(map(_busy, active)),
-        "memory_utilization": _middle(row.get("memory_utilization") for row in active),
-        **{name: _middle(row.get(name) for row in counting) for name in PROFILED},
-        "memory_mib": max(_numbers(row.get("memory_mib") for row in rows), default=None),
-        "power_w": fmean(watts) if (watts := _numbers(map(_power_w, active))) else None,
+        "gpu_utilization": _middle(_busy(row) or 0.0 for row in active),
+        "memory_utilization": _middle(_numbers(active, "memory_utilization")),
+        **{name: _middle(_numbers(counting, name)) for name in PROFILED},
+        "memory_mib": max(_numbers(rows, "memory_mib"), default=None),
+        "power_w": fmean(watts) if (watts := _numbers(active, "power_w")) else None,
         "step_s": _middle(samples.steps_s),
     }
     recorded = RecordedJob(
@@ -269,7 +269,7 @@ def _problems(
     if memory_mib is None:
         yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"
     if not job.samples and memory_mib:
-        watts = max(_numbers(map(_power_w, alone)), default=None)
+        watts = max(_numbers(alone, "power_w"), default=None)
         power = "" if watts is None else f" and takes up to {watts:.0f} W"
         yield f"{idle(memory_mib, power)}. Choose a range in which it trains. {CURE}"
     if job.samples < LEAST_SAMPLES:
@@ -284,13 +284,9 @@ def _busy(row: _Row) -> float | None:
     return row.get("gract", row.get("gpu_utilization"))
 
 
-def _power_w(row: _Row) -> float | None:
-    return row.get("power_w")
+def _numbers(rows: Iterable[_Row], quantity: Quantity) -> list[float]:
+    return [row[quantity] for row in rows if quantity in row]
 
 
-def _numbers(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _middle(values: Iterable[float | None]) -> float | None:
-    return median(numbers) if (numbers := _numbers(values)) else None
+def _middle(values: Iterable[float]) -> float | None:
+    return median(numbers) if (numbers := [*values]) else None

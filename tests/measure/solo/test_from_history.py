@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor import Advisor
 from advisor.cli import main
 from advisor.errors import AdvisorError
-from advisor.measure import prometheus
+from advisor.measure import history
 from advisor.measure.history import Series
 from advisor.measure.recorded_jobs import LEAST_SAMPLES, recorded_jobs
 from advisor.workload.arrivals import read_arrivals
@@ -43,7 +43,7 @@ def refusal(source, folder, capsys, *words):
 
 @pytest.fixture(autouse=True)
 def no_token(monkeypatch):
-    monkeypatch.delenv(prometheus.TOKEN, raising=False)
+    monkeypatch.delenv(history.TOKEN, raising=False)
 
 
 def test_each_pod_alone_on_its_gpu_becomes_a_profile(tmp_path, capsys):
@@ -325,7 +325,7 @@ def test_steps_are_passed_or_come_from_a_metric_of_the_jobs(tmp_path):
 
 
 def test_the_range_and_labels_are_asked_of_prometheus(tmp_path, monkeypatch):
-    monkeypatch.setenv(prometheus.TOKEN, "secret")
+    monkeypatch.setenv(history.TOKEN, "secret")
     series = of_gpu("a") + of_gpu("b", gpu="1", namespace="other")
     with serving(series) as (address, requests):
         write(address, tmp_path, "--start", "900", "--end", "2100", "--match", "namespace=ml")
@@ -339,13 +339,13 @@ def test_a_long_range_has_longer_intervals(tmp_path):
     with serving(of_gpu("a")) as (address, requests):
         write(address, tmp_path, "--start", "0", "--end", str(year_s))
     (step,) = {path.rpartition("step=")[2].partition("&")[0] for path, _ in requests}
-    assert year_s / float(step) < prometheus.MOST_POINTS
+    assert year_s / float(step) < history.MOST_POINTS
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "remedy"),
     [
-        ((401, {}, b""), 1, prometheus.TOKEN),
+        ((401, {}, b""), 1, history.TOKEN),
         ((503, {}, b"busy"), 1, "HTTP 503"),
         ((400, {}, b'{"status": "error", "error": "bad query"}'), 1, "bad query"),
         ((302, {"Location": "http://elsewhere.example/x"}, b""), 1, "elsewhere.example"),
@@ -372,13 +372,13 @@ def test_a_server_that_is_not_there_or_does_not_answer_is_named(tmp_path, capsys
         code, said = refusal(f"http://{address}", tmp_path, capsys)
         assert (code, address in said, "refused" in said) == (1, True, True)
         silent.listen()
-        monkeypatch.setattr(prometheus, "_ANSWER_S", 0.05)
+        monkeypatch.setattr(history, "_ANSWER_S", 0.05)
         code, said = refusal(f"http://{address}", tmp_path, capsys)
         assert (code, "no answer" in said) == (1, True), said
 
 
 def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(prometheus, "MOST_BYTES", 1000)
+    monkeypatch.setattr(history, "MOST_BYTES", 1000)
     with serving(of_gpu("a")) as (address, _):
         code, said = refusal(address, tmp_path, capsys, *ALL)
     assert (code, "--interval" in said) == (2, True)
@@ -387,7 +387,7 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        (["http://me:secret@prometheus:9090"], prometheus.TOKEN),
+        (["http://me:secret@prometheus:9090"], history.TOKEN),
         (["http://"], "prometheus:9090"),
         (["http://x:99999999"], "prometheus:9090"),
         ([], "--from-history"),
