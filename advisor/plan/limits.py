@@ -33,10 +33,10 @@ _ALL_TRIED = 3
 # each of some rounds. The best of more than two rounds is no better.
 _PROMISING, _REPLAYED, _LEARNING = 100, 6, 2
 # How many of the best are returned: forecasts of all of them are of so many jobs, or of one vector.
-_FORECAST = 9
+_FORECAST = 6
 # How often, and how many at most, vectors are replayed that differ from the best in one limit, by
 # some steps of the grid.
-_DESCENTS, _NEAR, _APART = 3, 12, (-4, -2, -1, 1, 2, 4)
+_DESCENTS, _NEAR, _APART = 2, 8, (-4, -2, -1, 1, 2, 4)
 # Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
 _OCTAVES = 1.0
 # Variance of the log of a replayed step between limits that hardly differ.
