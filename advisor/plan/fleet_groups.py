@@ -151,15 +151,16 @@ class Problem:
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
         """Compute the cost of `plan` by the objective; infinite where it is not known."""
-        last_s, ends = makespan_s(plan), list(job_ends_s(plan))
+        objective, last_s = self.objective, makespan_s(plan)
+        ends = [*job_ends_s(plan)] if objective.order_matters else []
         totals = Totals(
             makespan_s=last_s,
             ends_s=[end_s for _, end_s in ends],
             deadlines_s=[self.deadlines_s[kind] for kind, _ in ends],
-            energy_j=self._energy_j(plan, last_s) if self.objective.saves_energy else None,
+            energy_j=self._energy_j(plan, last_s) if objective.saves_energy else None,
             equal_work=last_s / len(self.jobs),
         )
-        cost = self.objective.value(totals)
+        cost = objective.value(totals)
         return inf if cost is None else cost
 
     def _energy_j(self, plan: Sequence[PlacedGroup], last_s: float) -> float:
