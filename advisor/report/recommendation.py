@@ -259,8 +259,8 @@ def _all_done(advised: Recommendation, plan: Plan) -> str:
     before_s, done_s = advised.serial.makespan_interval_s, plan.makespan_interval_s
     if advised.ranked_by == "makespan" or before_s is None or done_s is None:
         return ""
-    instead = "" if plan is advised.serial else f" instead of {units.duration(before_s.p50)}"
-    return f"; all done in {units.duration(done_s.p50)}{instead}"
+    before, done = units.duration(before_s.p50), units.duration(done_s.p50)
+    return f"; all done in {done}" + (f" instead of {before}" if before != done else "")
 
 
 def _sure_gain(advised: Recommendation) -> Plan | None:
