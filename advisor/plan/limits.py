@@ -150,6 +150,8 @@ class _LimitSearch:
         vectors = np.array([each.limits for each in sharings])
         equal = np.flatnonzero((vectors == vectors[:, :1]).all(axis=1)).tolist()
         estimated_s, places = surrogate.limited(vectors), np.log2(vectors)
+        if not surrogate.replays:
+            return self._best(dict(zip(map(tuple, vectors.tolist()), estimated_s, strict=True)))
         apart = ((places[:, None] - places[None]) ** 2).sum(axis=2)
         likeness = np.exp(-apart / (2 * _OCTAVES**2))
         steps_s, replayed_s = estimated_s, np.empty((0, vectors.shape[1]))
@@ -179,7 +181,11 @@ class _LimitSearch:
             if new := near[:_NEAR]:
                 steps_s = self._surrogate.replayed([Mps(each) for each in new])
                 replayed_s |= zip(new, steps_s, strict=True)
-        ordered, most = self._ordered(replayed_s), max(1, _FORECAST // len(self._jobs))
+        return self._best(replayed_s)
+
+    def _best(self, steps_s: Mapping[tuple[float, ...], Floats]) -> list[Mps]:
+        """Return the best of vectors with different limits, and the best with equal ones."""
+        ordered, most = self._ordered(steps_s), max(1, _FORECAST // len(self._jobs))
         unequal = [each for each in ordered if len(set(each)) > 1]
         equal = [each for each in ordered if len(set(each)) == 1]
         return [Mps(each) for each in (*unequal[:most], *equal[:1])]
