@@ -170,13 +170,17 @@ def recommended(
     left_out, searched, longer = list[LeftOut](), None, None
     if many:
         schedules, considered, searched, longer = grouped(pools, questions, effort)
-        serial = next(each for each in schedules if each.way == "serial")
-        schedules = [serial, *(each for each in schedules if each is not serial)]
+        first = next(each for each in schedules if each.way == "serial")
+        schedules = [first, *(each for each in schedules if each is not first)]
     else:
         schedules, left_out, considered, searched = ways_to_share(pools[0], questions[0])
     shown = plans_to_show(schedules, jobs, questions[0])
+    first = schedules[0]  # of jobs one at a time, the best order on each GPU remains
     serial = next(
-        each for each, _ in shown if (each.way, each.gpus) == (schedules[0].way, schedules[0].gpus)
+        each
+        for each, _ in shown
+        if each.gpus == first.gpus
+        or (each.way == "serial" and each.power_caps_w == first.power_caps_w)
     )
     plans = _plans(jobs, shown, serial, questions[0], left_out)
     return Recommendation(
