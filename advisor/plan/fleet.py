@@ -33,12 +33,15 @@ def grouped(
     search for so many jobs usually takes; `questions` are those of one GPU of each pool.
 
     Raises:
-        InvalidInput: A job is protected, or `effort` or power caps make no sense.
+        InvalidInput: A job is protected, plans are confined to instances, or `effort` is out of range.
         NothingFits: A job is too big for every GPU, even alone, or takes more GPUs than a host has.
     """
     jobs, conditions = pools[0].jobs, questions[0].conditions
     objective, level = OBJECTIVES[questions[0].objective], questions[0].level
-    check_effort(effort)
+    if not 0 < effort <= _MOST_EFFORT:
+        raise InvalidInput(
+            f"the effort of a search is above 0 and at most {_MOST_EFFORT}, got {effort:g}"
+        )
     refuse_protected(jobs)
     refuse_confined(conditions)
     kinds = Kinds(jobs)
@@ -65,14 +68,6 @@ def grouped(
     )
     longer = _LONGER * effort if search.cut_short and not exact else None
     return schedules, compared, searched, longer
-
-
-def check_effort(effort: float) -> None:
-    """Check that `effort` is a possible one, or raise `InvalidInput`."""
-    if not 0 < effort <= _MOST_EFFORT:
-        raise InvalidInput(
-            f"the effort of a search is above 0 and at most {_MOST_EFFORT}, got {effort:g}"
-        )
 
 
 def _check_each_runs_somewhere(

@@ -100,10 +100,9 @@ class Standing:
 
 
 class Totals(NamedTuple):
-    """What objectives ask of an `Outcome`, at one level, with its units.
+    """The numbers of an `Outcome` at one level, with its units; None: not known.
 
-    `makespan_s`, `ends_s` and `energy_j` are None where not known, and of thousands of candidates
-    where the objective does not need them.
+    A search leaves out those of its candidates that the objective does not need.
     """
 
     makespan_s: float | None

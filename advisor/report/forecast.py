@@ -173,11 +173,10 @@ def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:
 
 
 def plan_name(advised: Recommendation, plan: Plan) -> str:
-    """Return the notation of how the jobs share, and the power cap if the plan chose one."""
-    cap_w = plan.prediction.power_cap_w
-    if cap_w in (None, advised.serial.prediction.power_cap_w):
+    """Return the notation of how the jobs share, and the power caps if the plan chose some."""
+    if plan.power_caps_w in ((), advised.serial.power_caps_w):
         return plan.notation
-    return f"{plan.notation} at most {cap_w:g} W"
+    return f"{plan.notation} at most {' or '.join(f'{cap_w:g}' for cap_w in plan.power_caps_w)} W"
 
 
 def basis(mix: MixPrediction) -> str:

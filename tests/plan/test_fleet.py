@@ -89,6 +89,8 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     found = planned(jobs, gpus=gpus, objective=aim, level=level, conditions=conditions)
     twin = Twin(StandIn(), found.ranked_by, gpus, level, conditions)
     assert least_cost(found, level) <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
+    assert found.serial.one_by_one
+    assert found.serial in found.plans
     for plan in found.plans:
         placed = Counter(number for each in plan.gpus for number in each.job_numbers)
         assert placed == Counter(range(1, len(jobs) + 1))

@@ -276,6 +276,21 @@ def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpl
         assert last is None
 
 
+@pytest.mark.parametrize(("costs", "in_time_first"), [(1.05, True), (1.2, False)])
+def test_a_plan_that_is_in_time_comes_first_if_it_costs_little_more(costs, in_time_first):
+    late, in_time = (
+        replace(
+            plan("mps", Interval(price, price, price)),
+            ends_s=(Interval(end_s, end_s, end_s), Interval(1.0, 1.0, 1.0)),
+            deadlines_s=(2.0, None),
+        )
+        for price, end_s in ((1.0, 3.0), (costs, 1.5))
+    )
+    (first, rule), _ = by_precedence([late, in_time], asked())
+    assert (first is in_time) == in_time_first
+    assert rule == ("deadlines" if in_time_first else "cost")
+
+
 def test_by_upper_ends_the_first_may_have_the_greater_median():
     sure, unsure = (
         plan("naive", Interval(1.0, 1.1, 1.2)),
