@@ -33,7 +33,7 @@ def grouped(
     search for so many jobs usually takes; `questions` are those of one GPU of each pool.
 
     Raises:
-        InvalidInput: A job is protected, plans are confined to instances, or `effort` is out of range.
+        InvalidInput: A job is protected, plans are confined, or `effort` is out of range.
         NothingFits: A job is too big for every GPU, even alone, or takes more GPUs than a host has.
     """
     jobs, conditions = pools[0].jobs, questions[0].conditions
