@@ -11,7 +11,7 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions, slows_protected
 from advisor.plan.schedule import schedule
 from advisor.plan.values import GpuPlan, Question, Schedule
-from advisor.prediction.wrappers import CappedPredictor
+from advisor.prediction.caching_predictor import CachingPredictor
 
 # Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less.
 _CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
@@ -66,7 +66,7 @@ def _capped(free: Schedule, pools: Sequence[GpuPool], questions: Sequence[Questi
         question = next(each for each in questions if each.gpu == like.gpu)
         plans = [best]
         for cap_w in cap_choices(question.gpu):
-            predictor = CappedPredictor(question.predictor, question.gpu, cap_w)
+            predictor = CachingPredictor(question.predictor, question.gpu, cap_w=cap_w)
             capped = forecast(Mixes(like.members, predictor), like.sharing)
             if not slows_protected(like.members, capped.prediction, level):
                 gpus = [
