@@ -8,7 +8,7 @@ from time import monotonic
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from advisor.plan.progress import watched
+from advisor.plan import watched
 
 _EVERY_S = 0.3
 
