@@ -21,8 +21,8 @@ from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
 from advisor.launch.shell import plan_lines, why_not_started
 from advisor.page.question import Question, advisor_of, plain
+from advisor.plan import watched
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.progress import watched
 from advisor.plan.reasons import compare
 from advisor.plan.values import GpuPlan, Plan, Recommendation
 from advisor.report import charts

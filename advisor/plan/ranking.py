@@ -9,15 +9,25 @@ from typing import Any, Literal, get_args
 
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, reasons
-from advisor.plan.choice import STARVED, AnyOutcome, first_plan, starved
-from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet import grouped
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, cost, cost_ratio, known_cost, rankable_by, tied
+from advisor.plan.objectives import (
+    OBJECTIVES,
+    STARVED,
+    AnyOutcome,
+    cost,
+    cost_ratio,
+    first_plan,
+    known_cost,
+    rankable_by,
+    starved,
+    tied,
+)
 from advisor.plan.one_gpu import ways_to_share
 from advisor.plan.rules import UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import (
+    GpuPool,
     LeftOut,
     Plan,
     Precedence,

@@ -6,8 +6,7 @@ from typing import Literal
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.choice import starved
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import OBJECTIVES, known_cost, starved
 from advisor.plan.ranking import rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW

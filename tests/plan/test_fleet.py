@@ -13,7 +13,6 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
 from advisor.launch.shell import with_commands
-from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, Problem
 from advisor.plan.forecast import over_time
 from advisor.plan.group_pool import GroupPool
@@ -21,7 +20,7 @@ from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.ranking import recommended
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
-from advisor.plan.values import Question
+from advisor.plan.values import GpuPool, Question
 from advisor.prediction.mix_steps import Tenancy, paced_steps
 from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps, Serial

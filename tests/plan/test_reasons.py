@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.choice import starved, weighed
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import known_cost, tied
+from advisor.plan.objectives import known_cost, starved, tied, weighed
 from advisor.plan.ranking import verdict
 from advisor.plan.reasons import binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, CopiesTable
 from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
+from advisor.plan.values import GpuPool
 from advisor.prediction.wrappers import MixCache, SharedCores
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import MAX_JOBS, Arrival, Job
