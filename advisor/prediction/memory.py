@@ -20,7 +20,7 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_MIB, check
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, partition_of
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
@@ -110,7 +110,7 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     return Need(tensors_mib + context_mib, least_mib, spread * tensors_mib, _pliable(profile))
 
 
-@once_a_profile
+@cached_by_profiles
 def _pliable(profile: Profile) -> float:
     if profile.trace is None:
         return _RIGID

@@ -13,7 +13,7 @@ from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import (
     numbers,
     steps_of_sets,
@@ -222,7 +222,7 @@ def step_intervals(
     return steps
 
 
-@once_a_mix  # many layouts have instances with the same jobs on them
+@cached_by_profiles  # many layouts have instances with the same jobs on them
 def _on_instance(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
