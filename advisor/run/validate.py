@@ -346,7 +346,7 @@ def validation_table(validation: Validation) -> "Table":
     """Return the table of ``advisor validate``: for each run its throughput, then each step."""
     from rich.box import SIMPLE
 
-    from advisor.report.tables import FittedTable
+    from advisor.report.format import FittedTable
 
     notes = [f"Left out: {each}." for each in validation.left_out]
     notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]
