@@ -106,7 +106,11 @@ def real():
     constants = model.of(H200)
     learnt = [each for each in shared_runs(profiles, runs[::10], H200) if each.mode in SHARED_MODES]
     power = fit_power(learnt, (), H200, constants.physics, ReplayCache())
-    return profiles, runs, model.with_own(H200, replace(constants, power=power))
+    return (
+        profiles,
+        runs,
+        replace(model, constants={**model.constants, H200.key: replace(constants, power=power)}),
+    )
 
 
 @pytest.mark.parametrize(("waiting", "working"), [(0.0, 1.0), (0.05, 0.9)])
