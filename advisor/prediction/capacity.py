@@ -1,11 +1,6 @@
 """Predicts a mix without kernel traces: the capacity model, corrected from numbers of jobs alone.
 
-**The capacity model.** The smallest K >= 1 with ``sum_i g_i / max(h_i, K g_i) <= C``; each job's
-step is then ``max(h_i, K g_i)``, where h is its host path and g its GPU path. The constants were
-fitted on an H200 to 14 training workloads alone and in shares of 2, 3 and 7.
-
-**The correction** is a Gaussian process, fitted to profiles cut down to what nvidia-smi, DCGM and
-steps under limits show. What a profile lacks is estimated from its other numbers.
+The correction is a Gaussian process, fitted to profiles cut down to what DCGM and limits show.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,7 @@
 """Power of the whole GPU while a mix runs, and each job's share, from the jobs' power alone.
 
-A GPU that runs anything is awake: it draws a fixed power more than a sleeping one. A job's own
-watts are its power alone above the awake GPU. In a mix it adds a share of them while it waits, and
-another in proportion to its speed:
-
-    power = awake + sum of own * (waiting + working * speed)
-
-**Each job's share** of the energy cannot be measured: a meter sees the whole GPU. By our rule the
-running jobs share the awake GPU's power equally, and each adds its term of the sum.
+``power = awake + sum of own * (waiting + working * speed)``, where a job's own watts are its power
+alone above the awake GPU. By our rule jobs share the awake GPU's power equally, and add their term.
 """
 
 from collections.abc import Mapping, Sequence
