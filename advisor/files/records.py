@@ -80,18 +80,19 @@ def _validator(kind: Any) -> "SchemaValidator":
     return SchemaValidator(schema)
 
 
-def _refuse_endless(node: Any) -> None:
+def _refuse_endless(schema: Any) -> None:
     """Let no number of a schema have hundreds of digits, which a float reads as infinite."""
-    if isinstance(node, dict):
-        if node.get("type") == "float":
-            node["allow_inf_nan"] = False
-        elif node.get("type") == "int":
-            node.setdefault("le", _LARGEST)
-        for inner in node.values():
-            _refuse_endless(inner)
-    elif isinstance(node, list):
-        for inner in node:
-            _refuse_endless(inner)
+    nodes = [schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "float":
+                node["allow_inf_nan"] = False
+            elif node.get("type") == "int":
+                node.setdefault("le", _LARGEST)
+            nodes.extend(node.values())
+        elif isinstance(node, list):
+            nodes.extend(node)
 
 
 def parse_record(

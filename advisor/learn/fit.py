@@ -40,6 +40,7 @@ from advisor.learn.regression import (
     fit_utilisation,
     for_other_hosts,
 )
+from advisor.prediction.caching_predictor import date_of
 from advisor.prediction.correction import COLUMNS, KERNEL, Correction, Kernel
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
@@ -57,7 +58,6 @@ from advisor.prediction.model import (
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import PHYSICS, Effort, Physics, TimeSlicing
 from advisor.prediction.trace import Floats
-from advisor.prediction.wrappers import date_of
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile

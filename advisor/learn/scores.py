@@ -18,7 +18,7 @@ from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.files.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
 from advisor.files.records import parse_record
-from advisor.plan.choice import weighed
+from advisor.plan.objectives import weighed
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing

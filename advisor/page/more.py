@@ -10,9 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.page.fleet import show_fleet, show_headline
-from advisor.page.plan import draw, show_table
-from advisor.page.progress import searching
+from advisor.page.answer import draw, searching, show_fleet, show_headline, show_table
 from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants

@@ -32,9 +32,9 @@ from advisor.page.job_rows import (
     rows_text,
 )
 from advisor.plan import ObjectiveName
-from advisor.plan.caps import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.schedule import why_no_caps
 from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import names_of_jobs
 from advisor.prediction.prediction import Level

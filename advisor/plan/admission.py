@@ -16,9 +16,9 @@ from advisor.errors import InvalidInput, NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
+from advisor.plan import step
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one, without
-from advisor.plan.progress import step
 from advisor.plan.rules import (
     MAX_SLOWDOWN,
     UNCONDITIONAL,

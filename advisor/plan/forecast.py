@@ -16,7 +16,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import GpuCount, gpu_meant
 from advisor.hardware.machine import Calibration, HostCheck
 from advisor.hardware.mig import largest_layouts
-from advisor.plan.progress import step
+from advisor.plan import step
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,

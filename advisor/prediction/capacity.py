@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares, whole_gpu
-from advisor.prediction.cache import once_a_profile, one_thread
+from advisor.prediction.cache import cached_by_profiles, one_thread
 from advisor.prediction.correction import Correction
 from advisor.prediction.intervals import Intervals
 from advisor.prediction.parts import any_busy, power_share, slowdown_on, work_by_limits
@@ -106,7 +106,7 @@ def numbers(profiles: Sequence[Profile], gpu: Gpu) -> Numbers:
     return Numbers(*np.array([_numbers(each, gpu) for each in profiles], dtype=np.float64).T)
 
 
-@once_a_profile
+@cached_by_profiles
 def _numbers(profile: Profile, gpu: Gpu) -> tuple[float | None, ...]:
     counters, busy = profile.counters, profile.busy_share
     work = work_by_limits(profile, gpu) if profile.mps and profile.mps.limited else None
@@ -294,7 +294,7 @@ def _capacity_steps(
     return contended(np.maximum(step_s, busy_s), busy_s, capacity)
 
 
-@once_a_profile
+@cached_by_profiles
 def _sm_share(profile: Profile) -> float:
     """Return SM activity while the GPU is busy, 0..1; 1 without a counter."""
     counters = profile.counters

@@ -12,7 +12,7 @@ from statistics import geometric_mean
 
 from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.hardware.machine import HostCheck
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.trace import measured_exponent, waiting_step
 from advisor.workload.moments import at_pace
 from advisor.workload.profile import Profile
@@ -125,7 +125,7 @@ class Host:
         return tuple(on_host(each, self.factor(each)) for each in profiles)
 
 
-@once_a_profile
+@cached_by_profiles
 def on_host(profile: Profile, slowdown: float) -> Profile:
     """Convert `profile` to a host that takes `slowdown` times as long for the same work.
 

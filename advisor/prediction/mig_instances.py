@@ -17,7 +17,7 @@ import numpy as np
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import contended
 from advisor.prediction.host import engine_growth
 from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
@@ -181,7 +181,7 @@ _OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
 _OF_BANDWIDTH = ("dram_active", "memory_utilization")
 
 
-@once_a_profile
+@cached_by_profiles
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
     """Return `profile` of the job alone on a part of its GPU; its shares are of that part.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
-from advisor.prediction.cache import answer_all, once_a_profile, one_thread
+from advisor.prediction.cache import answer_all, cached_by_profiles, one_thread
 from advisor.prediction.capacity import contended, steps_of_sets, uncorrected_steps
 from advisor.prediction.correction import corrected, features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
@@ -99,7 +99,7 @@ def alone_s(
     return float(np.exp(np.interp(np.log(sharing.limits[0]), np.log(_ALONE), curve)))
 
 
-@once_a_profile
+@cached_by_profiles
 def _alone(profile: Profile, gpu: Gpu, physics: Physics, replay: ReplayFunction) -> Floats | None:
     """Return the log of the fastest step at `_ALONE` and below, shape (limits,)."""
     steps = [replay([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]

@@ -17,7 +17,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.files.reading import LEAST_STEP_S, MOST_BLOCKS
 from advisor.hardware.machine import Counters
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
@@ -152,7 +152,7 @@ def trace_at_batch(
 _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("source", "gract"))
 
 
-@once_a_mix
+@cached_by_profiles
 def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     """Return the profile of one workload at `batch`: estimated from `profiles`, unless measured.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limited_sms
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.prediction import Interval, interval_around, spanning
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
@@ -217,7 +217,7 @@ def power_share(profile: Profile, gpu: Gpu) -> float | None:
     return profile.power_w / gpu.power_limit_w
 
 
-@once_a_profile
+@cached_by_profiles
 def work_by_limits(profile: Profile, gpu: Gpu) -> float:
     """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
     assert profile.mps is not None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf, isnan, log
 from operator import mul
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,9 @@ from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
 from advisor.prediction.mig_instances import on_partition, sm_time
 from advisor.prediction.prediction import (
+    ENERGIES,
     LEVELS,
     Interval,
-    JobPrediction,
     MixPrediction,
     all_known,
     interval_around,
@@ -229,16 +230,19 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
             for each in mix.jobs
         ]
         shares = [each / max(sum(drawn_w), 1e-9) for each in drawn_w]
+    jobs = []
+    for job, share in zip(mix.jobs, shares, strict=True):
+        energies: dict[str, Any] = {}
+        if (before_j := job.energy_step_j) is not None:
+            step_j = before_j.at_most(job.paced_s.scaled(share * most_w))
+            energies = {
+                name: step_j.scaled(each.p50 / before_j.p50)
+                for name in ENERGIES
+                if (each := getattr(job, name)) is not None
+            }
+        jobs.append(replace(job, **energies))
     most = Interval(most_w, most_w, most_w)
-    jobs = tuple(_held(job, share * most_w) for job, share in zip(mix.jobs, shares, strict=True))
-    return replace(mix, power_w=mix.power_w.at_most(most), jobs=jobs)
-
-
-def _held(job: JobPrediction, most_w: float) -> JobPrediction:
-    if (before_j := job.energy_step_j) is None:
-        return job
-    step_j = before_j.at_most(job.paced_s.scaled(most_w))
-    return job.mapped(energy=lambda each: step_j.scaled(each.p50 / before_j.p50))
+    return replace(mix, power_w=mix.power_w.at_most(most), jobs=tuple(jobs))
 
 
 def activity_on_instances(

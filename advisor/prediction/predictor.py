@@ -13,7 +13,7 @@ from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import (
     numbers,
     steps_of_sets,
@@ -201,13 +201,13 @@ def step_intervals(
     Raises:
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
-    shared = together(sharing)
+    shared, alone = together(sharing), partial(_range_alone, model=model)
     if sets := instance_sets(sharing):
         steps_on = partial(_on_instance, model=model)
-        alone = partial(_range_alone, model=model)
         steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on, alone)
     elif shared is None:
-        steps = [_range_alone(each, model).scaled(each.step_s) for each in profiles]
+        ranges = list(map(alone, profiles))
+        steps = [each.scaled(job.step_s) for each, job in zip(ranges, profiles, strict=True)]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, replay)
     steps = [
@@ -222,7 +222,7 @@ def step_intervals(
     return steps
 
 
-@once_a_mix  # many layouts have instances with the same jobs on them
+@cached_by_profiles  # many layouts have instances with the same jobs on them
 def _on_instance(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
@@ -324,18 +324,20 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        profiles = self._on_this_host(profiles)
+        profiles = profiles if self.host is None else self.host.convert(profiles)
         sharing = placed(sharing, self.gpu)
+        whole = without_idle_limits(as_whole_gpu(sharing, self.gpu))
+        steps = step_intervals(profiles, whole, self.gpu, self.model, self.replay)
+        mix = self._with_steps(profiles, sharing, whole, steps)
         alone = one_at_a_time(sharing, len(profiles))
-        learnt_as: Arrangement = Serial() if alone else sharing
         # Whether this kind of sharing was measured on this GPU; a job alone has no kind.
         confirmed = not any(each.is_estimate for each in profiles) and (
             alone or self.gpu.key in self.model.learnt_on(sharing.mode)
         )
-        mix = self._as_if_learnt_here(profiles, sharing, confirmed=confirmed)
+        mix = replace(mix, confirmed_on_hardware=confirmed)
         if alone:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
-        mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
+        mix = self._by_runs_elsewhere(profiles, Serial() if alone else sharing, mix)
         if not alone:
             jobs = (
                 job.no_faster_than(self._fastest_s(profile))
@@ -346,18 +348,18 @@ class Predictor:
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the estimates to search by."""
-        return surrogate_predictor(self._on_this_host(profiles), self.gpu, self.model)
+        here = profiles if self.host is None else self.host.convert(profiles)
+        return surrogate_predictor(here, self.gpu, self.model)
 
-    def _on_this_host(self, profiles: Sequence[Profile]) -> Sequence[Profile]:
-        return profiles if self.host is None else self.host.convert(profiles)
-
-    def _as_if_learnt_here(
-        self, profiles: Sequence[Profile], placed_as: Arrangement, *, confirmed: bool
+    def _with_steps(
+        self,
+        profiles: Sequence[Profile],
+        placed_as: Arrangement,
+        sharing: Arrangement,
+        steps: list[Interval],
     ) -> MixPrediction:
-        """Predict by all that the model learnt, on any GPU."""
+        """Predict the mix from its steps, by all that the model learnt, on any GPU."""
         own = self.model.of(self.gpu)
-        sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
-        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.replay)
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"
@@ -387,7 +389,7 @@ class Predictor:
             power_w=drawn.power_w,
             gract=gract,
             smact=smact,
-            confirmed_on_hardware=confirmed,
+            confirmed_on_hardware=False,
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
         )
@@ -418,8 +420,7 @@ class Predictor:
             edge = edge_for(edges, pool.mode, len(pool.jobs), sigma)
             shared = [wanted[job] for job in pool.jobs]
             of_pools.append(edge.risk(shared, pool.capacity_mib))
-            risks = edge.risk_of_each(shared, pool.capacity_mib)
-            for job, risk in zip(pool.jobs, risks, strict=True):
+            for job, risk in zip(pool.jobs, edge.risk_of_each(shared, of_pools[-1]), strict=True):
                 of_jobs[job] = risk
         return of_jobs, of_pools
 

@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_LOG, check_scaled
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.prediction.cache import once_a_mix, one_thread
+from advisor.prediction.cache import cached_by_profiles, one_thread
 from advisor.prediction.correction import dram_active, of_others
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
@@ -79,7 +79,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
     return Summaries(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-@once_a_mix
+@cached_by_profiles
 def summaries(
     profiles: Sequence[Profile], gpu: Gpu, physics: Physics, limits: Sequence[int] = LIMIT_GRID
 ) -> Summaries | None:

@@ -19,7 +19,7 @@ from advisor.plan.reasons import (
 )
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import csv_text, range_columns, table_of
+from advisor.report.format import csv_text, range_columns, table_of
 
 _TIE = " tie"
 

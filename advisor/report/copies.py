@@ -15,7 +15,7 @@ from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
 from advisor.plan.trials import Search, Trials, TrialsOnGpus, TrialsRow
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import answer_above_table, fits, plain_table, table_of
+from advisor.report.format import answer_above_table, fits, plain_table, table_of
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile

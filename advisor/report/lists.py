@@ -22,8 +22,7 @@ from advisor.learn.observations import MeasuredGpu, shared_runs
 from advisor.learn.scores import Scores
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
 from advisor.prediction.model import Data, Model
-from advisor.report.format import NOT_MEASURED, number, percent, share
-from advisor.report.tables import FittedTable, plain_table
+from advisor.report.format import NOT_MEASURED, FittedTable, number, percent, plain_table, share
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.profile import EpochEnd, Memory, Profile

@@ -1,28 +1,45 @@
 """The answers of `advisor recommend`: as reports with their tables, as CSV, and as records."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from advisor.documents import Inline
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.errors import counted
+from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.ranking import Verdict, verdict
-from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import Interval, JobPrediction
-from advisor.report import fleet, forecast
+from advisor.plan.values import GpuPlan, Plan, Recommendation
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, around
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.recommendation import answer, caveats, hints, missing_ways, opening
-from advisor.report.tables import FittedTable, csv_text, fits, range_columns, table_of
+from advisor.report.format import FittedTable, csv_text, fits, range_columns, table_of
+from advisor.report.recommendation import (
+    answer,
+    caveat,
+    caveats,
+    effort,
+    gpu_notes,
+    hints,
+    missing_ways,
+    opening,
+)
+from advisor.sharing import Group as Sharers
+from advisor.sharing.groups import groups, relabelled
 from advisor.workload.job import Job
 from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
 _LINES, _COLUMNS = 14, 100  # of an answer without details
+_WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
+_WIDEST_JOBS = 62  # characters that name the jobs of a GPU
 
 
 def plans_report(
@@ -37,7 +54,7 @@ def plans_report(
     missing, many = list(missing_ways(advised)), advised.best.way is not None
     notes = [note for note in caveats(advised) if note not in missing]
     if many:
-        then.append(" ".join(fleet.gpu_notes(advised)))
+        then.append(" ".join(gpu_notes(advised)))
     parts: list[RenderableType] = [Text(first, style="bold"), *map(Text, filter(None, then))]
     if len(advised.jobs) > 1:
         parts += [Text(), _ways_table(advised), *map(Text, missing)]
@@ -49,7 +66,7 @@ def plans_report(
     known = " ".join([*notes] if many else notes[:1])
     rest = Text(f"{known} More: --details.")
     if many:
-        every = Group(*parts, fleet.few_gpus(advised), *start, rest)
+        every = Group(*parts, _few_gpus(advised), *start, rest)
         if fits(every, _LINES, _COLUMNS):
             return every
         rest = Text(f"{known} The jobs of each GPU, and more: --details.")
@@ -57,10 +74,101 @@ def plans_report(
 
 
 def _gpus_in_full(advised: Recommendation) -> list[RenderableType]:
-    every = table_of(fleet.gpu_rows(advised))
+    every = table_of(_gpu_rows(advised))
     every.columns[1].overflow = "fold"
-    numbered, notes = fleet.numbered_jobs(advised.jobs), fleet.more_notes(advised)
+    numbered, notes = _numbered_jobs(advised.jobs), _more_notes(advised)
     return [*map(Text, numbered), Text(), every, Text(), *map(Text, notes)]
+
+
+def _few_gpus(advised: Recommendation) -> Table:
+    """A line for each GPU with its jobs by name; GPUs whose lines are equal share one."""
+    numbers: dict[tuple[str, str, str], list[int]] = {}
+    for on in advised.best.gpus:
+        gpu = "" if len(advised.hosts) == 1 else f" {on.gpu.key}"
+        numbers.setdefault((gpu, _jobs_in_words(on), _done(on)), []).append(on.number)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for (gpu, jobs, done), same in numbers.items():
+        table.add_row(f"GPU {units.numbers(same)}{gpu}", jobs, done)
+    return table
+
+
+def _jobs_in_words(on: GpuPlan) -> str:
+    """Names of the jobs of a GPU in the order of their starts; of many jobs the most frequent."""
+    turns = []
+    for group in groups(on.sharing, len(on.members)):
+        names = [on.members[number - 1].name for number in group.jobs]
+        in_turn = isinstance(group, Sharers) and group.at_once < len(names)
+        turns.append(units.in_order(names if in_turn else sorted(names)))
+    if len(words := ", then ".join(turns)) <= _WIDEST_JOBS:
+        return words
+    counts = Counter(job.name for job in on.members).most_common()
+    for kinds in range(len(counts), 0, -1):
+        listed = units.in_order([name for name, count in counts[:kinds] for _ in range(count)])
+        rest = sum(count for _, count in counts[kinds:])
+        words = f"{listed} and {counted(rest, 'other')}" if rest else listed
+        if len(words) <= _WIDEST_JOBS:
+            break
+    return words
+
+
+def _done(on: GpuPlan) -> str:
+    if on.ends_s is None:
+        return "not known"
+    return units.seconds(around([max(each.at(level) for each in on.ends_s) for level in LEVELS]))
+
+
+def _gpu_rows(advised: Recommendation) -> list[dict[str, str]]:
+    """Return a row for each GPU that runs a job; the keys are the columns' names."""
+    rows = []
+    for on in advised.best.gpus:
+        cap_w = on.prediction.power_cap_w
+        groups = [_shortened(str(each)) for each in relabelled(on.sharing, on.job_numbers)]
+        groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
+        rows.append(
+            {
+                "GPU": str(on.number) if len(advised.hosts) == 1 else f"{on.number} {on.gpu.key}",
+                "jobs by number, group after group": "\n".join(groups),
+                "all done": _done(on),
+                "memory": units.held(on.prediction),
+            }
+        )
+    return rows
+
+
+def _shortened(notation: str) -> str:
+    """Notation with equal limits once and runs of job numbers as ranges."""
+    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", notation)
+    return re.sub(
+        r"\[([\d,]+)\]", lambda jobs: f"[{units.numbers(map(int, jobs[1].split(',')))}]", once
+    )
+
+
+def _numbered_jobs(jobs: Sequence[Job]) -> Iterator[str]:
+    """Each different job with the numbers of its copies."""
+    distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
+    numbers = [
+        units.numbers([number for number, other in enumerate(jobs, start=1) if other == job])
+        for job in distinct
+    ]
+    width = min(max(map(len, numbers)), _WIDEST_NUMBERS)
+    for job, numbered in zip(distinct, numbers, strict=True):
+        epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
+        gpus = "" if job.gpus == 1 else f", on {job.gpus} GPUs at once"
+        due = "" if job.deadline_s is None else f", due in {units.duration(job.deadline_s)}"
+        yield f"{numbered:{width}}  {job.name}{epochs}{gpus}{due}"
+
+
+def _more_notes(advised: Recommendation) -> Iterator[str]:
+    """Yield further figures of the best plan, how it was found, and what it rests on."""
+    plan = advised.best
+    if (mean_s := cost(plan, "mean-completion")) is not None:
+        yield f"Mean of the jobs' ends: {units.seconds(mean_s)}."
+    if plan.energy_j is not None:
+        yield f"Energy of all GPUs until then: {units.joules(plan.energy_j)}."
+    yield " ".join([f"{advised.searched}.", *effort(advised)])
+    yield from map(forecast.cap_note, plan.power_caps_w)
+    yield "In parentheses: 90 % intervals."
+    yield from dict.fromkeys([caveat(advised), forecast.host_note(advised.standing)])
 
 
 def _ways_table(advised: Recommendation) -> FittedTable:

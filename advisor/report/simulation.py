@@ -15,7 +15,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import plain_table
+from advisor.report.format import plain_table
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.results import Simulation, Usage, parts

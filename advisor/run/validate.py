@@ -38,11 +38,11 @@ from advisor.measure.shared_run import planned_processes
 from advisor.measure.tenant import error_of
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
+from advisor.prediction.caching_predictor import at_own_pace
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.wrappers import at_own_pace
 from advisor.report.format import percent
 from advisor.run.host_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.sharing import Mode
@@ -346,7 +346,7 @@ def validation_table(validation: Validation) -> "Table":
     """Return the table of ``advisor validate``: for each run its throughput, then each step."""
     from rich.box import SIMPLE
 
-    from advisor.report.tables import FittedTable
+    from advisor.report.format import FittedTable
 
     notes = [f"Left out: {each}." for each in validation.left_out]
     notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]

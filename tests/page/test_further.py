@@ -4,7 +4,7 @@ import pytest
 
 from advisor.api import Advisor
 from advisor.files.writing import append_record
-from advisor.report.fleet import instruction
+from advisor.report.recommendation import fleet_instruction
 from tests import shelf, synthetic
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong
@@ -30,7 +30,10 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
 def test_on_two_gpus_each_job_has_a_gpu_and_an_end_as_in_the_plan_of_the_library(more_page):
     table = rows_with(ask(more_page, "Several GPUs"), "ends, min")
     advisor = Advisor(shelf.GPU)
-    assert line(more_page) == f"## {instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
+    assert (
+        line(more_page)
+        == f"## {fleet_instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
+    )
     assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
     assert set(table["GPU"]) == {0, 1}
     assert (table["from"] <= table["ends, min"]).all()

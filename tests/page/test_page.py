@@ -10,8 +10,8 @@ from advisor.api import Advisor
 from advisor.files.writing import write_whole
 from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
-from advisor.report.fleet import instruction
 from advisor.report.format import WAYS
+from advisor.report.recommendation import fleet_instruction
 from advisor.workload.minimal_profile import minimal_text
 from tests import shelf, synthetic
 from tests.page.seen import (
@@ -230,4 +230,4 @@ def test_nine_jobs_have_the_plan_of_the_library_and_no_other_line_before_it(page
     assert wrong(page) == ""
     lines = [text for text in words(page.markdown) if text.startswith("## ")]
     plan = Advisor(shelf.GPU).recommend([f"{SMALL}:9"])
-    assert lines == [f"## {instruction(plan)}."]
+    assert lines == [f"## {fleet_instruction(plan)}."]

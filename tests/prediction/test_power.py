@@ -12,6 +12,7 @@ from advisor.hardware.gpus import gpu
 from advisor.learn.memory_power import fit_power
 from advisor.learn.observations import ReplayCache, shared_runs
 from advisor.prediction import power
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.model import load_model
 from advisor.prediction.power import (
     POWER,
@@ -25,7 +26,6 @@ from advisor.prediction.power import (
 )
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.wrappers import CappedPredictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import model_path, runs_by_owner, sound_profiles
 from tests import synthetic
@@ -182,7 +182,7 @@ def test_a_lower_cap_never_speeds_up_and_never_draws_more(power_w, one, other):
 
 def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
     free = StandIn().predict(PAIR, Mps())  # draws 300 W
-    capped = CappedPredictor(StandIn(), H200, 240).predict(PAIR, Mps())
+    capped = CachingPredictor(StandIn(), H200, cap_w=240).predict(PAIR, Mps())
     assert 180 < capped.power_w.p50 < 250
     for job, before in zip(capped.jobs, free.jobs, strict=True):
         assert job.step_s.p50 > 1.05 * before.step_s.p50
@@ -193,7 +193,7 @@ def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
 def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
     dark = [replace(PAIR[0], power_w=None), PAIR[1]]
     with pytest.raises(InvalidInput, match="Profile them"):
-        CappedPredictor(StandIn(), H200, 300).predict(dark, Mps())
+        CachingPredictor(StandIn(), H200, cap_w=300).predict(dark, Mps())
 
 
 WATTS = st.lists(st.floats(80, 700), min_size=2, max_size=7)

@@ -20,13 +20,11 @@ from advisor.prediction.prediction import Interval
 from advisor.report import format as units
 from advisor.report.comparison import comparison_report, limits_in_words
 from advisor.report.copies import copies_report
-from advisor.report.fleet import gpu_notes
 from advisor.report.forecast import best_of_each_way, forecast_report, layout_needs, memory_held
-from advisor.report.format import places, shortened
+from advisor.report.format import ReportConsole, places, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
 from advisor.report.plans import plans_report
-from advisor.report.recommendation import answer, instruction
-from advisor.report.tables import ReportConsole
+from advisor.report.recommendation import answer, gpu_notes, instruction
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
