@@ -80,7 +80,10 @@ _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
 COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in group)
 """Names of all commands."""
 
-_OF_PROFILE = {"profile --from-numbers": from_numbers, "profile --from-history": from_history}
+_OF_PROFILE: Mapping[str, Callable[..., None]] = {
+    "profile --from-numbers": from_numbers,
+    "profile --from-history": from_history,
+}
 
 # Paragraphs of help with a command to copy, in which click breaks no line after this mark.
 _EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
@@ -98,7 +101,8 @@ def typer_app(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     commands = {each.__name__: (each, group) for group, of in _COMMANDS.items() for each in of}
-    commands |= {name: (each, "") for name, each in _OF_PROFILE.items()}
+    for name, function in _OF_PROFILE.items():
+        commands[name] = function, ""
     for name in [only] if only in commands else commands:
         function, group = commands[name]
         text = _EXAMPLES.sub("\b\n", getdoc(function) or "")
