@@ -17,16 +17,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.learn import evaluate, fit, validate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import calibrate, campaign, doctor, runs
+from advisor.cli.measure import calibrate, campaign, doctor, evaluate, fit, runs, validate
 from advisor.cli.options import flag, with_groups
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.predict import compare, predict, simulate
 from advisor.cli.profile import as_commands, from_history, from_numbers, profile
-from advisor.cli.recommend import admit, export, recommend
+from advisor.cli.recommend import admit, batch, copies, export, recommend, trials
 from advisor.cli.run import run, stop
-from advisor.cli.trials import batch, copies, trials
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (
