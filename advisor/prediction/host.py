@@ -12,8 +12,8 @@ from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.hardware.machine import HostCheck
 from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.trace import measured_exponent, waiting_step
-from advisor.workload.moments import at_pace
 from advisor.workload.profile import Profile
+from advisor.workload.profile_checks import at_pace
 from advisor.workload.run import Run, Tenant
 
 # The largest factor on host work, and the halvings of the interval in which it is searched.

@@ -32,8 +32,8 @@ from advisor.prediction.trace import (
 )
 from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
-from advisor.workload.moments import at_pace, longer, thinned
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
+from advisor.workload.profile_checks import at_pace, longer, thinned
 
 # Log of the loss of kernels next to traffic that takes all of the bandwidth; nine in ten lose
 # between nothing and twice that.

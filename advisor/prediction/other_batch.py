@@ -18,7 +18,6 @@ from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
-from advisor.workload.moments import longer, stretched
 from advisor.workload.profile import (
     HostSide,
     KernelTrace,
@@ -28,6 +27,7 @@ from advisor.workload.profile import (
     OtherBatches,
     Profile,
 )
+from advisor.workload.profile_checks import longer, stretched
 from advisor.workload.spec import batch_name
 
 FARTHEST = 4.0

@@ -19,7 +19,6 @@ from advisor.hardware.partition import limited_sms, rates_of, sm_limits, tensor_
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.moments import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,
@@ -29,7 +28,7 @@ from advisor.workload.profile import (
     MpsProbe,
     Profile,
 )
-from advisor.workload.profile_checks import check_power
+from advisor.workload.profile_checks import at_pace, check_power, longer, stretched
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.
