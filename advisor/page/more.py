@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from statistics import median
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from advisor.errors import AdvisorError, NothingFits, counted
+from advisor.errors import AdvisorError, NothingFits
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.page.answer import draw, searching, show_fleet, show_headline, show_table
-from advisor.page.question import Question, advisor_of, plain
+from advisor.page.question import Question, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
 from advisor.plan.rules import MAX_SLOWDOWN
@@ -20,7 +19,6 @@ from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
-from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0
@@ -225,24 +223,6 @@ def _slices(question: Question) -> None:
     st.caption(plain(copies.slice_speed_text(speeds, whole)))
 
 
-def _accuracy(question: Question) -> None:
-    """Show the errors of predictions for measured runs of the jobs, if there are any."""
-    predictor = advisor_of(question.gpu, None).uncalibrated.on_known_host()
-    runs = runs_of_jobs([job.profile for job in question.jobs], predictor)
-    text = plain(runs_of_jobs_text(runs, question.gpu))
-    if not runs.runs:
-        st.info(text)
-        return
-    rows = runs_of_jobs_rows(runs)
-    off = median(abs(row["error"]) for row in rows)
-    of_them = counted(len(runs.runs), "measured run")
-    show_headline(
-        f"In {of_them} of these jobs, half of the predicted steps are within {off:.2g} %."
-    )
-    draw(charts.runs_of_jobs_chart(rows, question.names))
-    st.caption(text)
-
-
 @st.fragment(run_every=_EVERY_S)
 def _this_machine(question: Question) -> None:
     """Show the GPUs of this machine, with the jobs that their processes may be."""
@@ -270,6 +250,5 @@ _VIEWS: Mapping[str, Callable[[Question], None]] = {
     "Add a job": _additions,
     "Several GPUs": _several_gpus,
     "Largest batch": _slices,
-    "Accuracy": _accuracy,
     "This machine": _this_machine,
 }

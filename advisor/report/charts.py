@@ -4,12 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO, StringIO
 from itertools import cycle, groupby
-from statistics import median
 from typing import Any, Literal
 
 import altair as alt
 
-from advisor.errors import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.trials import Trials
@@ -325,41 +323,6 @@ _SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
 def _with_names_px(jobs: Iterable[str], plot_px: int) -> int:
     """The height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
     return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
-
-
-def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
-    """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
-
-    `advisor.run.validate` makes the rows; `jobs` are all of the request, in order.
-    """
-    modes = sorted({row["mode"] for row in rows})
-    named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
-    title = "predicted over measured step, less 1, %"
-    y = _rows(modes, "mode")
-    noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
-    bands = _chart({"mode": mode, "from": -most, "to": most} for mode, most in noise.items())
-    base = _chart(rows).encode(
-        y=y,
-        yOffset=alt.YOffset("job:N", sort=named),
-        color=_by_job(jobs, named=True),
-        tooltip=_hints("job", "run", "hint", "whose"),
-    )
-    shape = alt.Shape("whose:N", scale=_SHAPES, legend=None)
-    points = base.mark_point(filled=True, size=50, opacity=0.8)
-    layers = [
-        bands.mark_bar(color=_FRAME, opacity=0.5).encode(y=y, **_across(title, "from", "to")),
-        base.mark_rule(opacity=0.4).encode(**_across(title)),
-        points.encode(x=alt.X("error:Q", title=title), shape=shape),
-    ]
-    errors: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
-    parts = (
-        f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
-        for (mode, job), each in errors.items()
-    )
-    plot_px = len(modes) * (len(named) * _JOB_PX + _APART_PX)
-    return _drawn(layers, title, parts, _with_names_px(jobs, plot_px))
 
 
 _PLOT_PX = 300

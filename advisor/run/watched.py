@@ -23,6 +23,7 @@ from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
+from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.simulation.turns import line_s
@@ -130,10 +131,10 @@ _FIRST_S, _FIRST_STEPS = 1.0, 2
 _REACH_GPU_BOUND, _REACH_HOST_BOUND = 0.02, 0.085
 
 
-def around_first(step_s: float, *, gpu_bound: bool = False) -> StepRange:
+def around_first(step_s: float, *, gpu_bound: bool = False) -> Interval:
     """Return the steps to expect of a job whose first second was measured."""
     reach = exp(_REACH_GPU_BOUND if gpu_bound else _REACH_HOST_BOUND)
-    return StepRange(step_s / reach, step_s, step_s * reach)
+    return Interval(step_s / reach, step_s, step_s * reach)
 
 
 # A job without a step for so long, and for so many of its steps, hangs.
@@ -173,7 +174,7 @@ class WatchedJob:
         self.log = folder / f"job-{number}.log"
         self.state, self.detail, self.drifted = "waiting", "", False
         self.last: ReportedProgress | None = None
-        self.expected: StepRange | None = None
+        self.expected: Interval | StepRange | None = None
         self.seen_at_s: float | None = None
         self.held_mib: float | None = None
         self.step_s: float | None = None
