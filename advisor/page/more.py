@@ -149,12 +149,7 @@ def _additions(question: Question) -> None:
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
     best, short = additions.plans[0], short_names(question.names)
-    added = " and ".join(short[job.name] for job in best.added)
-    slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
-    show_headline(
-        f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
-        estimated=not best.prediction.confirmed_on_hardware,
-    )
+    show_headline(copies.additions_advice(additions))
     draw(charts.slowdown_chart(best.prediction, question.names))
     show_table(
         [
@@ -170,8 +165,7 @@ def _additions(question: Question) -> None:
             for each in additions.plans
         ]
     )
-    left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]
-    st.caption(plain(" ".join(["Work added: one of these jobs alone does 1.", *left_out])))
+    st.caption(plain(" ".join(copies.notes_on_additions(additions))))
 
 
 def _several_gpus(question: Question) -> None:
@@ -186,18 +180,8 @@ def _slices(question: Question) -> None:
     """Show the largest batch of a job on each MIG slice, and the speed of all jobs there."""
     advisor = question.advisor
     batches = advisor.batches([_job(question).profile])
-    ends = [
-        f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
-        + (
-            f"batch {each.largest}{' or more' if each.open_ended else ''}."
-            if each.largest
-            else "no batch."
-        )
-        for each in dict.fromkeys((batches.slices[-1], batches.slices[0]))
-    ]
-    show_headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
-    sizes = ", ".join(map(str, batches.measured))
-    st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
+    show_headline(copies.batches_answer(batches))
+    st.caption(plain(" ".join(copies.notes_on_batches(batches)).replace("; * ", "; ")))
     show_table(
         [
             {

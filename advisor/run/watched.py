@@ -201,7 +201,17 @@ class WatchedJob:
         self.state, self.detail = self._state(events)
         if self.number not in events.started_s:
             return
-        progress = self._printed(self._pace, now_s) if self._pace else read_progress(self._progress)
+        progress = None
+        if (pace := self._pace) is None:
+            progress = read_progress(self._progress)
+        else:
+            with suppress(OSError), self.log.open("rb") as log:
+                log.seek(self._read_bytes)
+                printed = log.read()
+                self._read_bytes += len(printed)
+                pace.read(printed, now_s)
+            if pace.at_s is not None and pace.steps:  # from the second figure on
+                progress = ReportedProgress(int(pace.steps), pace.at_s)
         if progress is None:
             return
         grew = self.last is None or progress.steps > self.last.steps
@@ -213,17 +223,6 @@ class WatchedJob:
         self._steps.append(progress.steps)
         if len(self._at_s) > _MOST_SAMPLES:
             self._at_s, self._steps = self._at_s[::2], self._steps[::2]
-
-    def _printed(self, pace: PrintedPace, now_s: float) -> ReportedProgress | None:
-        """Its steps by the pace in its log; None before the second figure."""
-        with suppress(OSError), self.log.open("rb") as log:
-            log.seek(self._read_bytes)
-            printed = log.read()
-            self._read_bytes += len(printed)
-            pace.read(printed, now_s)
-        if pace.at_s is None or not pace.steps:
-            return None
-        return ReportedProgress(int(pace.steps), pace.at_s)
 
     def measure_first(self, steady_s: float) -> None:
         """Note its pace in the first second from `steady_s` on; later ones are not looked at."""
