@@ -39,6 +39,9 @@ submit() {  # a job with the script on stdin, called $1; its ID becomes id[$1]
     { [ ${#ids[@]} = 0 ] || scancel "${ids[@]}"; exit 1; }
   ids+=("${new%%;*}") id[$1]=${new%%;*}
 }"""
+_TYPES_VARY = """\
+# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between
+# drivers and releases, and any other type drains the node."""
 _OPTIONS = """\
 # --time is twice the upper end of the predicted time; Slurm ends a job then.
 # sbatch reads further options from SBATCH_PARTITION, SBATCH_ACCOUNT, ... in the environment."""
@@ -155,8 +158,7 @@ def _head(
     if on_mig:
         types = ",".join(f"{name}:{count}" for name, count in counts.items())
         yield from (f"#   NodeName=NODE Gres={types}", f"# {keep}")
-        yield "# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between"
-        yield "# drivers and releases, and any other type drains the node."
+        yield from _TYPES_VARY.split("\n")
         for profile in _profiles(plans[0]):
             if other := other_type(plans[0].gpu, profile):
                 yield f"# {profile}: {other} where half a GiB is rounded up."
@@ -243,11 +245,9 @@ def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
 def slurm_type(gpu: Gpu, profile: str) -> str | None:
     """Return Slurm's type of a GPU instance; None if no driver reported its memory yet."""
     row = profile_of(gpu, profile)
-    return (
-        None
-        if row.memory_estimated
-        else _named(row, round((row.newest_mib or row.memory_mib) / _MIB_IN_GIB))
-    )
+    if row.memory_estimated:
+        return None
+    return _named(row, round((row.newest_mib or row.memory_mib) / _MIB_IN_GIB))
 
 
 def other_type(gpu: Gpu, profile: str) -> str | None:
