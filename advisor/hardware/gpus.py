@@ -8,7 +8,6 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
@@ -157,7 +156,7 @@ class Gpu:
 @cache
 def catalogue() -> dict[str, Gpu]:
     """Every GPU model that comes with this package, by key."""
-    document = json.loads(files("advisor.hardware").joinpath("catalogue.json").read_text())
+    document = json.loads(Path(__file__).with_name("catalogue.json").read_text("utf-8"))
     gpus = {}
     for key, entry in document["gpus"].items():
         rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from psutil import virtual_memory
-
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import (
     CAPABILITIES,
@@ -130,6 +128,11 @@ def gpus_here() -> list[LiveGpu]:
         return []
 
 
+def first_gpu() -> str | None:
+    """The key of this machine's first GPU that is supported; None without one."""
+    return next(filter(None, (each.catalogue_key for each in gpus_here())), None)
+
+
 def visible_device(uuid: str) -> dict[str, str]:
     """The variables by which a process sees only the GPU `uuid`, by its index if possible.
 
@@ -154,6 +157,8 @@ def _memory_bytes(nvml: Any, handle: Any) -> tuple[int, int]:
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     except nvml.NVMLError_NotSupported:
+        from psutil import virtual_memory
+
         host = virtual_memory()
         return host.total, host.total - host.available
     return memory.total, memory.used

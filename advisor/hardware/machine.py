@@ -14,8 +14,6 @@ from statistics import median
 from time import time
 from typing import Annotated, Literal
 
-import psutil
-
 from advisor.errors import InvalidInput, counted
 from advisor.files.reading import (
     DAY_S,
@@ -201,6 +199,8 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
 
 def mps_processes() -> tuple[MpsProcess, ...]:
     """The MPS daemons and servers that run now, by pid; in a container, not those of the host."""
+    import psutil  # only where there is a GPU
+
     processes = []
     for process in psutil.process_iter(["cmdline", "username"]):
         role = _ROLES.get(Path((process.info["cmdline"] or [""])[0]).name)

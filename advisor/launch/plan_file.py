@@ -26,7 +26,8 @@ from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count, without_ended
 from advisor.workload.job import Job
-from advisor.workload.plan_document import (
+from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.run import (
     DocumentedJob,
     DocumentedPlan,
     PlanDocument,
@@ -36,7 +37,6 @@ from advisor.workload.plan_document import (
     profile_positions,
     workloads_by_name,
 )
-from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.spec import Script, is_secret, masked_words
 
 _SHARED_FIELDS = (

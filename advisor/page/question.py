@@ -19,8 +19,8 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant, known_gpus
-from advisor.hardware.live_gpu import as_offered_here
-from advisor.measure.device import first_gpu, present_machine
+from advisor.hardware.live_gpu import as_offered_here, first_gpu
+from advisor.measure.device import present_machine
 from advisor.page.job_rows import (
     COLUMNS,
     Row,

@@ -33,8 +33,8 @@ from advisor.report.recommendation import (
 from advisor.sharing import Group as Sharers
 from advisor.sharing.groups import groups, relabelled
 from advisor.workload.job import Job
-from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
 from advisor.workload.profile import Profile
+from advisor.workload.run import embedded, profile_positions, workloads_by_name
 from advisor.workload.spec import Workload
 
 _LINES, _COLUMNS = 14, 100  # of an answer without details

@@ -27,9 +27,8 @@ from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.simulation.turns import line_s
-from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
 from advisor.workload.profile import Memory, Window
-from advisor.workload.run import Run, Tenant
+from advisor.workload.run import DocumentedJob, PlanDocument, Run, StepRange, Tenant, planned_steps
 from advisor.workload.spec import Workload
 
 _Record = TypeVar("_Record")

@@ -20,8 +20,8 @@ from advisor.prediction.host import (
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.moments import at_pace
 from advisor.workload.profile import HostSide
+from advisor.workload.profile_checks import at_pace
 from tests import shelf, synthetic
 from tests.fitted import fit
 from tests.measure.calibrate.recorded import calibration, host_check

@@ -10,7 +10,7 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.run.watch import parse_address, serving
 from advisor.run.watched import STATES
-from advisor.workload.plan_document import StepRange
+from advisor.workload.run import StepRange
 from tests.run.machine import QUICK, Watcher, prepared, started
 from tests.waiting import PATIENCE_S
 

@@ -16,9 +16,8 @@ from advisor.measure import profile as profile_command
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial
-from advisor.workload.moments import add_moment, averaged
 from advisor.workload.profile import Moment, Profile
-from advisor.workload.profile_checks import unsteady_profiles
+from advisor.workload.profile_checks import add_moment, averaged, unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
 from tests import synthetic
 from tests.refusals import refused
