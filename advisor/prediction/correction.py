@@ -1,8 +1,6 @@
 """The correction of replayed steps under MPS: a regression that learnt from measured runs.
 
-Its columns are numbers of a job alone by its trace, and of the job among those it runs with. What a
-profile lacks is filled from its kernel trace: the replay takes the place of the MPS probe, and two
-counters are estimated from the kernels.
+Where a profile lacks its probe or counters, replay and the kernel trace take their place.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Converts a profile to a host of another speed.
 
-A step's host path is the host's and not the workload's: on another machine, or in another minute
-on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.measure.device`) shows by how much.
+A step's host path is the host's and not the workload's; a fixed piece of work shows its speed.
 """
 
 from collections.abc import Mapping, Sequence

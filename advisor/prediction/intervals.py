@@ -1,8 +1,6 @@
 """90 % intervals of steps: quantiles of the errors on model families left out (split conformal).
 
-Errors depend on what sets a job's pace. A job that fills the GPU alone is off by what replay gets
-wrong, and by the hosts of those it takes turns with. A job whose host sets its pace is off by the
-host's speed, the less the longer the others make it wait.
+A job that fills the GPU is off by replay's error, a host-bound job by the host's speed.
 """
 
 from collections.abc import Sequence

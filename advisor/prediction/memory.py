@@ -1,9 +1,7 @@
 """Predicts device memory of a mix, in both meanings, and the risk that it does not fit.
 
-Memory adds up over processes. `memory_mib` is what a process holds when nothing stops it: what
-torch's caching allocator reserved plus the CUDA context. `memory_min_mib` is what it needs:
-allocated at peak plus the context; that suffices only where the process is capped to it,
-because one process's cache is never released for another.
+`memory_mib` is what a process holds when nothing stops it, its allocator's cache included, and
+`memory_min_mib` what it needs: its live tensors at their peak and the CUDA context.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,10 +1,7 @@
 """Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
 
-Each job's profile is moved to its partition. The jobs of a partition share as on a GPU of
-that size, for which the model of whole GPUs answers. Compute instances have SMs of their own, and
-the bandwidth and L2 of their GPU instance together. So have jobs under MPS limits that add up to at
-most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the same limit alone, with
-others' traffic as `_OTHERS` says.
+The jobs of a partition share as on a GPU of that size. Compute instances have SMs of their own, and
+the bandwidth and L2 of their GPU instance together.
 """
 
 from collections.abc import Callable, Sequence

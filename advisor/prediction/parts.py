@@ -1,9 +1,7 @@
 """Predicts how a job alone slows on a part of a GPU: on a MIG slice, or under an MPS limit.
 
-**The law**, for jobs without a kernel trace. Of a step alone on the whole GPU, a share W is work
-that takes k times as long on the part; the rest, most of it the host's, hides that. The step takes
-``(1 + W^p (k^p - 1))^(1/p)`` times as long: the slower of both sets the pace (p large), or they
-add up (p = 1).
+Without a kernel trace, a share W of a step is work that takes k times as long on the part, and the
+rest hides that: the step takes ``(1 + W^p (k^p - 1))^(1/p)`` times as long.
 """
 
 from collections.abc import Sequence

@@ -68,10 +68,10 @@ def estimate_spread(profile: Profile) -> float:
         return 0.0
     own, source = known_gpus().get(profile.gpu), known_gpus().get(profile.estimated_from or "")
     related = own is not None and source is not None and own.architecture == source.architecture
-    return _estimate_spread(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
+    return _with_batches(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
 
 
-def _estimate_spread(profile: Profile, of_gpu: float) -> float:
+def _with_batches(profile: Profile, of_gpu: float) -> float:
     """Return the spread by other batch sizes, and `of_gpu` if estimated from another GPU."""
     of_batch = profile.other_batches.step_spread if profile.other_batches else 0.0
     return hypot(of_batch, of_gpu) if profile.estimated_from else of_batch
@@ -98,21 +98,6 @@ def _range_alone(profile: Profile, model: Model) -> Interval:
     if _is_users(profile):
         return interval_around(1.0, -_MOMENT, _MOMENT)
     return model.intervals["serial"].around(profile, profile.step_s).scaled(1 / profile.step_s)
-
-
-def _with_power_doubt(
-    drawn: power.PowerAndEnergy, profiles: Sequence[Profile]
-) -> power.PowerAndEnergy:
-    """Widen the intervals of `drawn` where `profiles` are estimates.
-
-    Over batch sizes power and time grow together, so power is as uncertain as the step.
-    """
-    if not any(each.is_estimate for each in profiles):
-        return drawn
-    end = Z95 * max(_estimate_spread(each, _POWER_SPREAD) for each in profiles)
-    doubt = interval_around(1.0, -end, end)
-    power_w = drawn.power_w and drawn.power_w.times(doubt)
-    return power.PowerAndEnergy(power_w, tuple(j and j.times(doubt) for j in drawn.energy_step_j))
 
 
 # Parts of a profile: whether a profile lacks it, and its use, in words.
@@ -363,12 +348,17 @@ class Predictor:
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"
-        drawn = power.power_and_energy(profiles, steps, self.gpu, own.power, sharing.mode)
-        drawn = _with_power_doubt(drawn, profiles)
+        power_w, step_j = power.power_and_energy(profiles, steps, self.gpu, own.power, sharing.mode)
+        if any(each.is_estimate for each in profiles):
+            # Over batch sizes power and time grow together: power is as uncertain as the step.
+            end = Z95 * max(_with_batches(each, _POWER_SPREAD) for each in profiles)
+            doubt = interval_around(1.0, -end, end)
+            power_w = power_w and power_w.times(doubt)
+            step_j = tuple(each and each.times(doubt) for each in step_j)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)
         risks, pool_risks = self._risks(wanted, memories)
-        jobs = tuple(map(self._job, profiles, steps, wanted, risks, drawn.energy_step_j))
+        jobs = tuple(map(self._job, profiles, steps, wanted, risks, step_j))
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
@@ -386,7 +376,7 @@ class Predictor:
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if in_turn else sum(speeds),
-            power_w=drawn.power_w,
+            power_w=power_w,
             gract=gract,
             smact=smact,
             confirmed_on_hardware=False,
@@ -462,4 +452,5 @@ def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Pred
     gpu, model = predictor.gpu, predictor.model
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    return replace(predictor, gpu=gpu, model=model.with_own(gpu, own))
+    model = replace(model, constants={**model.constants, gpu.key: own})
+    return replace(predictor, gpu=gpu, model=model)
