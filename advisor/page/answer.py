@@ -3,7 +3,7 @@
 For many jobs or several GPUs: what to do, the jobs over time, and the commands.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -24,7 +24,8 @@ from advisor.page.question import Question, advisor_of, plain
 from advisor.plan import watched
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import compare
-from advisor.plan.values import GpuPlan, Plan, Recommendation
+from advisor.plan.values import Plan, Recommendation
+from advisor.prediction.prediction import MixPrediction
 from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
 from advisor.report.forecast import NOT_CONFIRMED, best_of_each_way, job_rows, plan_name, plan_rows
@@ -40,9 +41,9 @@ from advisor.report.recommendation import (
     hints,
     outcome,
 )
-from advisor.simulation.results import Simulation
+from advisor.simulation.results import SimulatedJob
 from advisor.simulation.simulate import Fleet
-from advisor.workload.job import Arrival
+from advisor.workload.job import Arrival, Job
 
 _EVERY_S = 0.3
 
@@ -125,7 +126,6 @@ def _plan_in_view(plans: Mapping[str, Plan]) -> Plan:
 
 def _show_summary(advised: Recommendation, plan: Plan) -> None:
     badge, colour = badge_of(advised, plan)
-    best = _name(advised, advised.best)
     with st.container(gap=None):
         st.badge(badge, color=colour)
         st.markdown(f"## {plain(headline(advised, plan))}")
@@ -134,31 +134,23 @@ def _show_summary(advised: Recommendation, plan: Plan) -> None:
         if st.button("Get the commands", key="commands"):
             show_commands(advised, plan)
         if plan is not advised.best:
-            st.button("Back to best", on_click=_choose, args=(best,))
+            best = {"plan": _name(advised, advised.best)}
+            st.button("Back to best", on_click=st.session_state.update, args=(best,))
     ranked_by = OBJECTIVES[advised.ranked_by]
     if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
         st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
     st.header("Which partitioning?")
     key = f"ways {plan.sharing}"
     ways = {way: _name(advised, own) for way, own in best_of_each_way(advised).items()}
+
+    def choose_clicked() -> None:
+        for row in st.session_state[key]["selection"]["chosen"]:
+            st.session_state["plan"] = ways[row["way"]]
+
     with st.container(gap=None):
-        draw(
-            charts.ways_chart(advised, plan),
-            key=key,
-            on_select=lambda: _choose_clicked(key, ways),
-            selection_mode="chosen",
-        )
+        chart = charts.ways_chart(advised, plan)
+        draw(chart, key=key, on_select=choose_clicked, selection_mode="chosen")
         st.caption(f"{_LEGEND} {ranked_by.explained}")
-
-
-def _choose(name: str) -> None:
-    st.session_state["plan"] = name
-
-
-def _choose_clicked(key: str, ways: Mapping[str, str]) -> None:
-    """Choose the best plan of the way whose row was clicked."""
-    for row in st.session_state[key]["selection"]["chosen"]:
-        _choose(ways[row["way"]])
 
 
 Plans = Mapping[str, Plan]
@@ -188,21 +180,19 @@ def show_plan(advised: Recommendation, plan: Plan, plans: Plans) -> None:
             st.markdown(plain(note))
 
 
-def draw(chart: charts.Layered, at: DeltaGenerator | None = None, **options: Any) -> None:
+def draw(chart: charts.Layered, **options: Any) -> None:
     """Show `chart`, unchecked: altair takes longer to check than to draw it."""
-    (at or st).vega_lite_chart(chart.to_dict(validate=False), **options)
+    st.vega_lite_chart(chart.to_dict(validate=False), **options)
 
 
-def simulate_on_one(advised: Recommendation, plan: Plan) -> Simulation:
-    """Simulate the jobs of `plan`, which all arrive at once."""
-    advisor = advisor_of(advised.gpu.key, plan.prediction.power_cap_w)
-    fleet = Fleet(advised.gpu.key, 1, "first-come")
-    return advisor.simulate(tuple(map(Arrival, advised.jobs)), plan.sharing, fleet).simulation
+def _simulated(gpu: str, jobs: Sequence[Job], mix: MixPrediction) -> tuple[SimulatedJob, ...]:
+    """Simulate `jobs` on one GPU, where all arrive at once, under the sharing and cap of `mix`."""
+    arrivals, one = tuple(map(Arrival, jobs)), Fleet(gpu, 1, "first-come")
+    return advisor_of(gpu, mix.power_cap_w).simulate(arrivals, mix.sharing, one).simulation.jobs
 
 
 def _timeline(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
-    simulation = simulate_on_one(advised, plan)
-    runs = enumerate(simulation.jobs, start=1)
+    runs = enumerate(_simulated(advised.gpu.key, advised.jobs, plan.prediction), start=1)
     draw(charts.lanes_chart(runs, [job.name for job in advised.jobs]))
     st.caption("The thin line is the 90 % interval of an end.")
 
@@ -212,12 +202,12 @@ def _each_job(advised: Recommendation, plan: Plan, _plans: Plans) -> None:
     show_table(job_rows(advised, plan))
 
 
-def show_table(rows: list[dict[str, Any]], **options: Any) -> None:
+def show_table(rows: list[dict[str, Any]]) -> None:
     """Show `rows` as a table that sorts by number, each with two decimals."""
     table = pd.DataFrame(rows)
     number = st.column_config.NumberColumn(format="%.2f")
     numbers = dict.fromkeys(table.select_dtypes("float").columns, number)
-    st.dataframe(table, hide_index=True, column_config=numbers, height="content", **options)
+    st.dataframe(table, hide_index=True, column_config=numbers, height="content")
 
 
 def _two_plans(advised: Recommendation, plan: Plan, plans: Plans) -> None:
@@ -294,11 +284,11 @@ def show_fleet(question: Question, advised: Recommendation) -> None:
     show_headline(f"{fleet_instruction(advised)}.", estimated=not plan.confirmed_on_hardware)
     st.markdown(plain(outcome(advised)))
     if plan.makespan_s is not None:
-        one = Fleet(question.gpu, 1, "first-come")
         placed = [
             (number, replace(run, gpus=(on.number,)))
             for on in plan.gpus
-            for number, run in zip(on.job_numbers, _simulated(question, on, one).jobs, strict=True)
+            for runs in [_simulated(question.gpu, on.members, on.prediction)]
+            for number, run in zip(on.job_numbers, runs, strict=True)
         ]
         # By GPU, and on each as they start; copies next to each other.
         placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))
@@ -327,9 +317,3 @@ def show_fleet(question: Question, advised: Recommendation) -> None:
         else:
             st.caption(plain(why_not_started(launch_plans(advised.hosts, plan)) or ""))
         st.download_button("Download as JSON", document, "fleet.json", "application/json")
-
-
-def _simulated(question: Question, on: GpuPlan, one: Fleet) -> Simulation:
-    """The jobs of one GPU, which all arrive at once."""
-    advisor = advisor_of(question.gpu, on.prediction.power_cap_w)
-    return advisor.simulate(tuple(map(Arrival, on.members)), on.sharing, one).simulation

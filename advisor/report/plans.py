@@ -13,7 +13,7 @@ from rich.text import Text
 
 from advisor.documents import Inline
 from advisor.errors import counted
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost
+from advisor.plan.objectives import cost, known_cost
 from advisor.plan.ranking import Verdict, verdict
 from advisor.plan.values import GpuPlan, Plan, Recommendation
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, around
@@ -176,35 +176,22 @@ def _ways_table(advised: Recommendation) -> FittedTable:
 
     Only the quantity by which plans are ranked, and the gain, have their ranges.
     """
-    best = forecast.best_of_each_way(advised)
+    best, by = forecast.best_of_each_way(advised), advised.ranked_by
     measured = any(plan.confirmed_on_hardware for plan in best.values())
-    dated = best and advised.best.way and any(job.deadline_s for job in advised.jobs)
-    by, makespan = OBJECTIVES[advised.ranked_by], OBJECTIVES["makespan"]
-    shown, rows = forecast.shown_cost(by.name), []
+    dated = advised.best.way and any(job.deadline_s for job in advised.jobs)
+    rows = []
     for name, plan in best.items():
         estimated = ", estimated" if measured and not plan.confirmed_on_hardware else ""
-        row = {
-            "" if measured else "  all estimated": f"{'>' if plan is advised.best else ' '} {name}"
-            + estimated,
-            by.measure: shown(known_cost(plan, by.name)),
-        }
-        if plan.makespan_interval_s is not None:
-            total = units.middle(plan.makespan_interval_s, units.seconds)
-            row.setdefault(makespan.measure, total)
-        memory = units.gib_of(plan.prediction.memory_total_mib)
-        row |= {"gain": units.times(plan.gain), "memory": memory}
-        if by.name != "energy":
-            row["energy"] = units.middle(plan.energy_j, units.joules)
-        if plan.way is None:
-            row["slowest job"] = f"{units.number(_worst_slowdown(plan))}x"
+        mark = ">" if plan is advised.best else " "
+        row = {"" if measured else "  all estimated": f"{mark} {name}{estimated}"}
+        gain = {"gain": units.times(plan.gain)}
+        row |= forecast.plan_cells(plan, by, known_cost(plan, by), gain)
+        if plan.way is not None:
+            del row["slowest job"]  # of the fullest GPU alone
         if dated:
             row["late"] = str(len(plan.late_jobs))
         rows.append(row)
     return table_of(rows)
-
-
-def _worst_slowdown(plan: Plan) -> float:
-    return max(job.slowdown for job in plan.predictions)
 
 
 def plans_csv(advised: Recommendation) -> str:
@@ -216,10 +203,8 @@ def plans_csv(advised: Recommendation) -> str:
             "sharing": plan.notation,
             **range_columns("total_time", "s", plan.makespan_interval_s),
             **range_columns("gain", "", plan.gain),
-            "memory_mib": plan.prediction.memory_total_mib,
-            "energy_j": plan.energy_j and plan.energy_j.p50,
-            "power_w": plan.prediction.power_w and plan.prediction.power_w.p50,
-            "worst_slowdown": _worst_slowdown(plan),
+            **forecast.plan_columns(plan),
+            "worst_slowdown": max(job.slowdown for job in plan.predictions),  # of all GPUs
             "oom_probability": plan.oom_probability,
             "estimated": not plan.confirmed_on_hardware,
             "power_cap_w": plan.prediction.power_cap_w,
@@ -260,7 +245,10 @@ def _plans_in_full(advised: Recommendation) -> Iterator[RenderableType]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedJob:
-    """The prediction of a job, its request, and the position of its profile in an answer."""
+    """A job of a plan: its prediction, its request, and the position of its profile in an answer.
+
+    GPUs are counted from 0.
+    """
 
     prediction: Annotated[JobPrediction, Inline()]
     request: Annotated[
@@ -277,53 +265,6 @@ class AdvisedJob:
     ]
     workload: Annotated[Workload, Inline("examples_per_epoch", "script")]
     profile: int
-
-
-def advised_jobs(
-    jobs: Sequence[Job], predictions: Sequence[JobPrediction]
-) -> tuple[AdvisedJob, ...]:
-    """Return `jobs` with their `predictions`."""
-    profiles = profile_positions(jobs)
-    return tuple(
-        AdvisedJob(
-            prediction=prediction,
-            request=job,
-            workload=job.profile.workload,
-            profile=profiles[job.profile],
-        )
-        for job, prediction in zip(jobs, predictions, strict=True)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The jobs of an answer, with which ``advisor run`` runs a plan without their profiles.
-
-    Attributes:
-        workloads: By the jobs' names.
-        profiles: Those of the jobs, each once.
-        epochs: Of each job.
-    """
-
-    workloads: dict[str, Workload]
-    profiles: tuple[Profile, ...]
-    epochs: tuple[float, ...]
-
-
-def request_of(jobs: Sequence[Job]) -> Request:
-    """Return what an answer has of its `jobs` besides predictions."""
-    return Request(
-        workloads_by_name(job.profile.workload for job in jobs),
-        embedded(profile_positions(jobs)),
-        tuple(job.epochs for job in jobs),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """A job of a plan; GPUs are counted from 0."""
-
-    job: Annotated[AdvisedJob, Inline()]
     on_gpus: tuple[int, ...]
     end_s: Interval | None
 
@@ -337,21 +278,26 @@ class AdvisedPlan:
 
     plan: Annotated[Plan, Inline()]
     sharing: str
-    jobs: tuple[PlannedJob, ...]
+    jobs: tuple[AdvisedJob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The answer of `advisor recommend`.
+    """The answer of `advisor recommend`, with which ``advisor run`` needs no file of a profile.
 
     Attributes:
         text: The recommendation in words.
+        workloads: By the jobs' names.
+        profiles: Those of the jobs, each once.
+        epochs: Of each job.
     """
 
     advised: Annotated[Recommendation, Inline()]
     text: str
     verdict: Verdict
-    request: Annotated[Request, Inline()]
+    workloads: dict[str, Workload]
+    profiles: tuple[Profile, ...]
+    epochs: tuple[float, ...]
     serial: AdvisedPlan
     plans: tuple[AdvisedPlan, ...]
     another_layout: AdvisedPlan | None
@@ -359,32 +305,37 @@ class Advice:
 
 def advice(advised: Recommendation) -> Advice:
     """Return the answer as a record."""
-    layout = advised.another_layout
-    plans = tuple(_advised(advised.jobs, each) for each in advised.plans)
+    jobs, layout = advised.jobs, advised.another_layout
+    positions = profile_positions(jobs)
+
+    def with_jobs(plan: Plan) -> AdvisedPlan:
+        gpus: dict[int, list[int]] = {}
+        for on in plan.gpus:
+            for number in on.job_numbers:
+                gpus.setdefault(number, []).append(on.number)
+        rows = zip(jobs, plan.predictions, plan.ends_s or (None,) * len(jobs), strict=True)
+        members = tuple(
+            AdvisedJob(
+                prediction=prediction,
+                request=job,
+                workload=job.profile.workload,
+                profile=positions[job.profile],
+                on_gpus=tuple(gpus[number]),
+                end_s=end_s,
+            )
+            for number, (job, prediction, end_s) in enumerate(rows, start=1)
+        )
+        return AdvisedPlan(plan=plan, sharing=plan.notation, jobs=members)
+
+    plans = tuple(map(with_jobs, advised.plans))
     return Advice(
         advised=advised,
         text=answer(advised),
         verdict=verdict(advised),
-        request=request_of(advised.jobs),
+        workloads=workloads_by_name(job.profile.workload for job in jobs),
+        profiles=embedded(positions),
+        epochs=tuple(job.epochs for job in jobs),
         serial=plans[advised.serial.rank - 1],
         plans=plans,
-        another_layout=None if layout is None else _advised(advised.jobs, layout),
-    )
-
-
-def _advised(jobs: Sequence[Job], plan: Plan) -> AdvisedPlan:
-    gpus: dict[int, list[int]] = {}
-    for on in plan.gpus:
-        for number in on.job_numbers:
-            gpus.setdefault(number, []).append(on.number)
-    rows = zip(
-        advised_jobs(jobs, plan.predictions), plan.ends_s or (None,) * len(jobs), strict=True
-    )
-    return AdvisedPlan(
-        plan=plan,
-        sharing=plan.notation,
-        jobs=tuple(
-            PlannedJob(job=job, on_gpus=tuple(gpus[number]), end_s=end_s)
-            for number, (job, end_s) in enumerate(rows, start=1)
-        ),
+        another_layout=None if layout is None else with_jobs(layout),
     )

@@ -31,13 +31,8 @@ _BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadli
 
 
 def answer(advised: Recommendation) -> str:
-    """Return the sentences of `paragraphs` as one text."""
-    return " ".join(paragraphs(advised))
-
-
-def paragraphs(advised: Recommendation) -> tuple[str, ...]:
-    """Return a recommendation in paragraphs: what to do, what it brings, what to know, a hint."""
-    return (*opening(advised), *caveats(advised), *hints(advised))
+    """Return a recommendation: what to do, what it brings, what to know, a hint."""
+    return " ".join((*opening(advised), *caveats(advised), *hints(advised)))
 
 
 def opening(advised: Recommendation) -> Iterator[str]:
@@ -47,13 +42,14 @@ def opening(advised: Recommendation) -> Iterator[str]:
     names = [job.name for job in advised.jobs]
     yield f"{fleet_instruction(advised) if best.way else instruction(best, names)}."
     yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
-    if (sure := _sure_gain(advised)) is not None:
+    sure = None
+    if not best.one_by_one and best.gain.p05 < 1:
+        sure = next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
+    if sure is not None:
         named = f"{forecast.plan_name(advised, sure)}: {units.times(sure.gain)}"
         yield f"To be sure of a gain, take {named}."
-    yield from forecast.layout_needs(
-        [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus],
-        advised.serial.sharing,
-    )
+    uses = [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus]
+    yield from forecast.layout_needs(uses, advised.serial.sharing)
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -79,7 +75,8 @@ def caveats(advised: Recommendation) -> Iterator[str]:
         yield f"While all run, {jobs}."
     if advised.note:
         yield f"Ranked by {advised.ranked_by}: {advised.note}."
-    if unknown := _may_lose(advised):
+    unknown = without_utilisation([job.profile for job in advised.jobs])
+    if unknown and not best.one_by_one and best.gain.p05 < 1:
         yield (
             f"Whether sharing is worthwhile depends on the GPU utilization of "
             f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
@@ -303,9 +300,16 @@ def badge_of(
 def certainty(advised: Recommendation, plan: Plan) -> str:
     """Return how sure the gain of `plan` is, in one line; or which deadline it misses."""
     if plan.late_jobs:
+        rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
+        late_s, latest = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
+        others = len(plan.late_jobs) - 1
+        more = f"; {counted(others, 'other job')} late" if others else ""
         punctual = (each for each in advised.plans if not each.late_jobs)
-        keeps = [forecast.plan_name(advised, each) for each in punctual][:1] or ["No plan"]
-        return f"{_latest(plan)} {units.shortened(keeps[0])} keeps every deadline."
+        keeps = next((forecast.plan_name(advised, each) for each in punctual), "No plan")
+        return (
+            f"{latest} ends {units.duration(late_s)} after its deadline{more}. "
+            f"{units.shortened(keeps)} keeps every deadline."
+        )
     better = plan.gain
     if plan.one_by_one:
         gained = forecast.best_gain(advised)
@@ -321,24 +325,8 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _latest(plan: Plan) -> str:
-    """The job that is late by most, and by how much."""
-    rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
-    late_s, job = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
-    others = len(plan.late_jobs) - 1
-    more = f"; {counted(others, 'other job')} late" if others else ""
-    return f"{job} ends {units.duration(late_s)} after its deadline{more}."
-
-
 def _cost(advised: Recommendation, plan: Plan) -> Interval:
     return known_cost(plan, advised.ranked_by)
-
-
-def _may_lose(advised: Recommendation) -> tuple[str, ...]:
-    """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
-    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
-        return ()
-    return without_utilisation([job.profile for job in advised.jobs])
 
 
 def outcome(advised: Recommendation) -> str:
@@ -370,13 +358,6 @@ def _all_done(advised: Recommendation, plan: Plan) -> str:
         return ""
     before, done = units.duration(before_s.p50), units.duration(done_s.p50)
     return f"; all done in {done}" + (f" instead of {before}" if before != done else "")
-
-
-def _sure_gain(advised: Recommendation) -> Plan | None:
-    """The first plan that surely gains, where the best is not sure to."""
-    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
-        return None
-    return next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:

@@ -3,9 +3,8 @@
 import pytest
 
 from advisor.api import Advisor
-from advisor.files.writing import append_record
 from advisor.report.recommendation import fleet_instruction
-from tests import shelf, synthetic
+from tests import shelf
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong
 
@@ -95,19 +94,6 @@ def test_on_a_gpu_without_mig_the_whole_gpu_is_left(more_page):
     table = rows_with(ask(more_page, "Largest batch"), "largest batch")
     assert list(table["slice"]) == ["whole GPU"]
     assert more_page.info
-
-
-@pytest.mark.usefixtures("unremembered")
-@pytest.mark.parametrize("measured", [True, False])
-def test_earlier_runs_are_drawn_or_it_is_said_how_to_make_some(more_page, tmp_path, measured):
-    runs = tmp_path / "advisor" / "profiles" / shelf.GPU / "runs"
-    runs.mkdir(parents=True)
-    if measured:
-        pair = [shelf.PROFILES[RESNET], shelf.PROFILES[BERT]]
-        append_record(runs / "validation.jsonl", synthetic.run(pair, "mps", run_id="mine"))
-    ask(more_page, "Accuracy")
-    assert len(charts(more_page)) == measured
-    assert measured != any("advisor validate" in each.value for each in more_page.info)
 
 
 def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_page):

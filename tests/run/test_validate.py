@@ -17,13 +17,14 @@ from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
 from advisor.prediction.prediction import Interval
 from advisor.run import validate as validation_command
-from advisor.run.host_pace import corrected_by_first, infer_host_factor, rest_of_run
 from advisor.run.validate import (
     Validation,
     check,
     choose,
     compared,
     compared_as_ranked,
+    corrected_by_first,
+    infer_host_factor,
     keep,
     run_plans,
     run_plans_on_ray,
@@ -31,6 +32,7 @@ from advisor.run.validate import (
     validate_file,
     validation_table,
 )
+from advisor.run.watched import around_first
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Window
@@ -273,5 +275,6 @@ def test_a_slow_host_shows_in_host_bound_jobs_and_the_more_the_more_of_them_run(
 
 
 def test_a_gpu_bound_job_keeps_its_pace_better_than_a_host_bound_one():
-    widths = [each.p95 / each.p05 for each in (rest_of_run(GPU, 0.05), rest_of_run(HOST, 0.05))]
+    ends = [around_first(0.05, gpu_bound=each is GPU) for each in (GPU, HOST)]
+    widths = [each.p95 / each.p05 for each in ends]
     assert widths == pytest.approx([1.04, 1.19], abs=0.01)
