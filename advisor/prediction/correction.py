@@ -130,7 +130,7 @@ def dram_active(profile: Profile, gpu: Gpu) -> float:
 
 @cached_by_profiles
 def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, Floats]:
-    """Return the share of the SMs and the log slowdown alone of each limit, growing, and of none."""
+    """Return the share of the SMs and the log slowdown alone of each limit and of none."""
     if profile.mps and profile.mps.limited:
         whole_s = profile.mps.unlimited.step_s
         points = sorted(

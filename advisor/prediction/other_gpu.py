@@ -149,7 +149,7 @@ def _filled(kernels: _Kernels, gpu: RatedGpu) -> Floats:
 
 
 def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Return the share of each kernel's time that DRAM would bound with the L2 of `target`, 0..1."""
+    """Return the share of each kernel's time that DRAM would bound with the L2 of `target`."""
     usual = np.array([_DRAM_SHARE.get(kind, 0.0) for kind in kernels.kinds])
     # A grid that leaves SMs idle cannot ask for all of the bandwidth.
     share = usual * _filled(kernels, source) / source.gpu.sms
