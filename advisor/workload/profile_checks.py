@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from math import log
 from statistics import geometric_mean
 from typing import Literal
@@ -250,8 +249,9 @@ def add_moment(before: Profile, now: Profile) -> tuple[Profile, tuple[str, ...]]
     if profile.mps is None and before.mps is not None:
         profile = replace(profile, mps=at_pace(before, profile.step_s / before.step_s).mps)
     *steps, last = (f"{1e3 * each.step_s:.2f}" for each in moments)
-    moment = f"{_ORDINALS[len(steps)]} moment{_since(moments)}"
-    text = f"{moment}: {', '.join(steps)} and {last} ms a step; the mean counts"
+    text = (
+        f"{_ORDINALS[len(steps)]} moment: {', '.join(steps)} and {last} ms a step; the mean counts"
+    )
     return profile, (text, *odd_moments(moments))
 
 
@@ -298,19 +298,6 @@ def _moments(profile: Profile) -> tuple[Moment, ...]:
         host_check_s=profile.host_check_s or None,
     )
     return profile.moments or (only,)
-
-
-def _since(moments: Sequence[Moment]) -> str:
-    """How long the last moment is after the first, in words; empty if a date cannot be read."""
-    try:
-        first, last = (datetime.fromisoformat(moments[at].date) for at in (0, -1))
-        minutes = abs((last - first).total_seconds()) / 60
-    except (ValueError, TypeError):
-        return ""
-    for unit, length in (("day", 1440.0), ("hour", 60.0), ("minute", 1.0)):
-        if (number := round(minutes / length)) >= 2 or unit == "minute":
-            return f", {counted(number, unit)} after the first"
-    return ""
 
 
 def _changes(before: Profile, now: Profile) -> Iterator[str]:

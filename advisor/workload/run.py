@@ -13,11 +13,11 @@ from advisor.files.reading import (
     Joules,
     Mib,
     Positive,
+    Schema,
     Seconds,
     Sms,
     Watts,
     Within,
-    check_schema,
 )
 from advisor.hardware.machine import Counters, Provenance
 from advisor.sharing import parse_sharing
@@ -142,10 +142,9 @@ class Run:
     capacity_mib: Annotated[int, Within(0, 2**24)] | None = None
     free_mib: Mib | None = None
     completion: Completion | None = None
-    schema: int = 1
+    schema: Schema = 1
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
         if not self.tenants:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):
@@ -270,7 +269,7 @@ class PlanDocument:
         profiles: All that predictions for the jobs need, as it was when the file was written.
     """
 
-    schema: Literal[1]
+    schema: Schema
     gpu: str
     objective: None
     workloads: dict[str, Workload]

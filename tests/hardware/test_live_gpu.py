@@ -201,7 +201,7 @@ def test_the_table_of_this_driver_is_preferred_to_the_catalogue_s(install):
         ("3g.71gb", (4,), 70000)
     ]
     assert here.sources["mig"] == "driver 580.82.07 of GPU 1 of this machine"
-    assert place(here, [Instance("3g.71gb")]) == (Instance("3g.71gb", 4),)
+    assert place(here, (Instance("3g.71gb"),)) == (Instance("3g.71gb", 4),)
 
 
 def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(

@@ -78,7 +78,7 @@ def profile_train(tmp_path, monkeypatch, capsys):
 def test_the_same_script_again_is_a_second_moment_and_the_mean_counts(profile_train):
     assert profile_train(measured(2.13)).profile.moments == ()
     second = profile_train(measured(1.98, minute=4))
-    assert "second moment, 4 minutes after the first: 21.30 and 19.80 ms" in second.text
+    assert "second moment: 21.30 and 19.80 ms" in second.text
     kept = second.profile
     assert kept.step_s == pytest.approx(geometric_mean([0.0213, 0.0198]))
     assert kept.host_s == pytest.approx(kept.step_s)
