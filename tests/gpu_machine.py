@@ -15,9 +15,9 @@ from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
     campaign,
-    history_command,
     pace,
     process,
+    recorded_jobs,
     shared_run,
 )
 from advisor.measure import profile as profile_command
@@ -62,7 +62,7 @@ def installed(monkeypatch, folder):
         monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
-    monkeypatch.setattr(history_command, "recorded_series", _recorded_series)
+    monkeypatch.setattr(recorded_jobs, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
     monkeypatch.setattr("advisor.measure.ray_actors.connect", lambda _: _Ray)
@@ -75,10 +75,10 @@ def installed(monkeypatch, folder):
         server.server_close()
 
 
-def _recorded_series(_address, start_s, end_s, interval_s, *_):
-    """Return what Prometheus recorded of two pods that each had a GPU."""
+def _recorded_series(*_):
+    """Return what Prometheus recorded in a day of two pods that each had a GPU."""
     values = {"gract": 0.6, "memory_utilization": 0.3, "memory_mib": 9000.0, "power_w": 400.0}
-    times_s = range(int(start_s), int(end_s), int(interval_s))
+    times_s = range(0, 86_400, 30)
     return [
         Series(
             quantity,
@@ -87,7 +87,7 @@ def _recorded_series(_address, start_s, end_s, interval_s, *_):
         )
         for pod in "01"
         for quantity, value in values.items()
-    ]
+    ], 30.0
 
 
 class _Ray:
