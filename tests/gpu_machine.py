@@ -65,7 +65,7 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr(recorded_jobs, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
-    monkeypatch.setattr("advisor.measure.ray_actors.connect", lambda _: _Ray)
+    monkeypatch.setattr("advisor.measure.runners.connect", lambda _: _Ray)
     monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
     mlflow_stand_in.install(monkeypatch)
     try:
