@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from advisor import Advisor
-from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
     campaign,
@@ -103,7 +102,7 @@ class _Ray:
 
 def _measure_on_cpu(monkeypatch):
     """Look at scripts for a moment: how long a measurement takes is no law."""
-    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.05, 2, 0.05))
+    monkeypatch.setattr(profile_command, "_TIMING", profile_command.Timing(0.0, 0.05, 2, 0.05))
     for name in ("_STRETCH_S", "_LEAST_LOOK_S", "_LONGEST_SETTLING_S"):
         monkeypatch.setattr(pace, name, 0.1)
     measured_alone = profile_command.profile_alone

@@ -23,12 +23,11 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_e
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores, split_cores
-from advisor.measure.alone import profile_alone
 from advisor.measure.bench import bench_on
 from advisor.measure.device import devices_in, find_device
 from advisor.measure.planned_runs import Campaign, PlannedRun
 from advisor.measure.process import INTERRUPTED, error_line, start_own, sweep
-from advisor.measure.profile import idle_power_w
+from advisor.measure.profile import idle_power_w, profile_alone
 from advisor.measure.shared_run import measure
 from advisor.measure.tenant import error_of
 from advisor.workload.profile import Profile
