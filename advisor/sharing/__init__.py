@@ -6,7 +6,7 @@
 These forms name jobs by their numbers from 1, in the order in which they were given:
 
 * ``mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50``: several jobs on an instance, under ``/naive``
-  (the default) or ``/mps``, with limits in per cent of its SMs;
+  (the default) or ``/mps``, with limits in per cent of its SMs, or ``/serial``: one after another;
 * ``mig=7g.141gb@0/ci=3c[1]+4c[2]``: compute instances with SMs of their own and one memory
   (``mig=`` may be left out);
 * ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own;

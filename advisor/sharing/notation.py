@@ -29,7 +29,7 @@ _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
 _JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
 _INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
 _SETTINGS = r"(?:=[\d.,]+)?"
-_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
+_SHARED = rf"{_JOBS}(?:/(?P<sharing>serial|naive|mps{_SETTINGS}))?"
 
 _LIMIT = r"\d{1,3}(?:\.\d+)?"
 _MPS = re.compile(rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?")
@@ -145,8 +145,9 @@ def _hybrid(words: str) -> Hybrid:
         if match is None:
             raise _NoSharingError
         sharing, slices = _shared(match["sharing"] or "naive"), match.groupdict().get("slices")
-        assert not isinstance(sharing, Serial), "the expression allows no such word"
-        part = Part(_numbers(match), sharing, None if slices is None else int(slices))
+        numbers = _numbers(match)
+        sharing = Naive() if sharing == Serial() and len(numbers) == 1 else sharing
+        part = Part(numbers, sharing, None if slices is None else int(slices))
         if match["profile"]:
             places.append(Place(_instance(match), (part,)))
         elif places and places[-1].parts[0].slices is not None:
