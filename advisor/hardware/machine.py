@@ -14,8 +14,6 @@ from statistics import median
 from time import time
 from typing import Annotated, Literal
 
-import psutil
-
 from advisor.errors import InvalidInput, counted
 from advisor.files.reading import (
     DAY_S,
@@ -25,13 +23,13 @@ from advisor.files.reading import (
     Mib,
     MibPerSecond,
     Percent,
+    Schema,
     Seconds,
     Share,
     Sms,
     Watts,
     Within,
     cache_folder,
-    check_schema,
     is_file,
     read_bytes,
     shown,
@@ -58,20 +56,14 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
     if not wanted:
         raise InvalidInput(f"--cores {text}: there is no core in it. Write the lower core first.")
     if foreign := sorted(set(wanted) - set(ours)):
+        starts = [core for core in ours if core - 1 not in ours]
+        ends = [core for core in ours if core + 1 not in ours]
+        parts = zip(starts, ends, strict=True)
+        short = ",".join(f"{at}" if at == end else f"{at}-{end}" for at, end in parts)
         raise InvalidInput(
-            f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {_short(ours)}."
+            f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {short}."
         )
     return tuple(wanted)
-
-
-def _short(cores: Sequence[int]) -> str:
-    """E.g. ``"0-5,8"``."""
-    starts = [core for core in cores if core - 1 not in cores]
-    ends = [core for core in cores if core + 1 not in cores]
-    return ",".join(
-        str(first) if first == last else f"{first}-{last}"
-        for first, last in zip(starts, ends, strict=True)
-    )
 
 
 def siblings_of(core: int) -> str:
@@ -201,6 +193,8 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
 
 def mps_processes() -> tuple[MpsProcess, ...]:
     """The MPS daemons and servers that run now, by pid; in a container, not those of the host."""
+    import psutil  # only where there is a GPU
+
     processes = []
     for process in psutil.process_iter(["cmdline", "username"]):
         role = _ROLES.get(Path((process.info["cmdline"] or [""])[0]).name)
@@ -428,7 +422,4 @@ class Calibration:
     switching: tuple[Switching, ...]
     idle_power_w: Watts | None
     provenance: Provenance
-    schema: int = 1
-
-    def __post_init__(self) -> None:
-        check_schema(self.schema)
+    schema: Schema = 1

@@ -356,18 +356,13 @@ def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]
                     f"{plan.sharing}: {scheduler} does not change MIG instances between jobs. "
                     f"Export the plan as commands, or export each group as a plan of its own."
                 )
-            instances += (_on_instance(plan, part) for part in plan.partitions)
+            for part in plan.partitions:
+                assert part.instance is not None
+                inside = Stage((replace(part, instance=None, slices=None, profile=None),))
+                own = replace(plan, sharing=part.sharing, stages=(inside,), power_cap_w=None)
+                name, profile = f"gpu_{plan.number}_{part.number}", part.instance.profile
+                instances.append(Allocation(name=name, plan=own, profile=profile))
     return [*instances, *_on_gpus(plan for plan in plans if not plan.on_mig)]
-
-
-def _on_instance(plan: LaunchPlan, part: LaunchPartition) -> Allocation:
-    assert part.instance is not None, "a plan of one group of instances has no other partitions"
-    inside = replace(part, instance=None, slices=None, profile=None)
-    return Allocation(
-        name=f"gpu_{plan.number}_{part.number}",
-        plan=replace(plan, sharing=part.sharing, stages=(Stage((inside,)),), power_cap_w=None),
-        profile=part.instance.profile,
-    )
 
 
 def _on_gpus(plans: Iterable[LaunchPlan]) -> Iterator[Allocation]:

@@ -36,8 +36,8 @@ from advisor.plan.values import (
     Schedule,
     Way,
 )
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.prediction.prediction import Level
-from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Group, Mode, Serial
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import kind_of
@@ -157,7 +157,7 @@ def recommended(
         NothingFits: A job is too big for every GPU.
     """
     jobs, hosts = pools[0].jobs, tuple(pool.count for pool in pools)
-    pools = [replace(pool, predictor=CachingPredictor(pool.predictor)) for pool in pools]
+    pools = [replace(pool, predictor=in_one_order(pool.predictor)) for pool in pools]
     alone = [forecast(Mixes(pool.jobs, pool.predictor), Serial()) for pool in pools]
     ranked_by, note = rankable_by(alone, objective)
     questions = [

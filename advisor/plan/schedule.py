@@ -9,8 +9,8 @@ from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions, slows_protected
 from advisor.plan.values import Forecast, GpuPlan, GpuPool, Question, Schedule, Way
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
-from advisor.prediction.wrappers import CappedPredictor
 
 
 def on_one_gpu(pool: GpuPool, own: Forecast) -> Schedule:
@@ -143,7 +143,7 @@ def _capped(free: Schedule, pools: Sequence[GpuPool], questions: Sequence[Questi
         question = next(each for each in questions if each.gpu == like.gpu)
         plans = [best]
         for cap_w in cap_choices(question.gpu):
-            predictor = CappedPredictor(question.predictor, question.gpu, cap_w)
+            predictor = CachingPredictor(question.predictor, question.gpu, cap_w=cap_w)
             capped = forecast(Mixes(like.members, predictor), like.sharing)
             if not slows_protected(like.members, capped.prediction, level):
                 gpus = [

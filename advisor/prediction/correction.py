@@ -1,8 +1,6 @@
 """The correction of replayed steps under MPS: a regression that learnt from measured runs.
 
-Its columns are numbers of a job alone by its trace, and of the job among those it runs with. What a
-profile lacks is filled from its kernel trace: the replay takes the place of the MPS probe, and two
-counters are estimated from the kernels.
+Where a profile lacks its probe or counters, replay and the kernel trace take their place.
 """
 
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_LOG, check_scaled
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.replay import Physics, replay_mix
 from advisor.prediction.trace import Floats, demand
 from advisor.sharing import Concurrent, Mode, Mps
@@ -77,7 +75,7 @@ _PRODUCTS = ("gemm", "attention", "recurrent", "conv")
 _PACKING = 0.45
 
 
-@once_a_profile
+@cached_by_profiles
 def _traits(profile: Profile, gpu: Gpu) -> dict[str, float]:
     """Return `_KERNELS` of a job that has a trace, and its share of kernel time that moves data."""
     trace = profile.trace
@@ -126,7 +124,7 @@ def dram_active(profile: Profile, gpu: Gpu) -> float:
     return float(np.clip(active + 0.07 * own["log_mean_kernel_us"], 0.01, 1.0))
 
 
-@once_a_profile
+@cached_by_profiles
 def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, Floats]:
     """Return the share of the SMs and the log slowdown alone of each limit, growing, and of none.
 
@@ -148,7 +146,7 @@ def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, 
     return np.append(shares, 1.0), np.append(np.log(slowdowns), 0.0)
 
 
-@once_a_profile
+@cached_by_profiles
 def _alone(profile: Profile) -> tuple[float, float, float, float]:
     """Return the step, the busy share, the log of a kernel in us and that of the step under MPS.
 

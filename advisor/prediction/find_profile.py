@@ -1,8 +1,6 @@
-"""Finds profiles of a GPU; estimates those that were not measured on it.
+"""Finds profiles of a GPU; estimates others from another GPU, else from other batch sizes.
 
-An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
-All GPUs stand on one host, so that none is slower than an older one because of a CPU: shipped
-profiles of a job, and estimates from them, have the CPU time of one of its profiles.
+All GPUs stand on one host, so that none is slower than an older one because of a CPU.
 """
 
 import re

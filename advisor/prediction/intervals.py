@@ -1,8 +1,6 @@
 """90 % intervals of steps: quantiles of the errors on model families left out (split conformal).
 
-Errors depend on what sets a job's pace. A job that fills the GPU alone is off by what replay gets
-wrong, and by the hosts of those it takes turns with. A job whose host sets its pace is off by the
-host's speed, the less the longer the others make it wait.
+A job that fills the GPU is off by replay's error, a host-bound job by the host's speed.
 """
 
 from collections.abc import Sequence
@@ -42,11 +40,6 @@ class Ends:
             raise InvalidInput("the ends of an interval lie on both sides of its middle")
         check_number("an end of an interval", max(*self.high, -min(self.low)), MOST_LOG)
 
-    def at_distance(self, distance: Floats) -> tuple[Floats, Floats]:
-        """Return both ends, interpolated, in the shape of `distance`."""
-        low, high = (np.interp(distance, self.at, ends) for ends in (self.low, self.high))
-        return low, high
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
@@ -69,14 +62,14 @@ class Intervals:
         """Return logs of both ends over the predicted steps of jobs together, shapes (jobs,)."""
         distance = host_distance(profiles, steps_s)
         scale = scale_by_others(profiles, steps_s, distance, self.by_others)
-        gpu_bound = np.array([_weight_of_gpu(each) for each in profiles])
-        of_gpu, of_host = (
-            self.gpu_bound.at_distance(distance),
-            self.host_bound.at_distance(distance),
-        )
+        gpu_bound = np.array(list(map(_weight_of_gpu, profiles)))
         low, high = (
-            gpu_bound * gpu * scale + (1 - gpu_bound) * host
-            for gpu, host in zip(of_gpu, of_host, strict=True)
+            gpu_bound * np.interp(distance, self.gpu_bound.at, of_gpu) * scale
+            + (1 - gpu_bound) * np.interp(distance, self.host_bound.at, of_host)
+            for of_gpu, of_host in (
+                (self.gpu_bound.low, self.host_bound.low),
+                (self.gpu_bound.high, self.host_bound.high),
+            )
         )
         return with_moments(profiles, steps_s, low, high)
 
@@ -126,7 +119,7 @@ def _follows_moments(profile: Profile, step_s: float) -> float:
 
 def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
     """Return the log of each step over the job's host path, at least 0, shape (jobs,)."""
-    return np.array([log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)])
+    return np.array(list(map(log_beyond_host, profiles, steps_s.tolist())))
 
 
 def scale_by_others(

@@ -1,10 +1,7 @@
 """Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
 
-Each job's profile is moved to its partition. The jobs of a partition share as on a GPU of
-that size, for which the model of whole GPUs answers. Compute instances have SMs of their own, and
-the bandwidth and L2 of their GPU instance together. So have jobs under MPS limits that add up to at
-most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the same limit alone, with
-others' traffic as `_OTHERS` says.
+The jobs of a partition share as on a GPU of that size. Compute instances have SMs of their own, and
+the bandwidth and L2 of their GPU instance together.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +14,7 @@ import numpy as np
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import contended
 from advisor.prediction.host import engine_growth
 from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
@@ -35,8 +32,8 @@ from advisor.prediction.trace import (
 )
 from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Serial, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
-from advisor.workload.moments import at_pace, longer, thinned
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
+from advisor.workload.profile_checks import at_pace, longer, thinned
 
 # Log of the loss of kernels next to traffic that takes all of the bandwidth; nine in ten lose
 # between nothing and twice that.
@@ -182,7 +179,7 @@ _OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
 _OF_BANDWIDTH = ("dram_active", "memory_utilization")
 
 
-@once_a_profile
+@cached_by_profiles
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
     """Return `profile` of the job alone on a part of its GPU; its shares are of that part.
 

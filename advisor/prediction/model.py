@@ -258,10 +258,6 @@ class Model:
         seen = [each.architecture for each in map(_known_gpu, self.data) if each is not None]
         return self.unseen.alike if gpu.architecture in seen else self.unseen.widening
 
-    def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
-        """Return the model with other `constants` of `gpu`."""
-        return replace(self, constants={**self.constants, gpu.key: constants})
-
     def learnt_on(self, mode: Mode) -> tuple[str, ...]:
         """Return the GPUs with enough runs of `mode` to learn it from."""
         return tuple(

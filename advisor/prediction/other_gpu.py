@@ -1,14 +1,7 @@
-"""Estimates a profile on a GPU on which it was not measured.
+"""Estimates a profile on a GPU on which it was not measured; the host's part stays as measured.
 
-Kernels are scaled one by one; memory, counters, power and the cost of MPS limits follow from them
-and the two GPUs. The host's part stays as it was measured: it is of the host and not of the GPU.
-For the same reason profiles of one job on several GPUs are converted to one host.
-
-A trace has neither operations nor bytes, so a kernel's time is divided among its possible bounds:
-its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs and
-clocks. For products and convolutions the profile's counters give arithmetic and DRAM; for other
-kernels their class and length do, because data that fit into L2 do not go to DRAM. Each part is
-scaled by the ratio of the two GPUs' rates for it; the parts of products overlap.
+A kernel's time is divided among its start, arithmetic, DRAM, and all else on the chip (L2, issue,
+latency), by counters or its class. Each part is scaled by the ratio of the GPUs' rates for it.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +19,6 @@ from advisor.hardware.partition import limited_sms, rates_of, sm_limits, tensor_
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.moments import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,
@@ -36,7 +28,7 @@ from advisor.workload.profile import (
     MpsProbe,
     Profile,
 )
-from advisor.workload.profile_checks import check_power
+from advisor.workload.profile_checks import at_pace, check_power, longer, stretched
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limit_shares
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.workload.profile import HOST_COPY, KernelTrace, Profile
 
 Floats = NDArray[np.float64]
@@ -213,7 +213,7 @@ def waiting_step(profile: Profile) -> WaitingStep | None:
     return None if played is None else played.waiting
 
 
-@once_a_profile
+@cached_by_profiles
 def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
     """Return the trace of `profile` for replay; alone it takes the step time measured alone.
 
@@ -385,7 +385,7 @@ def exponent_alone(profile: Profile, gpu: Gpu) -> float:
     return _USUAL_EXPONENT if measured is None else measured
 
 
-@once_a_profile
+@cached_by_profiles
 def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     """Fit the exponent to the probe of `profile`, on any GPU; None without a probe.
 

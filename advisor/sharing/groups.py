@@ -4,7 +4,7 @@ Positions count from 0 and numbers from 1, in the order in which the user gave t
 calls these functions, or asks for `mode`, `limits` and `instances`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard, TypeVar, overload
 
@@ -275,30 +275,24 @@ def of_one_group(group: Group | Hybrid) -> Arrangement:
 
 
 @overload
-def relocated(sharing: Arrangement, instances: Sequence[Instance]) -> Arrangement: ...
+def relocated(sharing: Hybrid, instances: Iterable[Instance]) -> Hybrid: ...
 @overload
-def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing: ...
-def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
+def relocated(sharing: Arrangement, instances: Iterable[Instance]) -> Arrangement: ...
+@overload
+def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing: ...
+def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing:
     """`sharing` with its instances replaced by `instances`, in order."""
+    left = iter(instances)
     match sharing:
         case Mig():
             return Mig(tuple(instances))
         case Hybrid():
-            return _relocated_set(sharing, iter(instances))
+            return Hybrid(tuple(replace(each, instance=next(left)) for each in sharing.places))
         case Phases(groups):
-            left = iter(instances)
-            return Phases(
-                tuple(
-                    _relocated_set(each, left) if isinstance(each, Hybrid) else each
-                    for each in groups
-                )
-            )
+            moved = (relocated(g, left) if isinstance(g, Hybrid) else g for g in groups)
+            return Phases(tuple(moved))
         case _:
             return sharing
-
-
-def _relocated_set(hybrid: Hybrid, instances: Iterator[Instance]) -> Hybrid:
-    return Hybrid(tuple(replace(place, instance=next(instances)) for place in hybrid.places))
 
 
 def without_starts(sharing: Sharing) -> Sharing:

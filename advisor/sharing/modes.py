@@ -1,4 +1,4 @@
-"""The ways to share a GPU, as values; their notation is read by `advisor.sharing.notation`.
+"""The ways to share a GPU, as values; `advisor.sharing` reads their notation.
 
 Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
 `instances` (empty without MIG). Most code asks for these instead of the type. Making one that is

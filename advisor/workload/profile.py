@@ -27,12 +27,12 @@ from advisor.files.reading import (
     Mib,
     Percent,
     Positive,
+    Schema,
     Seconds,
     Sms,
     Watts,
     Within,
     check_number,
-    check_schema,
 )
 from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.spec import Workload
@@ -411,10 +411,9 @@ class Profile:
     host_memory_mib: Mib | None = None
     host_from: str | None = None
     moments: tuple[Moment, ...] = ()
-    schema: int = 1
+    schema: Schema = 1
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
         if len(self.moments) > MOST_MOMENTS:

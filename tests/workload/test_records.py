@@ -15,9 +15,8 @@ from advisor.learn.observations import shared_runs
 from advisor.prediction.model import Model
 from advisor.workload.job import JobFile
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.plan_document import PlanDocument
 from advisor.workload.profile import EpochEnd, PartSeconds, Profile
-from advisor.workload.run import Completion, Run
+from advisor.workload.run import Completion, PlanDocument, Run
 from advisor.workload.store import read_profile, read_runs
 from research.evaluate import of_pace
 from tests import synthetic
