@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.gpus import Gpu, MigProfile
-from advisor.sharing import Instance
-from advisor.sharing.notation import full_profile
+from advisor.sharing import Instance, full_profile
 
 _FIRST_WITH_MIG = 450  # MIG User Guide, driver versions
 _FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
