@@ -20,7 +20,7 @@ MIG = ("mig=3g.71gb,4g.71gb", JOBS[:2])
 SERIAL = ("serial", JOBS)
 
 
-@given(jobs=drawn(most=5), wide=st.lists(st.booleans(), min_size=5, max_size=5))
+@given(jobs=drawn(most=4), wide=st.lists(st.booleans(), min_size=4, max_size=4))
 def test_each_job_is_in_the_plan_of_every_gpu_that_it_takes_on_one_host(jobs, wide):
     jobs = [
         replace(job, gpus=2 if two else 1)
