@@ -32,7 +32,7 @@ CHOSEN = (
     ("advisor.learn.regression", "_NAIVE_GPU_BOUND", "least end, time-slicing, GPU-bound"),
     ("advisor.learn.regression", "_NAIVE_CHECKED", "least end, time-slicing, host checked"),
     ("advisor.learn.regression", "_ALONE_CHECKED", "least end, alone, host checked"),
-    ("advisor.prediction.intervals", "_FOLLOWS", "log beyond the host where a job leaves it"),
+    ("advisor.prediction.correction", "_FOLLOWS", "log beyond the host where a job leaves it"),
     ("advisor.prediction.host", "_GPU_BOUND", "busy share from which the GPU sets the pace"),
     ("advisor.prediction.host", "_FAR", "how far a core may be off in a run that is fitted"),
     ("advisor.prediction.host", "_TRUST", "how far a check of the host is trusted"),
@@ -65,8 +65,8 @@ CHOSEN = (
     ("advisor.prediction.parts", "_OWN_DOUBT", "slices: doubt of the law"),
     ("advisor.prediction.parts", "_BEYOND", "slices: upper end over the least share"),
     ("advisor.prediction.parts", "_APART", "slices: when power outweighs memory utilisation"),
-    ("advisor.prediction.intervals", "_HARDLY", "busy share of a job hardly GPU-bound"),
-    ("advisor.prediction.intervals", "_SURELY", "busy share of a job surely GPU-bound"),
+    ("advisor.prediction.correction", "_HARDLY", "busy share of a job hardly GPU-bound"),
+    ("advisor.prediction.correction", "_SURELY", "busy share of a job surely GPU-bound"),
     ("advisor.prediction.predictor", "_MOMENT", "ends of a step alone by the user's numbers"),
 )
 

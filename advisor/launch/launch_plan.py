@@ -65,7 +65,7 @@ class LaunchPartition:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        at_once: Most jobs of a queue that run at the same time; None: it is not a queue.
+        at_once: Most of its jobs that run at the same time, in order; None: all of them.
     """
 
     number: int
@@ -103,7 +103,8 @@ class Stage:
     @property
     def at_once(self) -> int:
         """Most jobs that run at the same time."""
-        return 1 if self.one_by_one else self.partitions[0].at_once or len(self.starts)
+        most = sum(part.at_once or len(part.starts) for part in self.partitions)
+        return 1 if self.one_by_one else most
 
     @property
     def starts(self) -> tuple[Start, ...]:

@@ -41,10 +41,9 @@ from advisor.learn.regression import (
     for_other_hosts,
 )
 from advisor.prediction.caching_predictor import date_of
-from advisor.prediction.correction import COLUMNS, KERNEL, Correction, Kernel
+from advisor.prediction.correction import COLUMNS, KERNEL, Correction, Ends, Intervals, Kernel
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
-from advisor.prediction.intervals import Ends, Intervals
 from advisor.prediction.model import (
     FEWEST_RUNS,
     Data,

@@ -117,10 +117,7 @@ class CachingPredictor:
         return with_own_steps(mix, profiles, sharing, self._paces)
 
     def _surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return estimates to search by: at own paces, on enough cores, without a cap.
-
-        `predict` corrects what was chosen by them.
-        """
+        """Return estimates to search by, on enough cores and without a cap: `predict` corrects."""
         return self._predictor.surrogate([at_own_pace(each, self._paces) for each in profiles])
 
 

@@ -15,8 +15,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares, whole_gpu
 from advisor.prediction.cache import cached_by_profiles, one_thread
-from advisor.prediction.correction import Correction
-from advisor.prediction.intervals import Intervals
+from advisor.prediction.correction import Correction, Intervals
 from advisor.prediction.parts import any_busy, power_share, slowdown_on, work_by_limits
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode

@@ -23,8 +23,7 @@ from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import unlikeness
 from advisor.prediction.capacity import CapacityModel
-from advisor.prediction.correction import COLUMNS, Correction
-from advisor.prediction.intervals import Intervals
+from advisor.prediction.correction import COLUMNS, Correction, Intervals
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.power import Power
 from advisor.prediction.replay import Physics

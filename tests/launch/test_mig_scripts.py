@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.handed import JOBS, handed, on_gpus, write
-from tests.launch.scripts_on_machine import begun, ended, seen
+from tests.launch.scripts_on_machine import begun, ended, left_on, seen
 from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
@@ -38,6 +38,22 @@ def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machi
     assert running.returncode == 0
     assert machine.changes == []
     assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
+
+
+def test_jobs_in_line_have_their_instance_one_after_another(machine):
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    assert ended(machine, plan) == (0, "")
+    assert len(seen()) == 4
+    assert len(set(devices().values())) == 2
+    assert machine.layout() == []
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    running = begun(machine, plan, ENDLESS="1")
+    while len(seen()) < 6:
+        assert running.poll() is None
+    running.terminate()
+    running.communicate(timeout=PATIENCE_S)
+    assert len(seen()) == 6, "no job starts after the script was asked to end"
+    assert left_on(machine, "Enabled", Path.cwd()) == {}
 
 
 def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
