@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import getdoc
@@ -20,12 +19,12 @@ from advisor import __version__
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import calibrate, campaign, doctor, evaluate, fit, runs, validate
 from advisor.cli.options import flag, with_groups
-from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
+from advisor.cli.output import aside, forget_stdout, ready, show_text
 from advisor.cli.predict import compare, predict, simulate
 from advisor.cli.profile import as_commands, from_history, from_numbers, profile
 from advisor.cli.recommend import admit, batch, copies, export, recommend, trials
 from advisor.cli.run import run, stop
-from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
+from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or an invalid file; 3 no plan fits; 4 no GPU, no "
@@ -137,7 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with suppress(Exception):
             typer_app()(prog_name="advisor")
         sys.exit(AdvisorError.exit_code)
-    warnings.showwarning = _show_warning
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
@@ -180,16 +178,3 @@ def _fail(error: AdvisorError, *, debug: bool) -> NoReturn:
     # Steps outside their intervals are listed, one a line.
     aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
     sys.exit(error.exit_code)
-
-
-_show_others = warnings.showwarning
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], *where: Any, **more: Any
-) -> None:
-    """Print a warning of the advisor as one line, others as Python does."""
-    if issubclass(category, AdvisorWarning):
-        warn([message])
-    else:
-        _show_others(message, category, *where, **more)

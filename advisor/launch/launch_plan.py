@@ -19,7 +19,7 @@ from advisor.plan.values import Schedule
 from advisor.prediction.memory import memory_caps, memory_requests
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
-from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
+from advisor.sharing import Instance, PartitionSharing, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
 
@@ -65,7 +65,7 @@ class LaunchPartition:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        at_once: Most jobs of a queue that run at the same time; None: it is not a queue.
+        at_once: Most of its jobs that run at the same time, in order; None: all of them.
     """
 
     number: int
@@ -103,7 +103,8 @@ class Stage:
     @property
     def at_once(self) -> int:
         """Most jobs that run at the same time."""
-        return 1 if self.one_by_one else self.partitions[0].at_once or len(self.starts)
+        most = sum(part.at_once or len(part.starts) for part in self.partitions)
+        return 1 if self.one_by_one else most
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -207,6 +208,10 @@ def launch_plan(
         parts = []
         for part in group.partitions:
             partition += 1
+            profile = None if part.instance is None else part.instance.profile
+            if part.instance is not None and part.slices is not None:
+                offered = compute_profiles(gpu, part.instance.profile)
+                profile = next(row.name for row in offered if row.compute_slices == part.slices)
             starts = tuple(
                 Start(
                     number=position if numbers is None else numbers[position - 1],
@@ -227,7 +232,7 @@ def launch_plan(
                     sharing=part.sharing,
                     instance=part.instance,
                     slices=part.slices,
-                    profile=_profile(part, gpu),
+                    profile=profile,
                     starts=starts,
                     at_once=part.at_once,
                 )
@@ -274,16 +279,6 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
                 f"{plan.sharing}: some job, such as {job.job}, runs out of memory with a chance of "
                 f"{prediction.oom_probability:.0%}. Export another plan: `advisor recommend`."
             )
-
-
-def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
-    """MIG's name of the partition; None: the whole GPU."""
-    if part.instance is None:
-        return None
-    if part.slices is None:
-        return part.instance.profile
-    offered = compute_profiles(gpu, part.instance.profile)
-    return next(row.name for row in offered if row.compute_slices == part.slices)
 
 
 HOST_MARGIN = 0.25

@@ -1,11 +1,8 @@
-"""Plans as shell scripts: what starts jobs on a GPU, and puts back what it changed.
-
-`plan_lines` is what a reader looks at: the jobs of a plan, as the body of a function. The files in
-``bash/`` define the functions that it calls:
+"""Plans as shell scripts: `plan_lines` are the jobs, files in ``bash/`` the functions they call.
 
     core.sh   finds the GPU, ends jobs
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
-    queue.sh  waits until one of the jobs ends
+    queue.sh  starts jobs when others end
     gpus.sh   has a shell for each of several GPUs
     mps.sh    MPS daemons
     root.sh, power.sh, mig.sh   the power limit and MIG
@@ -15,12 +12,7 @@ Before each change, `undo_by` adds the command that undoes it to a state file, w
 functions; it counts once it has its line ``# boot``. So the script's own end, the next script on
 that GPU after a kill, and `undo_left` in `advisor.run.start` undo it the same way. A process
 belongs to a job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is
-mps-FOLDER. Each job is the child of a shell with its mark, in whose process group it is also found
-if it overwrites its environment.
-
-Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
-Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
-answers, CUDA silently runs without MPS: so the script asks each daemon before a job starts.
+mps-FOLDER. If no daemon answers, CUDA silently runs without MPS: so the script asks each daemon.
 """
 
 import re
@@ -176,7 +168,10 @@ def plan_lines(plan: LaunchPlan) -> Iterator[str]:
 
 def job_lines(stage: Stage) -> Iterator[str]:
     """Yield lines that start the jobs of `stage`, whose instances are there, and wait for them."""
+    lines = [part for part in stage.partitions if part.instance and part.at_once]
     for part in stage.partitions:
+        if part in lines:
+            continue
         yield f"use_mps {device(part)} {part.number}" if part.under_mps else f"use {device(part)}"
         for place, start in enumerate(part.starts):
             if part.at_once and place >= part.at_once:
@@ -184,6 +179,13 @@ def job_lines(stage: Stage) -> Iterator[str]:
             yield " ".join([*client_settings(part, start), f"job {start.number}", command(start)])
             if stage.one_by_one:
                 yield "wait_for_jobs"
+    for part in lines:
+        for start in part.starts:
+            job = f"job {start.number} {command(start)}"
+            yield f"start_{start.number}() {{ use {device(part)}; {job}; }}"
+    if lines:
+        numbers = ((str(start.number) for start in part.starts) for part in lines)
+        yield " ".join(["run_lines", *(f"'{' '.join(each)}'" for each in numbers)])
     if not stage.one_by_one:
         yield "wait_for_jobs"
 

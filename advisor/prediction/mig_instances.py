@@ -30,7 +30,7 @@ from advisor.prediction.trace import (
     replay_trace,
     slowdowns,
 )
-from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Sharing
+from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Serial, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.profile_checks import at_pace, longer, thinned
@@ -79,6 +79,7 @@ def _on_place(
         partition = partition_of(gpu, place.instance.profile, part.slices)
         jobs = [profiles[job - 1] for job in part.jobs]
         here = [on_partition(each, partition, physics) for each in jobs]
+        assert not isinstance(part.sharing, Serial), "of jobs in line, one is predicted at a time"
         answers = steps(here, part.sharing, partition.as_gpu)
         for job, profile, own, step_s in zip(part.jobs, jobs, here, answers, strict=True):
             moved[job], apart[job] = own, step_on(profile, partition, physics, alone(profile))

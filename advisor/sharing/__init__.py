@@ -6,7 +6,7 @@
 These forms name jobs by their numbers from 1, in the order in which they were given:
 
 * ``mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50``: several jobs on an instance, under ``/naive``
-  (the default) or ``/mps``, with limits in per cent of its SMs;
+  (the default) or ``/mps``, with limits in per cent of its SMs, or ``/serial``: one after another;
 * ``mig=7g.141gb@0/ci=3c[1]+4c[2]``: compute instances with SMs of their own and one memory
   (``mig=`` may be left out);
 * ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own;
@@ -72,7 +72,7 @@ _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
 _JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
 _INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
 _SETTINGS = r"(?:=[\d.,]+)?"
-_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
+_SHARED = rf"{_JOBS}(?:/(?P<sharing>serial|naive|mps{_SETTINGS}))?"
 
 _LIMIT = r"\d{1,3}(?:\.\d+)?"
 _MPS = re.compile(rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?")
@@ -185,8 +185,9 @@ def _hybrid(words: str) -> Hybrid:
         if match is None:
             raise _NoSharingError
         sharing, slices = _shared(match["sharing"] or "naive"), match.groupdict().get("slices")
-        assert not isinstance(sharing, Serial), "the expression allows no such word"
-        part = Part(_numbers(match), sharing, None if slices is None else int(slices))
+        numbers = _numbers(match)
+        sharing = Naive() if sharing == Serial() and len(numbers) == 1 else sharing
+        part = Part(numbers, sharing, None if slices is None else int(slices))
         if match["profile"]:
             places.append(Place(_instance(match), (part,)))
         elif places and places[-1].parts[0].slices is not None:

@@ -79,7 +79,9 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
-    """`sharing` if all jobs may start at once; None if it is one of phases, or a queue."""
+    """`sharing` if all jobs start at once; None if some wait for others."""
+    if isinstance(sharing, Hybrid) and sharing.at_once < len(sharing.jobs):
+        return None
     return None if isinstance(sharing, Phases | Queue) else sharing
 
 
@@ -162,7 +164,11 @@ def one_by_one(sharing: Sharing) -> bool:
 
 
 def kind_of(sharing: Sharing) -> Mode:
-    """Its mode; that of serial for jobs one after another in whatever order."""
+    """Its mode; that of serial for jobs one after another in any order, of MIG on instances."""
+    if isinstance(sharing, Hybrid) and all(
+        part.slices is None and (part.at_once or len(part.jobs)) == 1 for part in sharing.partitions
+    ):
+        return "mig"
     return "serial" if one_by_one(sharing) else sharing.mode
 
 
@@ -219,8 +225,7 @@ def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
 
     def kept(part: Part) -> Part:
         left = [place for place, job in enumerate(part.jobs) if job in names]
-        jobs = tuple(names[part.jobs[place]] for place in left)
-        return replace(part, jobs=jobs, sharing=part.sharing.among(left))
+        return part.among(left, [names[part.jobs[place]] for place in left])
 
     places = [
         (place, [kept(part) for part in place.parts if not names.keys().isdisjoint(part.jobs)])

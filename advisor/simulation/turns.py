@@ -1,7 +1,8 @@
 """One GPU from the start: jobs group after group, what changes take; and many sets at once."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapreplace
 from itertools import pairwise
 from math import inf
@@ -13,9 +14,20 @@ from numpy.typing import NDArray
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Sharing
-from advisor.sharing.groups import groups, sets_in_turn
+from advisor.sharing.groups import groups
 from advisor.simulation import START_CPU_ERROR, START_CPU_S
-from advisor.simulation.events import DONE, History, Pace, PlacedJob, PlacedJobs, Stretch, Task, run
+from advisor.simulation.events import (
+    DONE,
+    History,
+    JobQueue,
+    JobStart,
+    Pace,
+    PlacedJob,
+    PlacedJobs,
+    Stretch,
+    Task,
+    run,
+)
 from advisor.simulation.queues import GpuCapacity, InOrder
 from advisor.workload.job import Job
 
@@ -62,14 +74,34 @@ def _of_group(
     def of_all(seats: PlacedJobs) -> PlacedJobs:
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
-    ranks = [group.jobs.index(position + 1) for position in positions]
-    queue = InOrder(GpuCapacity((0,) * group.at_once), ranks)
+    queue: JobQueue
+    if isinstance(group, Hybrid):
+        queue = _Lines([deque(positions.index(job - 1) for job in line) for line in _lines(group)])
+    else:
+        ranks = [group.jobs.index(position + 1) for position in positions]
+        queue = InOrder(GpuCapacity((0,) * group.at_once), ranks)
     own = [tasks[job] for job in positions]
     history = run(own, lambda seats: pace(of_all(seats)), queue)
     return [
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
         for each in history.stretches
     ]
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The jobs of each line one after another; the place of a job is the number of its line."""
+
+    lines: Sequence[deque[int]]
+
+    def add(self, job: int) -> None:
+        """All jobs wait from the start."""
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        taken = {seat.place for seat in gpus[0]}
+        free = (at for at, line in enumerate(self.lines) if line and at not in taken)
+        place = next(free, None)
+        return None if place is None else JobStart(self.lines[place].popleft(), 0, place)
 
 
 def line_s(seconds: Iterable[float], at_once: int) -> float:
@@ -86,11 +118,23 @@ def line_s(seconds: Iterable[float], at_once: int) -> float:
 def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:
     """Return how long each of `sets_in_turn` takes, by `slowdowns`, if all jobs take 1 alone."""
     spans = []
-    for members, at_once in sets_in_turn(sharing, len(slowdowns)):
-        own = [slowdowns[job] for job in members]
-        whole = at_once == len(members)
-        spans.append(len(own) / sum(1 / each for each in own) if whole else line_s(own, at_once))
+    for group in groups(sharing, len(slowdowns)):
+        if isinstance(group, Hybrid):
+            own = [[slowdowns[job - 1] for job in line] for line in _lines(group)]
+            spans.append(len(group.jobs) / sum(len(line) / sum(line) for line in own))
+            continue
+        for members in group.running_together:
+            slow = [slowdowns[job - 1] for job in members]
+            waits = group.at_once < len(members) and group.sharing.mode != "serial"
+            rate = sum(1 / each for each in slow)
+            spans.append(line_s(slow, group.at_once) if waits else len(slow) / rate)
     return spans
+
+
+def _lines(hybrid: Hybrid) -> list[tuple[int, ...]]:
+    """Numbers of the jobs of each line on its instances; other jobs are each by themselves."""
+    parts = hybrid.partitions
+    return [line for part in parts for line in ([part.jobs] if part.at_once else zip(part.jobs))]
 
 
 # Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11 (FAR's

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.handed import JOBS, handed, on_gpus, write
-from tests.launch.scripts_on_machine import begun, ended, seen
+from tests.launch.scripts_on_machine import begun, ended, left_on, seen
 from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
@@ -40,6 +40,22 @@ def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machi
     assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
 
 
+def test_jobs_in_line_have_their_instance_one_after_another(machine):
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    assert ended(machine, plan) == (0, "")
+    assert len(seen()) == 4
+    assert len(set(devices().values())) == 2
+    assert machine.layout() == []
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    running = begun(machine, plan, ENDLESS="1")
+    while len(seen()) < 6:
+        assert running.poll() is None
+    running.terminate()
+    running.communicate(timeout=PATIENCE_S)
+    assert len(seen()) == 6, "no job starts after the script was asked to end"
+    assert left_on(machine, "Enabled", Path.cwd()) == {}
+
+
 def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
     plan = handed("mig=4g.71gb[1]+3g.71gb[2];mig=7g.141gb[3];serial[4]", (*JOBS, JOBS[0]))
     assert ended(machine, plan) == (0, "")
@@ -57,21 +73,6 @@ def test_mig_mode_must_be_on_and_stay_on_and_is_not_switched(machine):
         assert "sudo nvidia-smi -i 0 -mig 1" in said
     assert not seen()
     assert not [call for call in machine.calls if "-mig" in call.split()]
-
-
-def test_an_instance_of_somebody_else_in_its_place_is_let_be(machine):
-    machine.put(5, 0)
-    before = machine.layout()
-    code, said = ended(machine, DIVIDED)
-    assert code == 1
-    assert "5:0 is there already, somebody else's" in said
-    assert machine.layout() == before
-    machine.held.clear()
-    machine.put(0, 0)
-    code, said = ended(machine, DIVIDED)
-    assert code != 0
-    assert len(machine.layout()) == 1
-    assert not seen()
 
 
 def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
