@@ -10,14 +10,14 @@ The search is bounded by work and not by time, so a question always has the same
 The best of all predicted plans is the answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, permutations
+from heapq import heapreplace
+from itertools import count
 from math import ceil, inf
 from random import Random
 
 from advisor.plan import step
-from advisor.plan.candidate_space import Space
 from advisor.plan.fleet_groups import (
     MOST_TOGETHER,
     FleetGroup,
@@ -26,14 +26,11 @@ from advisor.plan.fleet_groups import (
     Placement,
     Problem,
     arranged,
-    dealt,
 )
 from advisor.plan.group_pool import GroupPool
-from advisor.plan.job_sets import Members, Sets, with_one
-from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.rules import EXACT_JOBS
-from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
-from advisor.plan.values import Question, Way
+from advisor.plan.job_sets import Cut, Members, with_one
+from advisor.plan.objectives import HANDICAPS
+from advisor.plan.values import Way
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
@@ -69,14 +66,12 @@ class FleetSearch:
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
         self._wide = self._items(wide, predict=True) if len(wide) < len(problem.jobs) else []
         self._wide_first = arranged(self._wide, problem) if self._wide else ()
+        self._cuts = [self._best_cut(pool) for pool in pools]
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
 
-    def run(self, questions: Sequence[Question]) -> None:
-        """Search; `questions` are those of one GPU of each pool."""
-        exact = _in_every_order(self._problem, self._pools)
-        if max(self._problem.widths) == 1:
-            exact = _divided(self._problem, self._pools, questions)
+    def run(self, exact: Iterable[Placement]) -> None:
+        """Search, beside `exact` plans, which every way to divide few jobs was compared for."""
         for plan in exact:
             self._offer("exact", plan)
         least: dict[Way, float] = {}
@@ -94,6 +89,16 @@ class FleetSearch:
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
         self._improve([self._as_queues(plan) for plan in plans if plan])
+
+    def _best_cut(self, pool: GroupPool) -> Cut | None:
+        """The cut of a GPU on whose instances it would run all jobs best; None: it has none."""
+        line = tuple(kind for kind in self._problem.jobs if self._problem.widths[kind] == 1)
+        groups = {
+            cut: pool.lined(GpuQueue(line, len(cut.instances), cut))
+            for cut in (pool.instances.cuts if line else ())
+        }
+        weights = {cut: self._problem.weight(each) for cut, each in groups.items() if each}
+        return min(weights, key=weights.__getitem__, default=None)
 
     def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -123,6 +128,8 @@ class FleetSearch:
             line = tuple(kind for kind in order if problem.widths[kind] == 1)
             for at_once in _AT_ONCE if line else ():
                 yield "queue", [GpuQueue(line, at_once)]
+            if line and any(self._cuts):
+                yield "mig", [GpuQueue(line, 1)]
 
     def _first_fit(
         self, order: Sequence[int], most: float, shares: Sequence[float]
@@ -192,11 +199,38 @@ class FleetSearch:
             queues[gpu_of[job]] = replace(before, order=(*before.order, line.order[job]))
         return queues
 
+    def _dealt_to_instances(self, line: Members) -> list[GpuQueue]:
+        """Deal jobs out in order, each to the instance where it ends soonest.
+
+        A GPU without a cut is one place. None is possible where a job fits nowhere.
+        """
+        queues = list[GpuQueue]()
+        free_s: dict[tuple[int, str], list[tuple[float, int]]] = {}  # by pool and MIG profile
+        for gpu, at in enumerate(self._problem.pool_of):
+            cut = self._cuts[at]
+            queues.append(GpuQueue((), len(cut.instances) if cut else 1, cut))
+            for profile in [each.profile for each in cut.instances] if cut else [""]:
+                free_s.setdefault((at, profile), []).append((0.0, gpu))  # a heap
+        for kind in line:
+            ends = [
+                (heap[0][0] + own_s, place)
+                for place, heap in free_s.items()
+                if (own_s := self._pools[place[0]].instances.takes_s(kind, place[1])) is not None
+            ]
+            if not ends:
+                return []
+            end_s, place = min(ends)
+            _, gpu = heapreplace(free_s[place], (end_s, free_s[place][0][1]))
+            queues[gpu] = replace(queues[gpu], order=(*queues[gpu].order, kind))
+        return queues
+
     def _plan(self, way: Way, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Deal out a queue, or arrange batches; empty where that is not possible.
 
         The jobs of a batch that no GPU holds run alone.
         """
+        if way == "mig":
+            return self._on_gpus(self._dealt_to_instances(queues[0].order), predict=predict)
         if way == "queue":
             deal = self._dealt_as_free if predict else self._dealt
             return self._on_gpus(deal(queues[0]), predict=predict)
@@ -256,10 +290,11 @@ class FleetSearch:
         queues = [GpuQueue((), 1)] * len(self._problem.pool_of)
         single = (each for each in plan if each.group.gpus == 1)
         for placed in sorted(single, key=_start_s):
-            before, members = queues[placed.gpus[0]], placed.group.members
-            at_once = most_at_once(placed.group.sharing, len(members))
-            longer = GpuQueue((*before.order, *members), max(before.at_once, at_once))
-            queues[placed.gpus[0]] = longer
+            (gpu,), members, sharing = placed.gpus, placed.group.members, placed.group.sharing
+            cut = self._cuts[placed.group.pool] if sharing.instances else None
+            at_once = len(cut.instances) if cut else most_at_once(sharing, len(members))
+            order = (*queues[gpu].order, *members)
+            queues[gpu] = GpuQueue(order, max(queues[gpu].at_once, at_once), cut)
         return queues
 
     def _improve(self, starts: Sequence[list[GpuQueue]]) -> None:
@@ -268,7 +303,11 @@ class FleetSearch:
         More effort goes on where less would end, so its plan is never worse.
         """
         rank, jobs = self._problem.rank, len(self._problem.jobs)
-        possible = [(rank(plan), queues) for queues in starts if (plan := self._on_gpus(queues))]
+        possible = [
+            (self._rank_of_start(plan), queues)
+            for queues in starts
+            if (plan := self._on_gpus(queues))
+        ]
         chosen = [start for _, start in sorted(possible, key=lambda pair: pair[0])]
         best = [
             (start, self._on_gpus(start, predict=True))
@@ -284,10 +323,17 @@ class FleetSearch:
             left -= (rounds := ceil(all_rounds / part))
             start, plan = best[at]
             better, goes_on[at] = self._improved(start, rounds)
-            self._offer("queue", now := self._on_gpus(better, predict=True))
+            way: Way = "mig" if any(each.cut for each in better) else "queue"
+            self._offer(way, now := self._on_gpus(better, predict=True))
             if now and (not plan or rank(now) < rank(plan)):
                 best[at], goes_on[at] = (better, now), True
         self.cut_short = any(goes_on)
+
+    def _rank_of_start(self, plan: Placement) -> tuple[float, float, float]:
+        """The rank of `plan`, which has to lead by more if it takes MIG."""
+        late, cost, last_s = self._problem.rank(plan)
+        on_mig = any(each.group.sharing.instances for each in plan)
+        return late, cost * (1 + HANDICAPS["mig"] * on_mig), last_s
 
     def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> tuple[list[GpuQueue], bool]:
         """Return queues that cost less by estimates, and whether more rounds would go on."""
@@ -325,7 +371,10 @@ class FleetSearch:
         queued = [each for each in self._placed(groups) if each.group.gpus == 1]
         (last,) = max(queued, key=lambda each: each.end_s).gpus
         for at_once in (1, *_AT_ONCE):
-            yield ((last, replace(queues[last], at_once=at_once)),)
+            yield ((last, replace(queues[last], at_once=at_once, cut=None)),)
+        cut = self._cuts[self._problem.pool_of[last]]
+        if cut and any(each.cut for each in queues):
+            yield ((last, replace(queues[last], at_once=len(cut.instances), cut=cut)),)
         longest = max(len(queue.order) for queue in queues)
         for _ in range(min(_LOOKED_AT, max(_LEAST_LOOKED_AT, _LOOKED_AT * _LONG // longest))):
             anywhere = self._problem.objective.order_matters or draw.random() < _ANYWHERE
@@ -387,81 +436,3 @@ def _in_place(
             pause_s = problem.pause_s(first.group, group) if first else 0.0
             plan.append(PlacedGroup(group, (gpu,), (first.end_s if first else 0.0) + pause_s))
     return tuple(plan)
-
-
-# Most jobs of which some take several GPUs: groups of five in every order are 540 plans.
-_MOST_ORDERED = 5
-
-
-def _in_every_order(problem: Problem, pools: Sequence[GroupPool]) -> Iterator[Placement]:
-    """Yield all plans that deal batches out in some order, each to where it ends soonest."""
-    jobs = problem.jobs if len(problem.jobs) <= _MOST_ORDERED else ()
-    for batches in dict.fromkeys(_partitions(jobs)):
-        queues = [GpuQueue(members, len(members)) for members in batches]
-        of_pools = [pool.predicted(queues) for pool in pools]
-        items = [[group for group in groups if group] for groups in zip(*of_pools, strict=True)]
-        if items and all(items):
-            yield from (dealt(order, problem) for order in permutations(items))
-
-
-def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
-    """Every way to divide `jobs` into batches; of equal jobs, some more than once."""
-    if not jobs:
-        yield ()
-        return
-    first, *rest = jobs
-    for batches in _partitions(rest):
-        yield tuple(sorted(((first,), *batches)))
-        for at, batch in enumerate(batches):
-            yield tuple(sorted((*batches[:at], with_one(batch, first), *batches[at + 1 :])))
-
-
-# Plans of the tables of all sets that are predicted.
-_PREDICTED = 4
-
-
-def _divided(
-    problem: Problem, pools: Sequence[GroupPool], questions: Sequence[Question]
-) -> Iterator[Placement]:
-    """Yield the best few plans that run sets of jobs on the GPUs in the ways that suit each set.
-
-    The table of a GPU has a way for every set: in phases, on MIG instances, under equal limits.
-    """
-    if len(problem.jobs) > EXACT_JOBS:
-        return
-    sets, idle_w = Sets(problem.pools[0].jobs), [pool.idle_power_w or 0.0 for pool in problem.pools]
-    all_idle_w = sum(pool.gpus * own for pool, own in zip(problem.pools, idle_w, strict=True))
-    spaces = [
-        Space(sets.with_jobs(pool.jobs), question, all_idle_w - own)
-        for pool, question, own in zip(pools, questions, idle_w, strict=True)
-    ]
-    objective, terms = problem.objective, replace(spaces[0].goal.terms, watts=(all_idle_w,))
-    goal = Goal(sets, objective if objective.in_seconds else OBJECTIVES["makespan"], terms)
-    table: Table = Nothing(goal)
-    gpus = list[int]()
-    for at, space in enumerate(spaces):
-        own = [gpu for gpu, pool in enumerate(problem.pool_of) if pool == at]
-        for gpu in own[: len(problem.jobs)]:
-            step()
-            table = Beside(space.in_turn, table)
-            gpus.insert(0, gpu)
-    before = set[frozenset[tuple[int, tuple[Stage, ...]]]]()
-    for way in table.in_order(sets.everything):
-        on = {
-            gpu: tuple(stage for place, stage in way if place == at) for at, gpu in enumerate(gpus)
-        }
-        mark = frozenset((problem.pool_of[gpu], stages) for gpu, stages in on.items())
-        if mark in before:
-            continue
-        before.add(mark)
-        plan = []
-        for gpu, stages in on.items():
-            at = problem.pool_of[gpu]
-            chosen = sum(batch.chosen for stage in stages for batch in stage.batches)
-            if members := tuple(sets.tenants[chosen]):
-                group = pools[at].predict(members, spaces[at].sharing_of(stages, members))
-                plan.append(PlacedGroup(group, (gpu,), 0.0) if group else None)
-        if all(plan):
-            yield tuple(filter(None, plan))
-        if len(before) == _PREDICTED:
-            return
