@@ -4,7 +4,9 @@ The search is bounded by work and not by time, so a question always has the same
 
 1. Obvious plans: one job at a time, batches and first fit in several orders and sizes, and queues.
    The best of each way by estimates is predicted, and all that are nearly as good as the best.
-2. The best queues are improved by small changes, thousands of which are estimated at once.
+   On GPUs with MIG also lines: each instance is a small GPU, whose jobs run one after another.
+2. The best queues and batches are improved by small changes, thousands of which are estimated at
+   once.
 3. Of few jobs, every way to divide them among the GPUs is compared.
 
 The best of all predicted plans is the answer.
@@ -18,8 +20,8 @@ from math import ceil, inf
 from random import Random
 
 from advisor.plan import step
+from advisor.plan.batch_search import BatchSearch
 from advisor.plan.fleet_groups import (
-    MOST_TOGETHER,
     FleetGroup,
     GpuQueue,
     PlacedGroup,
@@ -28,7 +30,7 @@ from advisor.plan.fleet_groups import (
     arranged,
 )
 from advisor.plan.group_pool import GroupPool
-from advisor.plan.job_sets import Cut, Members, with_one
+from advisor.plan.job_sets import Cut, Members
 from advisor.plan.objectives import HANDICAPS
 from advisor.plan.values import Way
 from advisor.sharing.groups import most_at_once
@@ -50,6 +52,7 @@ _SEED = 2
 
 _OnGpu = tuple[int, GpuQueue]  # number of the GPU, and the queue that it runs
 _Change = tuple[_OnGpu, ...]
+_OF_BATCHES: tuple[Way, ...] = ("serial", "batches", "first-fit")
 
 
 class FleetSearch:
@@ -63,8 +66,10 @@ class FleetSearch:
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
         self._effort = effort
+        self._batches = BatchSearch(problem, pools, self._draw)
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
-        self._wide = self._items(wide, predict=True) if len(wide) < len(problem.jobs) else []
+        some = len(wide) < len(problem.jobs)
+        self._wide = self._batches.items(wide, predict=True) if some else []
         self._wide_first = arranged(self._wide, problem) if self._wide else ()
         self._cuts = [self._best_cut(pool) for pool in pools]
         self.best: dict[Way, Placement] = {}
@@ -89,6 +94,7 @@ class FleetSearch:
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
         self._improve([self._as_queues(plan) for plan in plans if plan])
+        self._improve_batches()
 
     def _best_cut(self, pool: GroupPool) -> Cut | None:
         """The cut of a GPU on whose instances it would run all jobs best; None: it has none."""
@@ -121,35 +127,15 @@ class FleetSearch:
         busiest = sorted(problem.jobs, key=lambda kind: -busy[kind] * alone_s[kind])
         for order in [*orders, busiest]:
             for size in _SIZES:
-                yield "batches", self._first_fit(order, size, [1] * len(busy))
+                yield "batches", self._batches.first_fit(order, size, [1] * len(busy))
         for order in orders:
             for most_busy in _BUSY:
-                yield "first-fit", self._first_fit(order, most_busy, busy)
+                yield "first-fit", self._batches.first_fit(order, most_busy, busy)
             line = tuple(kind for kind in order if problem.widths[kind] == 1)
             for at_once in _AT_ONCE if line else ():
                 yield "queue", [GpuQueue(line, at_once)]
             if line and any(self._cuts):
                 yield "mig", [GpuQueue(line, 1)]
-
-    def _first_fit(
-        self, order: Sequence[int], most: float, shares: Sequence[float]
-    ) -> list[GpuQueue]:
-        """Let each job join the first batch whose shares stay below `most` and that may take it."""
-        batches, loads, open_from = list[GpuQueue](), list[float](), 0
-        for kind in order:
-            for at in range(open_from, len(batches)):
-                members = batches[at].order
-                if len(members) < MOST_TOGETHER and loads[at] + shares[kind] <= most:
-                    larger = GpuQueue(with_one(members, kind), len(members) + 1)
-                    if any(pool.allows(larger) for pool in self._pools):
-                        batches[at], loads[at] = larger, loads[at] + shares[kind]
-                        break
-            else:
-                batches.append(GpuQueue((kind,), 1))
-                loads.append(shares[kind])
-            while open_from < len(batches) and loads[open_from] + min(shares) > most:
-                open_from += 1
-        return batches
 
     def _dealt(self, line: GpuQueue) -> list[GpuQueue]:
         """Deal jobs out to queues, each to the GPU with least work that may run it.
@@ -234,24 +220,7 @@ class FleetSearch:
         if way == "queue":
             deal = self._dealt_as_free if predict else self._dealt
             return self._on_gpus(deal(queues[0]), predict=predict)
-        return arranged(self._items(queues, predict=predict), self._problem)
-
-    def _items(self, queues: Sequence[GpuQueue], *, predict: bool) -> list[list[FleetGroup]]:
-        """Return each batch as it would run on each pool, or if none may take it, its jobs."""
-        singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
-        wanted = list(dict.fromkeys([*queues, *singles]))
-        of_pools = [
-            pool.predicted(wanted) if predict else pool.estimated(wanted) for pool in self._pools
-        ]
-        ways = {
-            queue: [group for group in groups if group]
-            for queue, *groups in zip(wanted, *of_pools, strict=True)
-        }
-        items = []
-        for queue in queues:
-            alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
-            items += [ways[queue]] if ways[queue] else alone
-        return items
+        return arranged(self._batches.items(queues, predict=predict), self._problem)
 
     def _on_gpus(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Run one of `queues` on each GPU; empty where that is not possible."""
@@ -328,6 +297,23 @@ class FleetSearch:
             if now and (not plan or rank(now) < rank(plan)):
                 best[at], goes_on[at] = (better, now), True
         self.cut_short = any(goes_on)
+
+    def _improve_batches(self) -> None:
+        """Improve the best batches, unless queues are much better or the jobs are too many."""
+        rank, best = self._problem.rank, self.best
+        (_, cost, _), way = min((rank(best[way]), way) for way in _OF_BATCHES if way in best)
+        others = [rank(plan)[1] for plan in best.values()]
+        if (jobs := len(self._problem.jobs)) > _FEW or cost > _TOO_COSTLY * min(others):
+            return
+        batches = [GpuQueue(e.group.members, len(e.group.members)) for e in best[way]]
+        for part in range(1, 1 + _CORRECTED):
+            before = best[way]
+            rounds = ceil(self._effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * jobs) / part)
+            batches, goes_on = self._batches.improved(batches, rounds)
+            self.cut_short |= goes_on
+            self._offer(way, self._plan(way, batches, predict=True))
+            if best[way] is before:
+                return
 
     def _rank_of_start(self, plan: Placement) -> tuple[float, float, float]:
         """The rank of `plan`, which has to lead by more if it takes MIG."""

@@ -1,9 +1,10 @@
 """Lines of jobs on MIG instances: each is a small GPU, whose jobs run one after another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.plan import step
 from advisor.plan.job_sets import Cut, Members, cut_into, cuts
@@ -21,6 +22,14 @@ class Alone(NamedTuple):
     takes_s: float
     slowdown: float
     added_j: float
+
+    def time(self, *, in_seconds: bool) -> float:
+        """Return its seconds, or its slowdown where each job's time alone is the unit."""
+        return self.takes_s if in_seconds else self.slowdown
+
+
+RunsAlone = Callable[[int, str], Alone | None]
+"""Kind of a job and MIG profile -> how it runs there; None: it does not fit, or may not."""
 
 
 class Lined(NamedTuple):
@@ -69,7 +78,11 @@ class Instances:
     def takes_s(self, kind: int, profile: str) -> float | None:
         """Return the seconds of a job alone there, or its slowdown for throughput."""
         own = self.alone(kind, profile)
-        return own and (own.takes_s if self._in_seconds else own.slowdown)
+        return own and own.time(in_seconds=self._in_seconds)
+
+    def lined(self, order: Members, cut: Cut) -> Lined | None:
+        """Line jobs up on the instances of `cut`, as `lined`."""
+        return lined(order, cut, self._question.gpu, self.alone, in_seconds=self._in_seconds)
 
     def _predicted(self, job: Job, sharing: Mig | Serial) -> Alone | None:
         step()
@@ -84,37 +97,38 @@ class Instances:
         watts = 0.0 if mix.power_w is None else mix.power_w.at(question.level) - self._idle_w
         return Alone(takes_s, answer.slowdown_at(question.level), watts * takes_s)
 
-    def lined(self, order: Members, cut: Cut) -> Lined | None:
-        """Line kinds of jobs up in this order, each where it ends soonest; None: one fits nowhere.
 
-        Of equal ends, the smaller instance is taken.
-        """
-        gpu, names = self._question.gpu, [each.profile for each in cut.instances]
-        sizes = [profile_of(gpu, name).compute_slices for name in names]
-        free_s, lines = [0.0] * len(sizes), [list[int]() for _ in sizes]
-        ends_s, slowdowns, added_j = list[float](), list[float](), 0.0
-        for number, kind in enumerate(order, start=1):
-            ends = [
-                (free_s[at] + own_s, sizes[at], at)
-                for at, name in enumerate(names)
-                if (own_s := self.takes_s(kind, name)) is not None
-            ]
-            if not ends:
-                return None
-            end_s, _, best = min(ends)
-            own = self.alone(kind, names[best])
-            assert own is not None, "it takes some time there"
-            free_s[best] = end_s
-            lines[best].append(number)
-            ends_s.append(end_s)
-            slowdowns.append(own.slowdown)
-            added_j += own.added_j
-        places = [
-            Place(each, (Part(tuple(line), Serial() if len(line) > 1 else Naive()),))
-            for each, line in zip(cut.instances, lines, strict=True)
-            if line
+def lined(
+    order: Members, cut: Cut, gpu: Gpu, alone: RunsAlone, *, in_seconds: bool
+) -> Lined | None:
+    """Line kinds of jobs up in this order, each where it ends soonest; None: one fits nowhere.
+
+    Of equal ends, the smaller instance is taken.
+    """
+    names = [each.profile for each in cut.instances]
+    sizes = [profile_of(gpu, name).compute_slices for name in names]
+    free_s, lines = [0.0] * len(sizes), [list[int]() for _ in sizes]
+    ends_s, slowdowns, added_j = list[float](), list[float](), 0.0
+    for number, kind in enumerate(order, start=1):
+        ends = [
+            (free_s[at] + own.time(in_seconds=in_seconds), sizes[at], at, own)
+            for at, name in enumerate(names)
+            if (own := alone(kind, name)) is not None
         ]
-        sharing = simplest(Hybrid(tuple(places)))
-        if not self._in_seconds:
-            ends_s = [sum(set_spans(sharing, slowdowns))] * len(order)
-        return Lined(sharing, tuple(ends_s), added_j)
+        if not ends:
+            return None
+        end_s, _, best, own = min(ends)
+        free_s[best] = end_s
+        lines[best].append(number)
+        ends_s.append(end_s)
+        slowdowns.append(own.slowdown)
+        added_j += own.added_j
+    places = [
+        Place(each, (Part(tuple(line), Serial() if len(line) > 1 else Naive()),))
+        for each, line in zip(cut.instances, lines, strict=True)
+        if line
+    ]
+    sharing = simplest(Hybrid(tuple(places)))
+    if not in_seconds:
+        ends_s = [sum(set_spans(sharing, slowdowns))] * len(order)
+    return Lined(sharing, tuple(ends_s), added_j)
