@@ -112,11 +112,16 @@ class GroupPool:
         return not memory_problem(mix, question.gpu, question.conditions.memory_margin)
 
     def estimated(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
-        """Estimate queues, each in its better way; None: it is not allowed. Else predict them."""
-        if self._estimator is None:
-            return self.predicted(queues)
+        """Estimate queues, each in its better way; None: it is not allowed.
+
+        Where nothing estimates jobs that share a partition, these are predicted.
+        """
         new = [each for each in dict.fromkeys(queues) if each not in self._estimated]
         self._estimated |= {each: self.lined(each) if each.cut else None for each in new}
+        if self._estimator is None:
+            whole = [each for each in new if not each.cut]
+            self._estimated |= zip(whole, self.predicted(whole), strict=True)
+            return [self._estimated[queue] for queue in queues]
         for mode, way in WAYS.items():
             # Time-slicing can win where all jobs start at once, and where MPS is not allowed.
             allowed = [
