@@ -87,37 +87,36 @@ def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
     """
     jobs = [start.job for plan in plans for start in plan.starts]
     profiles = profile_positions(jobs)
+    documented = []
+    for plan in plans:
+        own = []
+        for start in plan.starts:
+            step_s = start.step_s
+            steps = StepRange(step_s.p05, step_s.p50, step_s.p95) if with_steps else None
+            job = replace(_documented_job(start), profile=profiles[start.job.profile], step_s=steps)
+            own.append(job)
+        documented.append(
+            DocumentedPlan(
+                rank=1,
+                sharing=str(plan.sharing),
+                power_cap_w=plan.power_cap_w,
+                note=NOT_RUN if plan.on_mig else None,
+                estimated_from=plan.estimated_from,
+                gpu=None if plan.gpu.key == plans[0].gpu.key else plan.gpu.key,
+                host=plan.host,
+                device=plan.device,
+                jobs=tuple(own),
+            )
+        )
     document = PlanDocument(
         schema=1,
         gpu=plans[0].gpu.key,
         objective=None,
         workloads=workloads_by_name(job.profile.workload for job in jobs),
-        plans=tuple(_documented(plan, plans[0], profiles, with_steps) for plan in plans),
+        plans=tuple(documented),
         profiles=embedded(profiles),
     )
     return json_text(asdict(document))
-
-
-def _documented(
-    plan: LaunchPlan, first: LaunchPlan, profiles: Mapping[Profile, int], with_steps: bool
-) -> DocumentedPlan:
-    jobs = []
-    for start in plan.starts:
-        step_s = start.step_s
-        steps = StepRange(step_s.p05, step_s.p50, step_s.p95) if with_steps else None
-        job = replace(_documented_job(start), profile=profiles[start.job.profile], step_s=steps)
-        jobs.append(job)
-    return DocumentedPlan(
-        rank=1,
-        sharing=str(plan.sharing),
-        power_cap_w=plan.power_cap_w,
-        note=NOT_RUN if plan.on_mig else None,
-        estimated_from=plan.estimated_from,
-        gpu=None if plan.gpu.key == first.gpu.key else plan.gpu.key,
-        host=plan.host,
-        device=plan.device,
-        jobs=tuple(jobs),
-    )
 
 
 def _documented_job(start: Start) -> DocumentedJob:
