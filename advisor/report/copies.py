@@ -134,13 +134,13 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     For several models of GPU there is a line for each model, and the numbers only with `details`.
     """
     models = {on.trials.copies.gpu.key: on for on in search.hosts}
-    notes = [
-        f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
-        for gpu, on in models.items()
-        for note in _notes_on_numbers(
-            on.trials.copies, "trials", None if search.count else "trials an hour"
-        )
-    ]
+
+    def of_each(notes_of: Callable[[Trials], Iterator[str]]) -> list[str]:
+        each = ((gpu, note) for gpu, on in models.items() for note in notes_of(on.trials))
+        return [f"{gpu}: {note}" if len(models) > 1 else note for gpu, note in each]
+
+    gained = None if search.count else "trials an hour"
+    notes = of_each(lambda trials: _notes_on_numbers(trials.copies, "trials", gained))
     if search.idle:
         idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle.items())
         notes.append(f"Without a trial: {idle}.")
@@ -150,14 +150,7 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
         if len(models) == 1:
             note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
             note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
-        notes += [
-            f"{note}.",
-            *(
-                f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
-                for gpu, on in models.items()
-                for note in _notes_on_starts(on.trials)
-            ),
-        ]
+        notes += [f"{note}.", *of_each(_notes_on_starts)]
     else:
         notes.append("Only training steps are counted, not the start of processes and models.")
     notes += forecast.basis_notes(search.standing)
@@ -183,17 +176,11 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     )
     if not details:
         return answer_above_table(answer, table, [*notes, "All numbers at once: --details."])
-    return Group(
-        answer_above_table(answer, table, notes),
-        *(
-            part
-            for gpu, on in models.items()
-            for part in (
-                Text(f"\nOne {gpu}:", style="bold"),
-                table_of([*map(_cells_of_trials, on.trials.rows)]),
-            )
-        ),
-    )
+    parts: list[RenderableType] = [answer_above_table(answer, table, notes)]
+    for gpu, on in models.items():
+        parts.append(Text(f"\nOne {gpu}:", style="bold"))
+        parts.append(table_of([*map(_cells_of_trials, on.trials.rows)]))
+    return Group(*parts)
 
 
 def _notes_on_starts(trials: Trials) -> Iterator[str]:
