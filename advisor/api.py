@@ -19,10 +19,9 @@ from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
-from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
-from advisor.plan.values import Forecast, Recommendation
+from advisor.plan.values import Forecast, GpuPool, Recommendation
 from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.replay import ReplayedKernel, recorded

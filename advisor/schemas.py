@@ -18,9 +18,8 @@ def _files() -> dict[str, type]:
     from advisor.workload.arrivals import TraceRow
     from advisor.workload.job import JobFile
     from advisor.workload.minimal_profile import MinimalProfile
-    from advisor.workload.plan_document import PlanDocument
     from advisor.workload.profile import Profile
-    from advisor.workload.run import Run
+    from advisor.workload.run import PlanDocument, Run
 
     return {
         "profile": Profile,

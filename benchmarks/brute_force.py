@@ -20,7 +20,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast_allowed
 from advisor.plan.objectives import cost, known_cost
 from advisor.plan.values import Forecast, Question
-from advisor.prediction.wrappers import CachingPredictor
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.sharing import (
     Concurrent,
     Group,
@@ -108,7 +108,7 @@ def answer(number: int) -> Iterator[dict[str, Any]]:
     """Compare the search with brute force, for one set of jobs and each objective."""
     advisor, jobs, _ = drawn_question(number)
     jobs = jobs[: 2 + number % 4]
-    predictor = CachingPredictor(advisor.predictor)
+    predictor = in_one_order(advisor.predictor)
     question = Question(gpu=advisor.card, predictor=predictor, objective="makespan")
     mixes = Mixes(jobs, predictor)
     every = [

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from advisor.api import Advisor
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction.find_profile import names_of_jobs
-from advisor.prediction.mix_steps import CapacityEstimates, SurrogatePredictor, Tenancy
+from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.prediction.trace import Floats
@@ -29,7 +29,6 @@ MIXES, SETS, WAYS, SEED, MOST_JOBS = 300, 40, 30, 2030, 8
 KINDS = {
     "surrogate": SurrogatePredictor,
     "capacity, corrected": lambda *of: SurrogatePredictor(*of, replays=False),
-    "capacity": CapacityEstimates,
 }
 
 

@@ -16,7 +16,7 @@ from random import Random
 from advisor.api import Advisor
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.wrappers import CachingPredictor
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.sharing import Mps, Serial
 from advisor.simulation.events import PlacedJobs, Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder
@@ -41,7 +41,7 @@ class Obvious:
     """Makespans of obvious plans, in seconds."""
 
     def __init__(self, advisor: Advisor, jobs: Sequence[Job], gpus: int) -> None:
-        self._predictor, self._gpus = CachingPredictor(advisor.predictor), gpus
+        self._predictor, self._gpus = in_one_order(advisor.predictor), gpus
         self._longest = sorted(jobs, key=lambda job: -(job.alone_s or 0))
         self._busiest = sorted(jobs, key=lambda job: -_busy(job) * (job.alone_s or 0))
 

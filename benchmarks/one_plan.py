@@ -24,7 +24,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost
 from advisor.plan.rules import Conditions
-from advisor.prediction.wrappers import CachingPredictor
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.store import profile_paths
@@ -80,7 +80,7 @@ def ratios(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for stored in rows:
         new = least_cost(stored["question"])
         advisor, jobs, _ = drawn_question(stored["question"])
-        mixes = Mixes(jobs, CachingPredictor(advisor.predictor))
+        mixes = Mixes(jobs, in_one_order(advisor.predictor))
         before = known_cost(forecast(mixes, parse_sharing(stored["sharing"])), new["objective"])
         yield new | {"before": stored["sharing"], "ratio": before.p50 / new["cost"]}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.capacity import capacity_steps as steps_of_mixes
 from advisor.prediction.mix_steps import ReplayFunction
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Effort, Physics, replay_mix
@@ -78,6 +78,25 @@ def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] |
     return [profile.step_s * _slowdown(probe, share) for profile, probe, share in rows]
 
 
+def capacity_steps(
+    profiles: Sequence[Profile], sharing: Sharing, _: Gpu | None = None
+) -> list[float] | None:
+    """Return the capacity model's steps, uncorrected; a limit stretches the job's GPU path."""
+    gpu_s = all_known(profile.gpu_s for profile in profiles)
+    step_s = [each.step_s for each in profiles]
+    if gpu_s is None or sharing.mode == "serial":
+        return None if gpu_s is None else step_s
+    if (shared := together(sharing)) is None:
+        return None
+    counted = [getattr(each.counters, "sm_active", None) for each in profiles]
+    sms = [
+        1.0 if active is None or not each.busy_share else min(1.0, active / each.busy_share)
+        for active, each in zip(counted, profiles, strict=True)
+    ]
+    columns = map(np.array, (step_s, gpu_s, sms, shared.limits or 100.0))
+    return list(map(float, steps_of_mixes(*columns, under_mps=shared.under_mps)))
+
+
 def _slowdown(probe: MpsProbe, share: float) -> float:
     """Interpolate the slowdown with `share` of the SMs, in logs; proportional below the lowest."""
     runs = sorted((*probe.limited, probe.unlimited), key=lambda run: run.limit_pct)
@@ -93,7 +112,7 @@ UNFITTED: Mapping[str, Baseline] = {
     "fair-share": fair_share,
     "summed-utilisation": summed_utilisation,
     "miso": miso,
-    "capacity": lambda profiles, sharing, _: capacity_steps(profiles, sharing),
+    "capacity": capacity_steps,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import typer.main
 
-from advisor.cli import COMMANDS, _app
+from advisor.cli import COMMANDS, typer_app
 from advisor.files.writing import write_whole
 from research.files import ROOT
 from research.score_tables import markdown
@@ -24,7 +24,7 @@ accepts `--help`, and `--debug`, which prints the traceback of an error.
 
 def commands_text() -> str:
     """Return the page: a section for each command, in the groups of the help."""
-    group: Any = typer.main.get_command(_app)
+    group: Any = typer.main.get_command(typer_app())
     top = click.Context(group, info_name="advisor")
     parts, before = [_TOP], None
     # Numbers and histories have commands of their own.

@@ -13,8 +13,7 @@ from operator import eq
 from statistics import fmean, mean, median
 
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.plan.choice import weighed
-from advisor.plan.objectives import holds_one, joint_ratio
+from advisor.plan.objectives import holds_one, joint_ratio, weighed
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Arrangement, Mode, Serial
@@ -64,7 +63,7 @@ class PairScore:
         tied: Share of the pairs that are equal within our error.
         right_untied: Share of the others in which the way predicted faster was measured faster.
         right: Pairs in which the way is chosen that was measured faster, by the rule of
-            `advisor.plan.choice`; `by_cost` without handicaps.
+            `advisor.plan.objectives`; `by_cost` without handicaps.
         slower: Share of the chosen harder ways that were measured slower; `slower_by_cost` without
             handicaps.
     """

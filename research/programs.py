@@ -23,8 +23,8 @@ from advisor.prediction.predictor import Predictor
 from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together
-from advisor.workload.moments import averaged
 from advisor.workload.profile import Moment, Profile
+from advisor.workload.profile_checks import averaged
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
 from research.score_tables import MODE_WORDS, markdown

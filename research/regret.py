@@ -13,7 +13,7 @@ from os.path import commonprefix
 from statistics import mean, median
 
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.plan.choice import weighed
+from advisor.plan.objectives import weighed
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

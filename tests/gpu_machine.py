@@ -56,7 +56,7 @@ def installed(monkeypatch, folder):
     monkeypatch.setattr(shared_run, "measure", _shared_run)
     # Where there is such a GPU, profiles that were made up are stale.
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: None)
-    monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
+    monkeypatch.setattr("advisor.hardware.live_gpu.first_gpu", lambda: None)
     h200 = Device("cuda", "GPU-0", GPU, "NVIDIA H200", "580")
     for module in (calibrate, validate):
         monkeypatch.setattr(module, "find_device", lambda _: h200)

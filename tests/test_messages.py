@@ -10,8 +10,8 @@ from rich.console import Console
 
 from advisor.errors import UnknownName, clean, counted, with_article
 from advisor.hardware.gpus import catalogue
+from advisor.report.format import plain_table
 from advisor.report.lists import gpus_table
-from advisor.report.tables import plain_table
 
 KNOWN = [
     "resnet50-imagenet64-bs128",

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import getdoc
@@ -17,17 +16,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.learn import evaluate, fit, validate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import calibrate, campaign, doctor, runs
+from advisor.cli.measure import calibrate, campaign, doctor, evaluate, fit, runs, validate
 from advisor.cli.options import flag, with_groups
-from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
+from advisor.cli.output import aside, forget_stdout, ready, show_text
 from advisor.cli.predict import compare, predict, simulate
 from advisor.cli.profile import as_commands, from_history, from_numbers, profile
-from advisor.cli.recommend import admit, export, recommend
+from advisor.cli.recommend import admit, batch, copies, export, recommend, trials
 from advisor.cli.run import run, stop
-from advisor.cli.trials import batch, copies, trials
-from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
+from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or an invalid file; 3 no plan fits; 4 no GPU, no "
@@ -70,13 +67,6 @@ class _Commands(TyperGroup):
                 )
 
 
-_app = typer.Typer(
-    cls=_Commands,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Ask": (recommend, copies, admit, trials, batch, predict, compare, simulate),
     "Measure": (profile, campaign, runs, calibrate, doctor),
@@ -87,22 +77,39 @@ _COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
 COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in group)
 """Names of all commands."""
 
+_OF_PROFILE: Mapping[str, Callable[..., None]] = {
+    "profile --from-numbers": from_numbers,
+    "profile --from-history": from_history,
+}
+
 # Paragraphs of help with a command to copy, in which click breaks no line after this mark.
 _EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
-for _group, _members in _COMMANDS.items():
-    for _command in _members:
-        _app.command(
-            cls=_Command, rich_help_panel=_group, help=_EXAMPLES.sub("\b\n", getdoc(_command) or "")
-        )(with_groups(_command))
-_app.command("profile --from-numbers", cls=_Command, hidden=True, rich_help_panel="Measure")(
-    from_numbers
-)
-_app.command("profile --from-history", cls=_Command, hidden=True, rich_help_panel="Measure")(
-    from_history
-)
 
 
-@_app.callback(invoke_without_command=True)
+def typer_app(only: str | None = None) -> typer.Typer:
+    """Return the app with the command called `only`; with all if there is none of that name."""
+    app = typer.Typer(
+        cls=_Commands,
+        callback=_advisor,
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog=_EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    commands = {each.__name__: (each, group) for group, of in _COMMANDS.items() for each in of}
+    for name, function in _OF_PROFILE.items():
+        commands[name] = function, ""
+    for name in [only] if only in commands else commands:
+        function, group = commands[name]
+        text = _EXAMPLES.sub("\b\n", getdoc(function) or "")
+        command = app.command(
+            name, cls=_Command, hidden=not group, rich_help_panel=group or "Measure", help=text
+        )
+        command(with_groups(function))
+    return app
+
+
 def _advisor(
     context: typer.Context,
     version: bool = flag("Print the version and exit.", "--version"),
@@ -127,9 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ready()
     if "_ADVISOR_COMPLETE" in os.environ:  # a shell waits for words, and shows all that is printed
         with suppress(Exception):
-            _app(prog_name="advisor")
+            typer_app()(prog_name="advisor")
         sys.exit(AdvisorError.exit_code)
-    warnings.showwarning = _show_warning
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
@@ -140,7 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typed = passed[1:] + rest  # which measurements keep
         if passed[:1] == ["profile"]:
             passed, rest = as_commands(passed, rest)
-        code = _app(passed + rest, prog_name="advisor", standalone_mode=False, obj=typed)
+        app = typer_app(*passed[:1])  # to make the options of all commands takes long
+        code = app(passed + rest, prog_name="advisor", standalone_mode=False, obj=typed)
     except AdvisorError as error:
         _fail(error, debug=debug)
     except OSError as error:
@@ -171,16 +178,3 @@ def _fail(error: AdvisorError, *, debug: bool) -> NoReturn:
     # Steps outside their intervals are listed, one a line.
     aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
     sys.exit(error.exit_code)
-
-
-_show_others = warnings.showwarning
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], *where: Any, **more: Any
-) -> None:
-    """Print a warning of the advisor as one line, others as Python does."""
-    if issubclass(category, AdvisorWarning):
-        warn([message])
-    else:
-        _show_others(message, category, *where, **more)

@@ -115,9 +115,9 @@ def layouts(
     chosen = profiles_offered(card, branch)
     if slices is not None:
         chosen = profiles_named(card, slices.split(","), branch)
-    used = [instance_named(card, name) for words in in_use or () for name in words.split(",")]
-    sets = placement_sets(card, chosen, used, branch)
-    listed = Layouts(card, tuple(chosen), sets)
+    names = [name for words in in_use or () for name in words.split(",")]
+    used = tuple(instance_named(card, name) for name in names)
+    listed = Layouts(card, chosen, placement_sets(card, chosen, used, branch))
     show_answer(listed, as_json, lambda it: layouts_report(it, used, every=every))
 
 

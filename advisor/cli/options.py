@@ -190,7 +190,7 @@ def choose_gpu(context: Context, word: str) -> str:
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
-    from advisor.measure.device import first_gpu
+    from advisor.hardware.live_gpu import first_gpu
 
     if context.resilient_parsing:  # a shell completes a word
         return word

@@ -137,7 +137,7 @@ def aside(line: str, keep: str = "") -> None:
 
 
 def _console() -> "Console":
-    from advisor.report.tables import ReportConsole
+    from advisor.report.format import ReportConsole
 
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):

@@ -41,11 +41,14 @@ class Sources:
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
         from advisor.api import Advisor
-        from advisor.hardware.live_gpu import as_offered_here
+        from advisor.hardware.live_gpu import as_offered_here, first_gpu
         from advisor.hardware.machine import recent_host_check
-        from advisor.measure.device import present_machine
 
-        present = present_machine(gpu)
+        present = None
+        if first_gpu() is not None:  # else there is nothing to import that for
+            from advisor.measure.device import present_machine
+
+            present = present_machine(gpu)
         return Advisor(
             gpu,
             profiles=self.profiles,

@@ -70,6 +70,8 @@ Mhz = Annotated[int, Within(0, 1e5)]
 Sms = Annotated[int, Within(0, MOST_SMS)]
 Count = Annotated[int, Within(0, MOST_COUNT)]
 Positive = Annotated[int, Within(1, MOST_COUNT)]
+Schema = Annotated[int, Within(1, 1)]
+"""The version of a file; `refuse_newer` explains a newer one."""
 
 
 def check(record: object, fields: Iterable[str], most: float) -> None:
@@ -98,12 +100,6 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
 
 class NewerFile(InvalidInput):
     """A file that a newer advisor wrote."""
-
-
-def check_schema(schema: int) -> None:
-    """Check that a record is of the version that this advisor reads."""
-    if schema != 1:
-        raise InvalidInput(f"its schema is {schema}, this advisor reads 1")
 
 
 def refuse_newer(document: Any, where: object, newest: int = 1) -> None:

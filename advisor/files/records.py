@@ -4,6 +4,7 @@ The only importer of pydantic, and only when a record is read.
 """
 
 import json
+import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _Record = TypeVar("_Record")
 
 _LARGEST = 2**63 - 1
+# pydantic looks for plugins among all installed packages, which takes longer than to read a file.
+_NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 _REMOVED = [name.encode() for name in REMOVED_FIELDS]
 
 
@@ -66,23 +69,30 @@ def _validator(kind: Any) -> "SchemaValidator":
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
-    schema = TypeAdapter(kind).core_schema
+    before = os.environ.get(_NO_PLUGINS)
+    os.environ[_NO_PLUGINS] = "1"
+    try:
+        schema = TypeAdapter(kind).core_schema
+    finally:
+        del os.environ[_NO_PLUGINS]
+        os.environ.update({} if before is None else {_NO_PLUGINS: before})
     _refuse_endless(schema)
     return SchemaValidator(schema)
 
 
-def _refuse_endless(node: Any) -> None:
+def _refuse_endless(schema: Any) -> None:
     """Let no number of a schema have hundreds of digits, which a float reads as infinite."""
-    if isinstance(node, dict):
-        if node.get("type") == "float":
-            node["allow_inf_nan"] = False
-        elif node.get("type") == "int":
-            node.setdefault("le", _LARGEST)
-        for inner in node.values():
-            _refuse_endless(inner)
-    elif isinstance(node, list):
-        for inner in node:
-            _refuse_endless(inner)
+    nodes = [schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "float":
+                node["allow_inf_nan"] = False
+            elif node.get("type") == "int":
+                node.setdefault("le", _LARGEST)
+            nodes.extend(node.values())
+        elif isinstance(node, list):
+            nodes.extend(node)
 
 
 def parse_record(

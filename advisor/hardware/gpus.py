@@ -8,10 +8,9 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.files.reading import Within, read_json, read_once, read_toml, user_folder
@@ -55,22 +54,6 @@ DESCRIBED = "driver"
 # NVML's name of a MIG device has that of its GPU before this, and its profile behind.
 OF_MIG = " MIG "
 
-# Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
-# C++ Programming Guide, arithmetic instructions and technical specifications by capability.
-CAPABILITIES = {
-    (7, 0): ("Volta", 64, 2048),
-    (7, 5): ("Turing", 64, 1024),
-    (8, 0): ("Ampere", 64, 2048),
-    (8, 6): ("Ampere", 128, 1536),
-    (8, 7): ("Ampere", 128, 1536),
-    (8, 9): ("Ada", 128, 1536),
-    (9, 0): ("Hopper", 128, 2048),
-    (10, 0): ("Blackwell", 128, 2048),
-    (10, 3): ("Blackwell", 128, 2048),
-    (12, 0): ("Blackwell", 128, 1536),
-    (12, 1): ("Blackwell", 128, 1536),
-}
-
 MAX_MPS_CLIENTS = 48  # from Volta on: CUDA MPS documentation, contexts up to CUDA 13.0
 
 # A GPU with a number of them: 8xh100, h100x8 or h100:8.
@@ -79,6 +62,26 @@ _COUNTED = re.compile(
 )
 
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """An SM of a compute capability: CUDA C++ Programming Guide, technical specifications.
+
+    Attributes:
+        lanes: CUDA cores.
+        threads: Most threads that it holds at once, in at most so many `blocks`.
+        shared_kib: Shared memory, of which the system reserves `reserved_kib` for each block.
+        for_graphics: Whether its tensor cores are the smaller ones of GPUs for graphics.
+    """
+
+    architecture: str
+    lanes: int
+    threads: int
+    blocks: int
+    shared_kib: int
+    reserved_kib: int
+    for_graphics: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +158,24 @@ class Gpu:
 
 
 @cache
+def _shipped() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(
+        Path(__file__).with_name("catalogue.json").read_text("utf-8")
+    )
+    return document
+
+
+@cache
+def capabilities() -> dict[str, Capability]:
+    """Every compute capability that is supported, e.g. ``"9.0"``."""
+    return {key: Capability(**row) for key, row in _shipped()["capabilities"].items()}
+
+
+@cache
 def catalogue() -> dict[str, Gpu]:
     """Every GPU model that comes with this package, by key."""
-    document = json.loads(files("advisor.hardware").joinpath("catalogue.json").read_text())
     gpus = {}
-    for key, entry in document["gpus"].items():
+    for key, entry in _shipped()["gpus"].items():
         rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
         mig = tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
         parts = {"products": tuple(entry["products"]), "mig": mig, "rates": rates}
@@ -236,10 +252,9 @@ class OwnGpu:
             raise InvalidInput(
                 f"{min(taken)} is a GPU of `advisor gpus`. Choose another key and name"
             )
-        capabilities = [f"{major}.{minor}" for major, minor in CAPABILITIES]
-        if self.compute_capability not in capabilities:
+        if self.compute_capability not in capabilities():
             raise InvalidInput(
-                f"compute_capability: write one of {', '.join(capabilities)} in quotes, got "
+                f"compute_capability: write one of {', '.join(capabilities())} in quotes, got "
                 f"{self.compute_capability!r:.20}"
             )
         for row in self.mig:
@@ -252,19 +267,18 @@ class OwnGpu:
 
     def described(self) -> Gpu:
         """Return it as other models are described."""
-        major, minor = map(int, self.compute_capability.split("."))
-        architecture, _, threads_per_sm = CAPABILITIES[major, minor]
+        capability = capabilities()[self.compute_capability]
         described, rates = (
             {name: getattr(self, name) for name in self.__slots__ if name in kind.__slots__}
             for kind in (Gpu, GpuRates)
         )
         return Gpu(
             **described,
-            architecture=architecture,
+            architecture=capability.architecture,
             rates=GpuRates(**rates),
             reserved_mib=None,
             power_limit_min_w=None,
-            threads_per_sm=threads_per_sm,
+            threads_per_sm=capability.threads,
             max_mps_clients=MAX_MPS_CLIENTS,
             sources={"file": self.source, "mig": self.source},
         )
@@ -322,38 +336,31 @@ def gpu_meant(word: str) -> Gpu:
     """
     if word in catalogue():
         return gpu(word)
-    parts = _parts_without_version(word)
+
+    def parts_of(name: str) -> tuple[str, ...]:  # SXM5 and all others of that socket as SXM
+        return tuple(re.sub(r"^sxm\d$", "sxm", part) for part in name_parts(name))
+
+    def names_some(own: tuple[str, ...]) -> bool:  # in any order, with a number that is not memory
+        models = [part for part in parts if part in own and re.search(r"\d", part)]
+        return any(not part.endswith("gb") for part in models) and all(
+            {part, f"{part}b", f"{part}gb"} & {*own} for part in parts
+        )
+
+    parts = parts_of(word)
     names = {
-        key: [_parts_without_version(name) for name in (key, *each.products)]
+        key: [parts_of(name) for name in (key, *each.products)]
         for key, each in known_gpus().items()
         if not any(OF_MIG in name for name in each.products)  # those have to be named in full
     }
+    joined = "".join(parts)  # without spaces they may be the first parts, as in h100sxm
     meant = (
         [key for key, own in names.items() if parts in own]
-        or [key for key, own in names.items() if any(_is_part(parts, name) for name in own)]
-        or [key for key, own in names.items() if any(_is_joined(parts, name) for name in own)]
+        or [key for key, own in names.items() if any(map(names_some, own))]
+        or [key for key, own in names.items() if any(joined in accumulate(name) for name in own)]
     )
     if len(meant) > 1:
         raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Write one of these.")
     return gpu(meant[0] if meant else word)
-
-
-def _parts_without_version(name: str) -> tuple[str, ...]:
-    """`name_parts`, with SXM5 and all others of that socket as SXM."""
-    return tuple(re.sub(r"^sxm\d$", "sxm", part) for part in name_parts(name))
-
-
-def _is_part(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
-    """True if all `parts` are of `name`, in any order, and one is a number that is not memory."""
-    models = [part for part in parts if part in name and re.search(r"\d", part)]
-    return any(not part.endswith("gb") for part in models) and all(
-        {part, f"{part}b", f"{part}gb"} & {*name} for part in parts
-    )
-
-
-def _is_joined(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
-    """True if `parts` without spaces are `name` or its first parts, as ``h100sxm``."""
-    return bool(parts) and "".join(parts) in accumulate(name)
 
 
 def name_parts(name: str) -> tuple[str, ...]:

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from psutil import virtual_memory
-
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import (
-    CAPABILITIES,
     DESCRIBED,
     MAX_MPS_CLIENTS,
     OF_MIG,
     Gpu,
     MigProfile,
+    capabilities,
     gpu_of_product,
     keep_gpu,
     name_parts,
@@ -130,6 +128,11 @@ def gpus_here() -> list[LiveGpu]:
         return []
 
 
+def first_gpu() -> str | None:
+    """The key of this machine's first GPU that is supported; None without one."""
+    return next(filter(None, (each.catalogue_key for each in gpus_here())), None)
+
+
 def visible_device(uuid: str) -> dict[str, str]:
     """The variables by which a process sees only the GPU `uuid`, by its index if possible.
 
@@ -154,6 +157,8 @@ def _memory_bytes(nvml: Any, handle: Any) -> tuple[int, int]:
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     except nvml.NVMLError_NotSupported:
+        from psutil import virtual_memory
+
         host = virtual_memory()
         return host.total, host.total - host.available
     return memory.total, memory.used
@@ -275,11 +280,11 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     """
     if OF_MIG in product:
         return _mig_device_from_driver(nvml, handle, product)
-    capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
+    version = offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ()
+    capability = capabilities().get(".".join(map(str, version)))
     cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
-    if not cores or capability not in CAPABILITIES:
+    if not cores or capability is None:
         return None
-    architecture, cores_per_sm, threads_per_sm = CAPABILITIES[capability]
     memory_mib = _memory_bytes(nvml, handle)[0] // _MIB
     limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
     rows = mig_rows(nvml, handle)
@@ -289,9 +294,9 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     described = Gpu(
         key=key_of(product, memory_mib),
         products=(product,),
-        architecture=architecture,
-        compute_capability=".".join(map(str, capability)),
-        sms=cores // cores_per_sm,
+        architecture=capability.architecture,
+        compute_capability=".".join(map(str, version)),
+        sms=cores // capability.lanes,
         memory_mib=memory_mib,
         reserved_mib=reserved_of(nvml, handle),
         # Two transfers a clock on each line of the bus.
@@ -299,7 +304,7 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
         power_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
         power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
-        threads_per_sm=threads_per_sm,
+        threads_per_sm=capability.threads,
         max_mps_clients=MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
         mig=rows,

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.gpus import Gpu, MigProfile
-from advisor.sharing import Instance
-from advisor.sharing.notation import full_profile
+from advisor.sharing import Instance, full_profile
 
 _FIRST_WITH_MIG = 450  # MIG User Guide, driver versions
 _FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
@@ -148,8 +147,9 @@ def _search(
     return None
 
 
+@lru_cache(4096)  # a search asks hundreds of times
 def place(
-    gpu: Gpu, instances: Sequence[Instance], driver_branch: int | None = None
+    gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None = None
 ) -> tuple[Instance, ...]:
     """`instances` in their order, each with a start; given starts are kept.
 
@@ -160,13 +160,6 @@ def place(
         InvalidInput: None of that profile starts there.
         NothingFits: `gpu` has no MIG, or cannot hold all of them at once.
     """
-    return _placed(gpu, tuple(instances), driver_branch)
-
-
-@lru_cache(4096)  # a search asks hundreds of times
-def _placed(
-    gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None
-) -> tuple[Instance, ...]:
     refuse_without_mig(gpu)
     wanted = [(profile_of(gpu, each.profile), each.start) for each in instances]
     for profile, start in wanted:
@@ -219,35 +212,13 @@ class PlacementSets:
     maximal: tuple[tuple[Instance, ...], ...]
 
 
-def placement_sets(
-    gpu: Gpu,
-    profiles: Sequence[MigProfile],
-    in_use: Sequence[Instance] = (),
-    driver_branch: int | None = None,
-) -> PlacementSets:
-    """Every set of instances of `profiles` that `gpu` can hold together with those in use.
-
-    An instance in use without a start may be at any place.
-
-    Raises:
-        NothingFits: `gpu` cannot hold what is in use.
-    """
-    if in_use:
-        place(gpu, in_use, driver_branch)
-    named = [(profile_of(gpu, each.profile), each.start) for each in in_use]
-    fixed = tuple(_placed_profile(profile, start) for profile, start in named if start is not None)
-    movable = tuple(profile for profile, start in named if start is None)
-    return _placement_sets(tuple(profiles), fixed, movable, driver_branch)
-
-
 def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
     """Every valid set of placed instances to which nothing can be added; none without MIG.
 
     Leaves out profiles that differ in media engines only (``+me``, ``+gfx``, ``-me``): training
     needs none of them.
     """
-    profiles = [profile for profile in gpu.mig if profile.name.endswith("gb")]
-    return placement_sets(gpu, profiles).maximal
+    return placement_sets(gpu, tuple(row for row in gpu.mig if row.name.endswith("gb"))).maximal
 
 
 def largest_layouts(gpu: Gpu, most: int) -> tuple[tuple[Instance, ...], ...]:
@@ -293,30 +264,39 @@ def _placed_profile(profile: MigProfile, start: int) -> _PlacedProfile:
 
 
 @cache
-def _placement_sets(
+def placement_sets(
+    gpu: Gpu,
     profiles: tuple[MigProfile, ...],
-    fixed: tuple[_PlacedProfile, ...],
-    movable: tuple[MigProfile, ...],
-    branch: int | None,
+    in_use: tuple[Instance, ...] = (),
+    driver_branch: int | None = None,
 ) -> PlacementSets:
+    """Every set of instances of `profiles` that `gpu` can hold together with those in use.
+
+    An instance in use without a start may be at any place.
+
+    Raises:
+        NothingFits: `gpu` cannot hold what is in use.
+    """
+    if in_use:
+        place(gpu, in_use, driver_branch)
+    named = [(profile_of(gpu, each.profile), each.start) for each in in_use]
+    fixed = tuple(_placed_profile(profile, start) for profile, start in named if start is not None)
+    movable = Counter(profile for profile, start in named if start is None)
     kinds = dict.fromkeys((*profiles, *movable))
     pieces = [_placed_profile(profile, start) for profile in kinds for start in profile.starts]
     addable = [piece for piece in pieces if piece.profile in profiles]
-    wanted = Counter(movable)
-    valid = []
-    for held in _grown(fixed, _apart(fixed, pieces), branch):
+    valid, full = 0, []
+    for held in _grown(fixed, _apart(fixed, pieces), driver_branch):
         counts = Counter(piece.profile for piece in held[len(fixed) :])
         # Of all that is movable as many as are wanted; more only of what may be added.
         if held and all(
             counts[profile] >= count if profile in profiles else counts[profile] == count
-            for profile, count in wanted.items()
+            for profile, count in movable.items()
         ):
-            valid.append(held)
-    full = [
-        sorted(held, key=lambda piece: piece.start)
-        for held in valid
-        if not any(_allowed(held, piece, branch) for piece in _apart(held, addable))
-    ]
+            valid += 1
+            more = _apart(held, addable)
+            if not any(_allowed(held, piece, driver_branch) for piece in more):
+                full.append(sorted(held, key=lambda piece: piece.start))
     full.sort(
         key=lambda held: [
             (-start, profile.memory_slices, profile.compute_slices, profile.name)
@@ -324,7 +304,7 @@ def _placement_sets(
         ]
     )
     maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
-    return PlacementSets(len(valid), tuple(maximal))
+    return PlacementSets(valid, tuple(maximal))
 
 
 def _grown(

@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 from math import log
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, GpuRates, catalogue
+from advisor.hardware.gpus import Capability, Gpu, GpuRates, capabilities, catalogue
 from advisor.hardware.mig import packed, profile_of
 
 # Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
@@ -207,45 +207,21 @@ _REGISTERS, _PARTS, _REGISTER_STEP = 65_536, 4, 256
 _SHARED_STEP = 128
 
 
-@dataclass(frozen=True, slots=True)
-class SmLimits:
-    """The most that one SM can hold at once; the system reserves shared memory for each block."""
-
-    threads: int
-    blocks: int
-    shared_kib: int
-    reserved_kib: int
-
-
-_LIMITS = {
-    "7.0": SmLimits(2048, 32, 96, 0),
-    "7.5": SmLimits(1024, 16, 64, 0),
-    "8.0": SmLimits(2048, 32, 164, 1),
-    "8.6": SmLimits(1536, 16, 100, 1),
-    "8.9": SmLimits(1536, 24, 100, 1),
-    "9.0": SmLimits(2048, 32, 228, 1),
-    "10.0": SmLimits(2048, 32, 228, 1),
-    "10.3": SmLimits(2048, 32, 228, 1),
-    "12.0": SmLimits(1536, 24, 100, 1),
-    "12.1": SmLimits(1536, 24, 100, 1),
-}
-
-
-def sm_limits(compute_capability: str) -> SmLimits:
+def sm_limits(compute_capability: str) -> Capability:
     """Return the limits of an SM of `compute_capability`, e.g. ``"9.0"``.
 
     Raises:
-        InvalidInput: Its limits are not in the table.
+        InvalidInput: Its limits are not in the catalogue.
     """
-    if (limits := _LIMITS.get(compute_capability)) is not None:
+    if (limits := capabilities().get(compute_capability)) is not None:
         return limits
     raise InvalidInput(
         f"the limits of an SM of compute capability {compute_capability} are not known. "
-        f"Known: {', '.join(_LIMITS)}."
+        f"Known: {', '.join(capabilities())}."
     )
 
 
-def resident_blocks(limits: SmLimits, *, threads: int, registers: int, shared_bytes: int) -> int:
+def resident_blocks(limits: Capability, *, threads: int, registers: int, shared_bytes: int) -> int:
     """Blocks of a kernel that fit on one SM at once, at least 1, since the kernel did run."""
     warps = -(-threads // _WARP)
     by_threads = limits.threads // (warps * _WARP)
@@ -265,8 +241,6 @@ def resident_blocks(limits: SmLimits, *, threads: int, registers: int, shared_by
 # TF32, 0.77 in FP16, 0.90 and 0.91 of their bandwidth.
 _OF_64_LANES, _OF_128_LANES = 0.94, 0.80
 _OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
-_WITH_64_LANES = ("7.0", "7.5", "8.0")
-_FOR_GRAPHICS = ("7.5", "8.6", "8.9", "12.0", "12.1")
 # Best addition, by the same timings: 0.85 of an A100, 0.91 of a V100 and 0.90 of an H100.
 _OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
 
@@ -294,7 +268,7 @@ def rates_of(gpu: Gpu) -> GpuRates | None:
     if gpu.power_limit_w is not None:
         sm_ghz = gpu.sms * rates.clock_mhz * 1e-3
         clock = min(1.0, gpu.power_limit_w / sm_ghz / _W_PER_SM_GHZ)
-    lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
+    lanes = _OF_64_LANES if sm_limits(gpu.compute_capability).lanes == 64 else _OF_128_LANES
     ampere = gpu.compute_capability == "8.0"
     bandwidth = (_OF_A100_BANDWIDTH if ampere else _OF_BANDWIDTH) * rates.bandwidth_gb_s
     return _scaled(rates, clock * lanes, clock * tensor_share(gpu), bandwidth)
@@ -336,4 +310,5 @@ def unlikeness(one: Gpu, other: Gpu) -> float:
 
 def tensor_share(gpu: Gpu) -> float:
     """Share of its peak that products on tensor cores attain at most, 0..1."""
-    return _OF_SMALL_TENSOR if gpu.compute_capability in _FOR_GRAPHICS else _OF_TENSOR
+    small = sm_limits(gpu.compute_capability).for_graphics
+    return _OF_SMALL_TENSOR if small else _OF_TENSOR

@@ -161,13 +161,15 @@ def _job(own: Allocation) -> tuple[Document, Document]:
         "resources": _resources(own),
         "volumeMounts": [{"name": names[path], "mountPath": path} for path in folders],
     }
+    models = {"key": _PRODUCT, "operator": "In", "values": product_labels(own.plan.gpu)}
+    nodes = {"nodeSelectorTerms": [{"matchExpressions": [models]}]}
     memory_mib = max(
         sum(nlargest(stage.at_once, (start.memory_mib for start in stage.starts)))
         for stage in own.plan.stages
     )
     pod = {
         "restartPolicy": "Never",
-        **_on_product(own.plan.gpu),
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "containers": [container],
         "volumes": [{"name": names[path], **source} for path, source in folders.items()],
@@ -205,14 +207,6 @@ def _secret_names(starts: Iterable[Start]) -> list[str]:
     scripts = (start.job.profile.workload.script for start in starts)
     names = (name for script in scripts if script for name in script.environment)
     return list(dict.fromkeys(filter(is_secret, names)))
-
-
-def _on_product(gpu: Gpu) -> Document:
-    """Return the affinity of a pod to nodes with `gpu`."""
-    expression = {"key": _PRODUCT, "operator": "In", "values": product_labels(gpu)}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    return {"affinity": {"nodeAffinity": required}}
 
 
 def product_labels(gpu: Gpu) -> list[str]:

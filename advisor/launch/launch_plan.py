@@ -65,7 +65,7 @@ class LaunchPartition:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        at_once: Most jobs of a queue that run at the same time; None: it is not a queue.
+        at_once: Most of its jobs that run at the same time, in order; None: all of them.
     """
 
     number: int
@@ -103,7 +103,8 @@ class Stage:
     @property
     def at_once(self) -> int:
         """Most jobs that run at the same time."""
-        return 1 if self.one_by_one else self.partitions[0].at_once or len(self.starts)
+        most = sum(part.at_once or len(part.starts) for part in self.partitions)
+        return 1 if self.one_by_one else most
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -355,18 +356,13 @@ def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]
                     f"{plan.sharing}: {scheduler} does not change MIG instances between jobs. "
                     f"Export the plan as commands, or export each group as a plan of its own."
                 )
-            instances += (_on_instance(plan, part) for part in plan.partitions)
+            for part in plan.partitions:
+                assert part.instance is not None
+                inside = Stage((replace(part, instance=None, slices=None, profile=None),))
+                own = replace(plan, sharing=part.sharing, stages=(inside,), power_cap_w=None)
+                name, profile = f"gpu_{plan.number}_{part.number}", part.instance.profile
+                instances.append(Allocation(name=name, plan=own, profile=profile))
     return [*instances, *_on_gpus(plan for plan in plans if not plan.on_mig)]
-
-
-def _on_instance(plan: LaunchPlan, part: LaunchPartition) -> Allocation:
-    assert part.instance is not None, "a plan of one group of instances has no other partitions"
-    inside = replace(part, instance=None, slices=None, profile=None)
-    return Allocation(
-        name=f"gpu_{plan.number}_{part.number}",
-        plan=replace(plan, sharing=part.sharing, stages=(Stage((inside,)),), power_cap_w=None),
-        profile=part.instance.profile,
-    )
 
 
 def _on_gpus(plans: Iterable[LaunchPlan]) -> Iterator[Allocation]:

@@ -22,11 +22,12 @@ from advisor.launch.shell import commands_text
 from advisor.measure.planned_runs import is_advice
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.prediction import Interval, MixPrediction
+from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count, without_ended
 from advisor.workload.job import Job
-from advisor.workload.plan_document import (
+from advisor.workload.profile import FindsProfiles, Profile
+from advisor.workload.run import (
     DocumentedJob,
     DocumentedPlan,
     PlanDocument,
@@ -36,7 +37,6 @@ from advisor.workload.plan_document import (
     profile_positions,
     workloads_by_name,
 )
-from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.spec import Script, is_secret, masked_words
 
 _SHARED_FIELDS = (
@@ -103,6 +103,12 @@ def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
 def _documented(
     plan: LaunchPlan, first: LaunchPlan, profiles: Mapping[Profile, int], with_steps: bool
 ) -> DocumentedPlan:
+    jobs = []
+    for start in plan.starts:
+        step_s = start.step_s
+        steps = StepRange(step_s.p05, step_s.p50, step_s.p95) if with_steps else None
+        job = replace(_documented_job(start), profile=profiles[start.job.profile], step_s=steps)
+        jobs.append(job)
     return DocumentedPlan(
         rank=1,
         sharing=str(plan.sharing),
@@ -112,30 +118,21 @@ def _documented(
         gpu=None if plan.gpu.key == first.gpu.key else plan.gpu.key,
         host=plan.host,
         device=plan.device,
-        jobs=tuple(
-            replace(
-                _documented_job(start),
-                profile=profiles[start.job.profile],
-                step_s=step_range(start.step_s) if with_steps else None,
-            )
-            for start in plan.starts
-        ),
+        jobs=tuple(jobs),
     )
 
 
 def _documented_job(start: Start) -> DocumentedJob:
+    workload = start.job.profile.workload
     return DocumentedJob(
         job=start.job.name,
         mps_limit_percent=start.limit,
         memory_cap_mib=start.memory_cap_mib,
         number=start.number,
-        **job_fields(start.job),
+        examples_per_epoch=workload.examples_per_epoch,
+        script=workload.script,
+        **_shared_fields(start.job),
     )
-
-
-def step_range(step_s: Interval) -> StepRange:
-    """Convert a predicted step for a plan file."""
-    return StepRange(step_s.p05, step_s.p50, step_s.p95)
 
 
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
@@ -197,17 +194,6 @@ def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) 
     )
 
 
-def _profile(job: DocumentedJob, profiles: Sequence[Profile], load: FindsProfiles) -> Profile:
-    if job.profile is not None:
-        return profiles[job.profile]
-    try:
-        return load(job.job)
-    except UnknownName as error:
-        raise InvalidInput(
-            f"{error} An earlier version wrote the plan, without profiles. {_REMEDY}"
-        ) from None
-
-
 def check_gpu_of_plan(wanted: str | None, planned: str, file: str) -> None:
     """Check that a plan from a file is for the GPU asked for, if one was.
 
@@ -233,13 +219,6 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     return first
 
 
-def job_fields(job: Job) -> dict[str, Any]:
-    """Return what a file has of a job besides its name: its work, its constraints, its script."""
-    workload = job.profile.workload
-    own = {"examples_per_epoch": workload.examples_per_epoch, "script": workload.script}
-    return own | _shared_fields(job)
-
-
 def _shared_fields(job: Job | DocumentedJob) -> dict[str, Any]:
     """Fields that `Job` and the file have in common: amount of work and constraints."""
     return {name: getattr(job, name) for name in _SHARED_FIELDS}
@@ -247,7 +226,12 @@ def _shared_fields(job: Job | DocumentedJob) -> dict[str, Any]:
 
 def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: FindsProfiles) -> Job:
     """The planned job; its profile is one of `profiles`, its script and epoch are its own."""
-    profile = _profile(planned, profiles, load)
+    try:
+        profile = load(planned.job) if planned.profile is None else profiles[planned.profile]
+    except UnknownName as error:
+        raise InvalidInput(
+            f"{error} An earlier version wrote the plan, without profiles. {_REMEDY}"
+        ) from None
     workload = replace(
         profile.workload, examples_per_epoch=planned.examples_per_epoch, script=planned.script
     )

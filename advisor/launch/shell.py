@@ -5,7 +5,7 @@
 
     core.sh   finds the GPU, ends jobs
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
-    queue.sh  waits until one of the jobs ends
+    queue.sh  starts jobs when others end
     gpus.sh   has a shell for each of several GPUs
     mps.sh    MPS daemons
     root.sh, power.sh, mig.sh   the power limit and MIG
@@ -176,7 +176,10 @@ def plan_lines(plan: LaunchPlan) -> Iterator[str]:
 
 def job_lines(stage: Stage) -> Iterator[str]:
     """Yield lines that start the jobs of `stage`, whose instances are there, and wait for them."""
+    lines = [part for part in stage.partitions if part.instance and part.at_once]
     for part in stage.partitions:
+        if part in lines:
+            continue
         yield f"use_mps {device(part)} {part.number}" if part.under_mps else f"use {device(part)}"
         for place, start in enumerate(part.starts):
             if part.at_once and place >= part.at_once:
@@ -184,6 +187,13 @@ def job_lines(stage: Stage) -> Iterator[str]:
             yield " ".join([*client_settings(part, start), f"job {start.number}", command(start)])
             if stage.one_by_one:
                 yield "wait_for_jobs"
+    for part in lines:
+        for start in part.starts:
+            job = f"job {start.number} {command(start)}"
+            yield f"start_{start.number}() {{ use {device(part)}; {job}; }}"
+    if lines:
+        numbers = ((str(start.number) for start in part.starts) for part in lines)
+        yield " ".join(["run_lines", *(f"'{' '.join(each)}'" for each in numbers)])
     if not stage.one_by_one:
         yield "wait_for_jobs"
 

@@ -39,6 +39,9 @@ submit() {  # a job with the script on stdin, called $1; its ID becomes id[$1]
     { [ ${#ids[@]} = 0 ] || scancel "${ids[@]}"; exit 1; }
   ids+=("${new%%;*}") id[$1]=${new%%;*}
 }"""
+_TYPES_VARY = """\
+# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between
+# drivers and releases, and any other type drains the node."""
 _OPTIONS = """\
 # --time is twice the upper end of the predicted time; Slurm ends a job then.
 # sbatch reads further options from SBATCH_PARTITION, SBATCH_ACCOUNT, ... in the environment."""
@@ -72,14 +75,19 @@ def slurm_text(plans: Sequence[LaunchPlan], gres_name: str | None = None) -> str
         )
     names = gres_names(plans[0].models or [plans[0].gpu.key], gres_name)
     own = allocations(plans, "Slurm")
+    unknown_types = []
     if cut:
         _check_types(cut)
+        for profile in _profiles(cut):
+            if slurm_type(cut.gpu, profile) is None:
+                remedy = f"set it to the type of {profile} that slurmd -G lists"
+                unknown_types.append(f': "${{{_variable(profile)}:?{remedy}}}"')
     lines = [
         "#!/usr/bin/env bash",
         *_head(plans, own, names),
         *dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan)),
         *_BEGINNING.split("\n"),
-        *(_unknown_types(cut) if cut else ()),
+        *unknown_types,
         *shell.secrets(start for plan in plans for start in plan.starts),
     ]
     starts = [start for each in own for start in each.starts]
@@ -149,7 +157,11 @@ def _head(
     keep = "Keep what else that line lists: other GPUs of the node are lost without it."
     if on_mig:
         types = ",".join(f"{name}:{count}" for name, count in counts.items())
-        yield from (f"#   NodeName=NODE Gres={types}", f"# {keep}", *_types_wanted(plans[0]))
+        yield from (f"#   NodeName=NODE Gres={types}", f"# {keep}")
+        yield from _TYPES_VARY.split("\n")
+        for profile in _profiles(plans[0]):
+            if other := other_type(plans[0].gpu, profile):
+                yield f"# {profile}: {other} where half a GiB is rounded up."
     else:
         yield from (f"#   NodeName=NODE Gres={name}:N" for name in counts)
         yield f"# N: all GPUs that the node has. {keep}"
@@ -233,18 +245,16 @@ def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
 def slurm_type(gpu: Gpu, profile: str) -> str | None:
     """Return Slurm's type of a GPU instance; None if no driver reported its memory yet."""
     row = profile_of(gpu, profile)
-    return None if row.memory_estimated else _named(row, round(_newest_mib(row) / _MIB_IN_GIB))
+    if row.memory_estimated:
+        return None
+    return _named(row, round((row.newest_mib or row.memory_mib) / _MIB_IN_GIB))
 
 
 def other_type(gpu: Gpu, profile: str) -> str | None:
     """Return the type if Slurm rounds half a GiB up; None if it is the same."""
     row = profile_of(gpu, profile)
-    up = _named(row, (_newest_mib(row) + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
+    up = _named(row, ((row.newest_mib or row.memory_mib) + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
     return up if slurm_type(gpu, profile) not in (None, up) else None
-
-
-def _newest_mib(row: MigProfile) -> int:
-    return row.newest_mib or row.memory_mib
 
 
 def _named(row: MigProfile, memory_gib: int) -> str:
@@ -282,23 +292,6 @@ def _instances_wanted(plan: LaunchPlan) -> Iterator[str]:
     for place, names in divided.items():
         yield f"{mig} -cgi {place}"
         yield f"{mig} -cci {','.join(names)} -gi ID  # of the line before"
-
-
-def _types_wanted(plan: LaunchPlan) -> Iterator[str]:
-    """Yield comments on the types of these instances."""
-    yield "# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between"
-    yield "# drivers and releases, and any other type drains the node."
-    for profile in _profiles(plan):
-        if other := other_type(plan.gpu, profile):
-            yield f"# {profile}: {other} where half a GiB is rounded up."
-
-
-def _unknown_types(plan: LaunchPlan) -> Iterator[str]:
-    """Yield lines that stop a script until the unknown types have been filled in."""
-    for profile in _profiles(plan):
-        if slurm_type(plan.gpu, profile) is None:
-            remedy = f"set it to the type of {profile} that slurmd -G lists"
-            yield f': "${{{_variable(profile)}:?{remedy}}}"'
 
 
 def _profiles(plan: LaunchPlan) -> list[str]:

@@ -40,10 +40,10 @@ from advisor.learn.regression import (
     fit_utilisation,
     for_other_hosts,
 )
-from advisor.prediction.correction import COLUMNS, KERNEL, Correction, Kernel
+from advisor.prediction.caching_predictor import date_of
+from advisor.prediction.correction import COLUMNS, KERNEL, Correction, Ends, Intervals, Kernel
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.host import is_gpu_bound, log_beyond_host
-from advisor.prediction.intervals import Ends, Intervals
 from advisor.prediction.model import (
     FEWEST_RUNS,
     Data,
@@ -57,7 +57,6 @@ from advisor.prediction.model import (
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import PHYSICS, Effort, Physics, TimeSlicing
 from advisor.prediction.trace import Floats
-from advisor.prediction.wrappers import date_of
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile
@@ -131,7 +130,13 @@ def fit(
     solo = [pair for each, _ in shared for pair in _solo(each)]
     intervals: dict[Mode, Intervals] = {"serial": _alone_intervals(solo, checked=False)}
     on_known_host: dict[Mode, Intervals] = {}
-    if checked := [pair for each, _ in shared for pair in _solo_on_checked_host(each)]:
+    checked = []
+    for each, _ in shared:
+        steps_alone = SoloSteps(each.runs)
+        for _, run in _solo(each):
+            if here := profiles_on_checked_host(run, each.profiles, steps_alone):
+                checked.append((here[0], run))
+    if checked:
         on_known_host["serial"] = _alone_intervals(checked, checked=True)
     for mode, runs in modes.items():
         steps = StepsLeftOut(runs, mode, playback, constants)
@@ -253,16 +258,6 @@ def _solo(measured: MeasuredGpu) -> Solo:
     profiles = measured.profiles
     alone = [run for run in measured.runs if len(run.tenants) == 1 and run.shows_pace]
     return [(profiles[name], run) for run in alone for name in run.names if name in profiles]
-
-
-def _solo_on_checked_host(measured: MeasuredGpu) -> Solo:
-    """The same with profiles converted to the host of each run that recorded something of it."""
-    steps = SoloSteps(measured.runs)
-    return [
-        (here[0], run)
-        for _, run in _solo(measured)
-        if (here := profiles_on_checked_host(run, measured.profiles, steps))
-    ]
 
 
 # Trials of `tune`, and about how many runs of a mode each replays.

@@ -22,7 +22,7 @@ from advisor.prediction.memory import (
     needs,
 )
 from advisor.prediction.power import Power, PowerLaw, is_half
-from advisor.prediction.replay import Physics
+from advisor.prediction.replay import Effort, Physics
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.groups import together
@@ -178,10 +178,7 @@ def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
 
 
 def _edge(tried: Sequence[Trial]) -> Edge:
-    """Mean of all edges of the grid, weighted by the likelihood of the outcomes.
-
-    The likeliest edge alone would be overconfident. All edges and trials are computed at once.
-    """
+    """Mean of all edges of the grid, weighted by likelihood: one alone would be overconfident."""
     from scipy.special import ndtr
 
     held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
@@ -222,7 +219,10 @@ def fit_power(
     power, laws = Power(awake_w=_awake_w([*chain.from_iterable(runs.values())])), {}
     for mode, of_mode in sorted(runs.items()):
         if len(of_mode) >= _FEWEST_RUNS:
-            replays = [playback.replayed_s(run, physics) for run in of_mode]
+            replays = [
+                playback.play(run.profiles, run.sharing, run.gpu, physics, Effort())
+                for run in of_mode
+            ]
             laws[mode] = _law(of_mode, replays, gpu, power)
     logs = [log(run.power_w / p.power_w) for p, run in alone if run.power_w and p.power_w]
     if len(logs) < _FEWEST_RUNS:
@@ -237,17 +237,10 @@ def _speeds(run: ObservedRun, steps_s: Floats | None = None) -> Floats:
     return np.minimum(1.0, run.alone_s / (run.measured_s if steps_s is None else steps_s))
 
 
-def _measured_w(runs: Sequence[ObservedRun]) -> Floats:
-    return np.array([run.run.power_w for run in runs], dtype=np.float64)
-
-
 def _awake_w(runs: Sequence[ObservedRun]) -> float:
-    """Power of the awake GPU by which one factor on all jobs' own watts fits best.
-
-    That is linear: power = awake + factor * (sum of power alone * speed - awake * sum of speeds).
-    Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
-    and 116 W on an H200), and chance decides which of the two was read.
-    """
+    """Power of the awake GPU by which one factor on all jobs' own watts fits best."""
+    # Linear: power = awake + factor * (sum of power alone * speed - awake * sum of speeds).
+    # Readings before a profile are of a sleeping or a waiting card, by chance.
     profiles = [profile for run in runs for profile in run.profiles]
     idle_w = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
     sleeping_w = min(idle_w, default=_SLEEPING_W)
@@ -261,20 +254,17 @@ def _awake_w(runs: Sequence[ObservedRun]) -> float:
             for run in runs
         ]
     )
-    _, less, factor = np.linalg.lstsq(columns / _measured_w(runs)[:, None], np.ones(len(runs)))[0]
+    measured_w = np.array([run.run.power_w for run in runs], dtype=np.float64)
+    _, less, factor = np.linalg.lstsq(columns / measured_w[:, None], np.ones(len(runs)))[0]
     return float(np.clip(-less / max(1e-9, factor), sleeping_w, busy_w))
 
 
 def _law(
     runs: Sequence[ObservedRun], replays: Sequence[Floats | None], gpu: Gpu, power: Power
 ) -> PowerLaw:
-    """The law of one mode: its three shares explain the runs' power above the awake GPU.
-
-    Relative errors of all runs weigh the same; the plain sum weighs as much as one run. No share is
-    below 0, so that a job that gets faster never makes the GPU draw less. The bounds hold nine of
-    ten jobs at replayed speeds. They are symmetric, since errors of replay and of the correction
-    have unrelated signs.
-    """
+    """The law of one mode: its shares, at least 0, explain the runs' power above the awake GPU."""
+    # Relative errors of all runs weigh the same; the plain sum weighs as much as one run. Bounds
+    # hold nine of ten jobs at replayed speeds, and are symmetric: errors have unrelated signs.
     from scipy.optimize import nnls
 
     # Own watts of a run's jobs; times speeds in full precision; in half.
@@ -283,7 +273,7 @@ def _law(
         own_w, half = power.own_w(run.profiles), np.array([is_half(each) for each in run.profiles])
         paced_w = own_w * _speeds(run)
         columns[at] = own_w.sum(), paced_w[~half].sum(), paced_w[half].sum()
-    measured_w = _measured_w(runs)
+    measured_w = np.array([run.run.power_w for run in runs], dtype=np.float64)
     x, y = columns / measured_w[:, None], 1 - power.awake_w / measured_w
     plain = np.array([0.0, 1.0, 1.0])
     shares, _ = nnls(np.concatenate([x, np.eye(3)]), np.concatenate([y, plain]))

@@ -288,15 +288,6 @@ class ReplayCache:
         self._replayed: dict[tuple[object, ...], Floats | None] = {}
         self._columns: dict[tuple[object, ...], Floats] = {}
 
-    def replayed_s(
-        self,
-        shared: ObservedRun,
-        physics: Physics,
-        effort: Effort = Effort(),  # noqa: B008 - frozen
-    ) -> Floats | None:
-        """Compute steps by replay alone, shape (jobs,); None without traces."""
-        return self.play(shared.profiles, shared.sharing, shared.gpu, physics, effort)
-
     def play(
         self,
         profiles: Sequence[Profile],
@@ -306,7 +297,7 @@ class ReplayCache:
         effort: Effort,
     ) -> Floats | None:
         """Replay as `advisor.prediction.replay.replay_mix`."""
-        key = (_key(profiles, sharing, gpu), effort, *physics.bearing_on(sharing))
+        key = _key(profiles, sharing, gpu, physics, effort)
         if key not in self._replayed:
             self._replayed[key] = replay_mix(profiles, sharing, gpu, physics, effort)
         return self._replayed[key]
@@ -323,38 +314,24 @@ class ReplayCache:
         replays = answer_all(
             lambda mix: self.play(mix[1], mix[2].sharing, mix[2].gpu, physics, effort), mixes
         )
-        return rows_of(
-            runs,
-            [
-                (
-                    index,
-                    jobs,
-                    self._columns_of(jobs, shared, physics, replayed_s, effort),
-                    replayed_s,
-                )
-                for (index, jobs, shared), replayed_s in zip(mixes, replays, strict=True)
-                if replayed_s is not None
-            ],
-        )
-
-    def _columns_of(
-        self,
-        jobs: Sequence[Profile],
-        shared: ObservedRun,
-        physics: Physics,
-        replayed_s: Floats,
-        effort: Effort,
-    ) -> Floats:
-        """Columns of the correction; none for time slicing, which has no correction."""
-        if not shared.sharing.under_mps:
-            return np.empty((len(jobs), 0))
-        key = (_key(jobs, shared.sharing, shared.gpu), effort, *physics.bearing_on(shared.sharing))
-        if key not in self._columns:
-            rows = features(jobs, shared.sharing, shared.gpu, physics, replayed_s)
-            self._columns[key] = rows
-        return self._columns[key]
+        predicted = []
+        for (index, jobs, shared), replayed_s in zip(mixes, replays, strict=True):
+            if replayed_s is None:
+                continue
+            columns = np.empty((len(jobs), 0))  # time slicing has no correction
+            if shared.sharing.under_mps:
+                key = _key(jobs, shared.sharing, shared.gpu, physics, effort)
+                if key not in self._columns:
+                    self._columns[key] = features(
+                        jobs, shared.sharing, shared.gpu, physics, replayed_s
+                    )
+                columns = self._columns[key]
+            predicted.append((index, jobs, columns, replayed_s))
+        return rows_of(runs, predicted)
 
 
-def _key(profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu) -> tuple[object, ...]:
+def _key(
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics, effort: Effort
+) -> tuple[object, ...]:
     jobs = tuple((profile.name, profile.step_s, profile.host_s) for profile in profiles)
-    return gpu.key, jobs, sharing
+    return gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing)

@@ -25,16 +25,18 @@ from advisor.prediction.capacity import (
     what_is_known,
     without_trace,
 )
-from advisor.prediction.correction import Correction, Kernel, corrected
-from advisor.prediction.host import is_gpu_bound
-from advisor.prediction.intervals import (
+from advisor.prediction.correction import (
     GPU_BOUND_AT,
     HOST_BOUND_AT,
+    Correction,
     Ends,
     Intervals,
+    Kernel,
+    corrected,
     host_distance,
     scale_by_others,
 )
+from advisor.prediction.host import is_gpu_bound
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 

@@ -1,9 +1,4 @@
-"""Compares real runs with their predictions, and sums up how good these were.
-
-A file of predictions has one JSON object a line: the id of a run, and the predicted step of each
-tenant in the run's order, in seconds. A 90 % interval is optional; if one tenant has it, every
-tenant has.
-"""
+"""Compares real runs with their predictions, and sums up how good these were."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +13,7 @@ from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName, counted
 from advisor.files.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
 from advisor.files.records import parse_record
-from advisor.plan.choice import weighed
+from advisor.plan.objectives import weighed
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing
@@ -280,7 +275,7 @@ class PredictedRun:
 
 
 def read_predictions(path: Path) -> dict[str, PredictedRun]:
-    """Return the lines of a file of predictions by the run's id.
+    """Return the lines of a file of predictions by the run's id, one JSON object a line.
 
     Raises:
         InvalidInput: A line is malformed, a run occurs twice, or some tenants have an interval and

@@ -93,8 +93,12 @@ def with_surrogate(
     Profiles with trace and counters are mixed with others of the same GPU. Each GPU gets equally
     many of the mixes; the result does not depend on the number of processes.
     """
-    usable = {gpu: _usable(model, some, gpu) for gpu, some in profiles.items()}
-    usable = {gpu: some for gpu, some in usable.items() if len(some) > 1}
+    usable = {}
+    for gpu, some in profiles.items():
+        physics = model.of(gpu).physics
+        seen = [each for each in some if summaries([each], gpu, physics) is not None]
+        if len(seen) > 1:
+            usable[gpu] = seen
     modes = sorted(model.intervals.keys() & SHARED_MODES)
     if not usable or not modes:
         return model
@@ -104,12 +108,6 @@ def with_surrogate(
         answer = partial(_answers, some, gpu, model)
         taught.append((gpu, some, _answered(drawn, answer, processes)))
     return _taught(model, taught)
-
-
-def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile]:
-    """Those of `profiles` that have what the surrogate model sees of a job."""
-    physics = model.of(gpu).physics
-    return [each for each in profiles if summaries([each], gpu, physics) is not None]
 
 
 def _taught(model: Model, taught: Sequence[_Taught]) -> Model:
@@ -155,7 +153,11 @@ def fit_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     deviation = x.std(axis=0)
     differs = deviation > _SAME * np.abs(x).max(axis=0)
     scale = np.where(differs, deviation, 1.0) * np.array([LENGTHS[each][mode] for each in COLUMNS])
-    points = _spread(np.round(x / scale, 4))
+    rounded = np.round(x / scale, 4)
+    # Evenly spaced distinct rows, in order.
+    firsts = np.sort(np.unique(rounded, axis=0, return_index=True)[1])
+    evenly = np.linspace(0, len(firsts) - 1, min(_POINTS, len(firsts))).astype(int)
+    points = rounded[firsts[evenly]]
     near, among = _likeness(x / scale, points), _likeness(points, points)
     squared = near.T @ near + _NOISE * among + _SURE * np.eye(len(points))
     weights = solve(squared, near.T @ (y - y.mean()), assume_a="pos")
@@ -170,17 +172,8 @@ def fit_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
 
 def _likeness(rows: Floats, points: Floats) -> Floats:
     """Likeness of rows and points over all columns, shape (rows, points)."""
-    own = slice(-len(LIMITED), None)
-    others = slice(-len(LIMITED))
+    others, own = slice(-len(LIMITED)), slice(-len(LIMITED), None)
     return likeness(rows[:, others], points[:, others]) * likeness(rows[:, own], points[:, own])
-
-
-def _spread(rows: Floats) -> Floats:
-    """Evenly spaced distinct `rows`, in order, shape (points, columns)."""
-    firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
-    return np.asarray(
-        rows[firsts[np.linspace(0, len(firsts) - 1, min(_POINTS, len(firsts))).astype(int)]]
-    )
 
 
 def _answered(

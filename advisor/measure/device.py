@@ -219,12 +219,6 @@ def memory_record(
     )
 
 
-def first_gpu() -> str | None:
-    """The key of this machine's first GPU that is supported; None without one."""
-    keys = (each.catalogue_key for each in gpus_here())
-    return next((key for key in keys if key is not None), None)
-
-
 def present_machine(gpu: str) -> Present | None:
     """This machine, if its driver shows a GPU of the model `gpu`; else None."""
     drivers = [live.driver for live in gpus_here() if live.catalogue_key == gpu]

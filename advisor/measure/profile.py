@@ -26,8 +26,7 @@ from advisor.measure.device import (
 from advisor.measure.process import say
 from advisor.workload.catalogue import workload
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
-from advisor.workload.moments import add_moment
-from advisor.workload.profile_checks import check_power, preallocating_profiles
+from advisor.workload.profile_checks import add_moment, check_power, preallocating_profiles
 from advisor.workload.spec import (
     Workload,
     masked_words,

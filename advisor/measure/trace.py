@@ -20,7 +20,8 @@ from statistics import mode, quantiles
 from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError
-from advisor.hardware.partition import SmLimits, resident_blocks
+from advisor.hardware.gpus import Capability
+from advisor.hardware.partition import resident_blocks
 from advisor.measure.inside import MARK
 from advisor.workload.profile import HOST_COPY, QUEUED_COPY, KernelTrace
 
@@ -135,7 +136,7 @@ def events_in(path: Path) -> Iterator[list[Event]]:
 
 
 def traced_round(
-    events: Sequence[Event], phases: Sequence[int], passes: Sequence[int], limits: SmLimits
+    events: Sequence[Event], phases: Sequence[int], passes: Sequence[int], limits: Capability
 ) -> TracedStep:
     """Return the round with the median busy time.
 
@@ -166,7 +167,7 @@ def median_step(steps: Sequence[TracedStep]) -> TracedStep:
 RECORDED_STEPS, _MOST_RATIO = 3, 1.25
 
 
-def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> TracedStep:
+def recorded_step(events: Sequence[Event], step_s: float, limits: Capability) -> TracedStep:
     """Return the median of the steps of `step_s` seconds, the first from the first launch on."""
     launched_us = [each.begin_us for each in events if each.category in _LAUNCHES]
     if not launched_us:
@@ -185,7 +186,7 @@ def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> T
 
 
 def traced_steps(
-    events: Sequence[Event], steps: Sequence[Sequence[Span]], limits: SmLimits
+    events: Sequence[Event], steps: Sequence[Sequence[Span]], limits: Capability
 ) -> list[TracedStep]:
     """Return each of `steps`, given by its phases, with the work that these launched."""
     launches: dict[Any, _Launch] = {}
@@ -217,7 +218,7 @@ def _phase(
     span: Span,
     launched: Sequence[tuple[Event, _Launch]],
     waits: Sequence[Event],
-    limits: SmLimits,
+    limits: Capability,
 ) -> tuple[list[GpuWork], Phase]:
     """Return the work of the phase with this number in a step, and how its host issued that."""
     begin_us, end_us = span
@@ -265,7 +266,7 @@ _HOST_COPY, _TO_GPU = re.compile(r"HtoD|DtoH"), re.compile(r"HtoD \((Pageable|Pi
 _QUEUED_BYTES = {"Pageable": 64 * 2**10, "Pinned": 32 * 2**10}
 
 
-def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
+def _work(event: Event, phase: int, launch_us: float, limits: Capability) -> GpuWork:
     kind, launched = _GPU[event.category or ""], event.arguments
     blocks = threads = resident = 0
     if kind == "copy" and _HOST_COPY.search(event.name):

@@ -5,7 +5,7 @@ needed; commas separate rows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from math import isfinite
 from typing import Any
@@ -41,18 +41,17 @@ def row_of(job: Job, name: str, copies: int = 1) -> Row:
 
 def rows_text(rows: Iterable[Row]) -> str:
     """Return `rows` as text, without cells that have their defaults."""
-    return ",".join(map(_text, rows))
-
-
-def _text(row: Row) -> str:
-    copies, epochs = row.get("copies"), row.get("epochs")
-    text = quote(str(row["job"]), safe=" ()")
-    text += "" if copies in (None, 1) else f":{copies:.12g}"
-    text += "" if epochs in (None, 1) else f"@{epochs:.12g}"
-    for name in ("batch", "due"):
-        text += "" if row.get(name) is None else f";{name}={row[name]:.12g}"
-    text += "" if row.get("user") is None else f";user={quote(str(row['user']), safe=' ')}"
-    return text + (";alone" if row.get("alone") else "")
+    texts = []
+    for row in rows:
+        copies, epochs = row.get("copies"), row.get("epochs")
+        text = quote(str(row["job"]), safe=" ()")
+        text += "" if copies in (None, 1) else f":{copies:.12g}"
+        text += "" if epochs in (None, 1) else f"@{epochs:.12g}"
+        for name in ("batch", "due"):
+            text += "" if row.get(name) is None else f";{name}={row[name]:.12g}"
+        text += "" if row.get("user") is None else f";user={quote(str(row['user']), safe=' ')}"
+        texts.append(text + (";alone" if row.get("alone") else ""))
+    return ",".join(texts)
 
 
 def rows_of(text: str) -> list[Row]:
@@ -106,21 +105,8 @@ def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, 
     return job_set(jobs, max((job.gpus for job in jobs), default=1))
 
 
-@dataclass(frozen=True, slots=True)
-class Uploaded:
-    """The jobs in uploaded files.
-
-    Attributes:
-        jobs: Jobs by the names of their rows.
-        rows: A row for each job.
-        notes: What is left out of files of jobs.
-        errors: Why files could not be read.
-    """
-
-    jobs: dict[str, Job]
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    errors: tuple[str, ...]
+Uploaded = tuple[dict[str, Job], list[Row], list[str], list[str]]
+"""Jobs by the names of their rows, these rows, what files of jobs leave out, and errors."""
 
 
 def read_uploaded(files: Sequence[tuple[str, bytes]], gpu: Gpu, find: FindsProfiles) -> Uploaded:
@@ -150,4 +136,4 @@ def read_uploaded(files: Sequence[tuple[str, bytes]], gpu: Gpu, find: FindsProfi
                 rows.append(row_of(job, name, 1 + len(copies)))
         except AdvisorError as error:
             errors.append(str(error))
-    return Uploaded(jobs, tuple(rows), tuple(notes), tuple(errors))
+    return jobs, rows, notes, errors

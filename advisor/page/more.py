@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from statistics import median
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from advisor.errors import AdvisorError, NothingFits, counted
+from advisor.errors import AdvisorError, NothingFits
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.page.fleet import show_fleet, show_headline
-from advisor.page.plan import draw, show_table
-from advisor.page.progress import searching
-from advisor.page.question import Question, advisor_of, plain
+from advisor.page.answer import draw, searching, show_fleet, show_headline, show_table
+from advisor.page.question import Question, plain
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
 from advisor.plan.rules import MAX_SLOWDOWN
@@ -22,7 +19,6 @@ from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
-from advisor.run.validate import runs_of_jobs, runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0
@@ -153,12 +149,7 @@ def _additions(question: Question) -> None:
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
     best, short = additions.plans[0], short_names(question.names)
-    added = " and ".join(short[job.name] for job in best.added)
-    slowed_job, by = short[best.slowed_job], 100 * max(0.0, best.slowed_by)
-    show_headline(
-        f"Add {added} under {best.prediction.sharing}: {slowed_job} slows by {by:.3g} %.",
-        estimated=not best.prediction.confirmed_on_hardware,
-    )
+    show_headline(copies.additions_advice(additions))
     draw(charts.slowdown_chart(best.prediction, question.names))
     show_table(
         [
@@ -174,8 +165,7 @@ def _additions(question: Question) -> None:
             for each in additions.plans
         ]
     )
-    left_out = [f"Left out: {each.sharing}: {each.why}." for each in additions.left_out]
-    st.caption(plain(" ".join(["Work added: one of these jobs alone does 1.", *left_out])))
+    st.caption(plain(" ".join(copies.notes_on_additions(additions))))
 
 
 def _several_gpus(question: Question) -> None:
@@ -190,18 +180,8 @@ def _slices(question: Question) -> None:
     """Show the largest batch of a job on each MIG slice, and the speed of all jobs there."""
     advisor = question.advisor
     batches = advisor.batches([_job(question).profile])
-    ends = [
-        f"{'The whole GPU' if each.name == WHOLE else each.name} holds "
-        + (
-            f"batch {each.largest}{' or more' if each.open_ended else ''}."
-            if each.largest
-            else "no batch."
-        )
-        for each in dict.fromkeys((batches.slices[-1], batches.slices[0]))
-    ]
-    show_headline(" ".join(ends), estimated=not batches.confirmed_on_hardware)
-    sizes = ", ".join(map(str, batches.measured))
-    st.caption(f"Measured at batch {sizes}; memory at other sizes is estimated from these.")
+    show_headline(copies.batches_answer(batches))
+    st.caption(plain(" ".join(copies.notes_on_batches(batches)).replace("; * ", "; ")))
     show_table(
         [
             {
@@ -225,24 +205,6 @@ def _slices(question: Question) -> None:
         return
     draw(charts.slice_speed_chart(speeds))
     st.caption(plain(copies.slice_speed_text(speeds, whole)))
-
-
-def _accuracy(question: Question) -> None:
-    """Show the errors of predictions for measured runs of the jobs, if there are any."""
-    predictor = advisor_of(question.gpu, None).uncalibrated.on_known_host()
-    runs = runs_of_jobs([job.profile for job in question.jobs], predictor)
-    text = plain(runs_of_jobs_text(runs, question.gpu))
-    if not runs.runs:
-        st.info(text)
-        return
-    rows = runs_of_jobs_rows(runs)
-    off = median(abs(row["error"]) for row in rows)
-    of_them = counted(len(runs.runs), "measured run")
-    show_headline(
-        f"In {of_them} of these jobs, half of the predicted steps are within {off:.2g} %."
-    )
-    draw(charts.runs_of_jobs_chart(rows, question.names))
-    st.caption(text)
 
 
 @st.fragment(run_every=_EVERY_S)
@@ -272,6 +234,5 @@ _VIEWS: Mapping[str, Callable[[Question], None]] = {
     "Add a job": _additions,
     "Several GPUs": _several_gpus,
     "Largest batch": _slices,
-    "Accuracy": _accuracy,
     "This machine": _this_machine,
 }

@@ -3,7 +3,7 @@
 Streamlit keeps the fields in the page's address: their keys are the parameters of a link.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +19,8 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant, known_gpus
-from advisor.hardware.live_gpu import as_offered_here
-from advisor.measure.device import first_gpu, present_machine
+from advisor.hardware.live_gpu import as_offered_here, first_gpu
+from advisor.measure.device import present_machine
 from advisor.page.job_rows import (
     COLUMNS,
     Row,
@@ -32,9 +32,9 @@ from advisor.page.job_rows import (
     rows_text,
 )
 from advisor.plan import ObjectiveName
-from advisor.plan.caps import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.schedule import why_no_caps
 from advisor.plan.values import Recommendation
 from advisor.prediction.find_profile import names_of_jobs
 from advisor.prediction.prediction import Level
@@ -127,16 +127,12 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
         except AdvisorError as error:
             st.error(plain(str(error)))
     with link:
-        st.code(_address(), language=None, wrap_lines=True)
+        values = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+        address = f"{st.context.url or ''}{'?' if values else ''}{urlencode(values)}"
+        st.code(address, language=None, wrap_lines=True)
     if gpu is None or objective is None or terms is None or not jobs:
         return None
     return Question(gpu, objective, jobs, *terms)
-
-
-def _address() -> str:
-    """The address that opens this question again."""
-    fields = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
-    return f"{st.context.url or ''}{'?' if fields else ''}{urlencode(fields)}"
 
 
 def _misread(key: str, fits: Callable[[str], bool]) -> str | None:
@@ -170,27 +166,25 @@ def _choice(label: str, key: str, choices: Sequence[str], wrong: DeltaGenerator)
     return chosen
 
 
-def _is_number(text: str, least: float, most: float) -> bool:
+_MOST_W, _MOST_FREE = 10_000.0, 99.0
+
+
+def _fits(key: str, text: str) -> bool:
+    """Return whether a link may give the condition `key` this value."""
+    if key not in ("free", "cap"):
+        return text in ("true", "false")
+    least, most = (0.0, _MOST_FREE) if key == "free" else (1.0, _MOST_W)
     with suppress(ValueError):
         return least <= float(text) <= most
     return False
-
-
-_MOST_W, _MOST_FREE = 10_000.0, 99.0
-# What a link may give the conditions, by their keys.
-_FITTING: Mapping[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("root", "shared", "caps", "upper"), ("true", "false").__contains__),
-    "free": partial(_is_number, least=0, most=_MOST_FREE),
-    "cap": partial(_is_number, least=1, most=_MOST_W),
-}
 
 
 def _conditions(
     gpu: str, objective: ObjectiveName, wrong: DeltaGenerator
 ) -> tuple[float | None, Conditions, Level] | None:
     """Power cap, conditions and level of the ranking; None if one of them is impossible."""
-    for key, fits in _FITTING.items():
-        if misread := _misread(key, fits):
+    for key in ("root", "shared", "caps", "upper", "free", "cap"):
+        if misread := _misread(key, partial(_fits, key)):
             wrong.error(f"{key}: {plain(repr(misread))} does not fit. Set it in Conditions.")
     with st.popover("Conditions"):
         root = st.checkbox("MIG and power caps may be set, as root", True, **_bound("root"))
@@ -259,17 +253,21 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
         key="files",
         accept_multiple_files=True,
     )
-    uploaded = _read(gpu, tuple((file.name, file.getvalue()) for file in files))
-    for error in uploaded.errors:
+    contents = tuple((file.name, file.getvalue()) for file in files)
+    own, uploaded, left_out, errors = _read(gpu, contents)
+    for error in errors:
         notes.error(plain(error))
     if any(file.name.endswith(".toml") for file in files):
-        notes.caption(plain(" ".join([_NOT_RUN, *(f"{each}." for each in uploaded.notes)])))
-    own, before = uploaded.jobs, st.session_state.get("uploaded", ())
+        notes.caption(plain(" ".join([_NOT_RUN, *(f"{each}." for each in left_out)])))
+    before = st.session_state.get("uploaded", ())
     st.session_state["uploaded"] = tuple(own)
-    handed = [row for row in uploaded.rows if row["job"] not in before]
+    handed = [row for row in uploaded if row["job"] not in before]
     offered = tuple(dict.fromkeys([*own, *names_of_jobs(known_gpus()[gpu])]))
     find = advisor_of(gpu, None).find_profile
-    examples = _examples(gpu, offered)
+    examples = offered[0] if offered else ""
+    with suppress(AdvisorError):  # the bundled jobs
+        chosen = advisor_of(gpu, None).chosen_jobs()
+        examples = rows_text(row_of(job, job.name) for job in chosen)
     with at:
         rows = _table(offered, handed, examples, shown)
     with below, st.popover("Jobs as text"):
@@ -335,13 +333,6 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
         "user": text(help="Its owner: MPS serves one user at a time."),
         "alone": st.column_config.CheckboxColumn(help="No other job may share its memory."),
     }
-
-
-def _examples(gpu: str, offered: Sequence[str]) -> str:
-    """The bundled jobs, else the first of those `offered`, as text."""
-    with suppress(AdvisorError):
-        return rows_text(row_of(job, job.name) for job in advisor_of(gpu, None).chosen_jobs())
-    return offered[0] if offered else ""
 
 
 @st.cache_resource(max_entries=20, show_spinner=False)

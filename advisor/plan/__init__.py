@@ -4,6 +4,9 @@
 finds for many jobs or several GPUs. Both use the tables of all sets of `candidate_space.Space`.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, get_args
 
 from advisor.errors import UnknownName
@@ -30,3 +33,22 @@ def check_objective(name: str) -> None:
     names = get_args(ObjectiveName)
     if name not in names:
         raise UnknownName("objective", str(name), names, f"Use one of {', '.join(names)}.")
+
+
+_WATCH: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched(watch: Callable[[], None]) -> Iterator[None]:
+    """Call `watch` at each step of the searches in this block and thread; its errors end them."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def step() -> None:
+    """Count a step of a search: some milliseconds of work or less."""
+    if (watch := _WATCH.get()) is not None:
+        watch()

@@ -16,9 +16,9 @@ from advisor.errors import InvalidInput, NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
+from advisor.plan import step
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one, without
-from advisor.plan.progress import step
 from advisor.plan.rules import (
     MAX_SLOWDOWN,
     UNCONDITIONAL,
@@ -162,7 +162,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
             # Each added job has an instance of its own, in the free part of the GPU.
             for names in product([profile.name for profile in gpu.mig], repeat=added):
                 try:
-                    starts = place(gpu, [*taken.instances, *map(Instance, names)])
+                    starts = place(gpu, (*taken.instances, *map(Instance, names)))
                 except NothingFits:
                     continue
                 new = enumerate(starts[len(taken.instances) :], start=before + 1)

@@ -13,21 +13,14 @@ from advisor.hardware.gpus import Gpu, MigProfile, gpu_meant
 from advisor.hardware.machine import HostCheck
 from advisor.plan.forecast import Machine, machine
 from advisor.plan.values import Standing
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
+from advisor.prediction.caching_predictor import CachingPredictor, pace_of
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.host import on_host
-from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import Model, OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import replay_mix
-from advisor.prediction.wrappers import (
-    CappedPredictor,
-    MixCache,
-    PacedPredictor,
-    SharedCores,
-    pace_of,
-)
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.profile_checks import Present
@@ -91,41 +84,26 @@ class Basis:
     @cached_property
     def uncalibrated(self) -> Predictor:
         """Predictor for hosts as fast as those of the profiles, without a power cap."""
-        return Predictor(self.card, self.model, replay=once_a_mix(replay_mix))
+        return Predictor(self.card, self.model, replay=cached_by_profiles(replay_mix))
 
     @property
-    def predictor(self) -> Predicts:
+    def predictor(self) -> CachingPredictor:
         """Predictor for this machine under the power cap, which predicts each mix once."""
         return self.predictor_under(self.power_cap_w)
 
     @cached_property
-    def _predictors(self) -> dict[tuple[float | None, int], Predicts]:
-        """Predictors by power cap and busy GPUs of a host; those under caps derive from others."""
-        return {}
+    def _predictor(self) -> CachingPredictor:
+        """Predictor for this machine with all cores and without a power cap."""
+        uncapped = self.machine.predictor(self.uncalibrated)
+        return CachingPredictor(uncapped, self.card, self.own_paces)
 
-    @cached_property
-    def _with_all_cores(self) -> Predicts:
-        return MixCache(self.machine.predictor(self.uncalibrated))
-
-    def predictor_under(self, cap_w: float | None, busy_gpus: int = 1) -> Predicts:
+    def predictor_under(self, cap_w: float | None, busy_gpus: int = 1) -> CachingPredictor:
         """Return `predictor` under another power cap; None: the GPU's own limit.
 
         While `busy_gpus` run jobs, each of them has an equal part of the host's cores.
         """
-        busy = 1 if self.cores is None else busy_gpus
-        if (cap_w, busy) not in self._predictors:
-            if cap_w is not None:
-                predictor: Predicts = CappedPredictor(
-                    self.predictor_under(None, busy), self.card, cap_w
-                )
-            else:
-                predictor = self._with_all_cores
-                if self.cores is not None:
-                    predictor = SharedCores(predictor, self.cores / busy)
-                if self.own_paces:
-                    predictor = PacedPredictor(predictor, self.own_paces)
-            self._predictors[cap_w, busy] = MixCache(predictor)
-        return self._predictors[cap_w, busy]
+        cores = None if self.cores is None else self.cores / busy_gpus
+        return self._predictor.under(cores=cores, cap_w=cap_w)
 
     @property
     def cores(self) -> int | None:
@@ -150,7 +128,7 @@ class Basis:
     def under(self, cap_w: float) -> Self:
         """Return the same under another power cap; both share what was read and predicted."""
         capped = replace(self, power_cap_w=cap_w)
-        shared = ("model", "machine", "find_profile", "_with_all_cores", "_predictors")
+        shared = ("model", "machine", "find_profile", "_predictor")
         vars(capped).update({name: getattr(self, name) for name in shared})
         return capped
 

@@ -10,15 +10,17 @@ from math import isfinite, prod
 import numpy as np
 
 from advisor.errors import counted
-from advisor.plan.cuts import Cut, cut_into, cuts
 from advisor.plan.job_sets import (
     WHOLE_GPU,
+    Cut,
     Kinds,
     Members,
     Option,
     Outcomes,
     PartitionKind,
     Sets,
+    cut_into,
+    cuts,
     deadlines_s,
     estimated_answers,
     options,
@@ -44,7 +46,7 @@ from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
 from advisor.sharing.groups import in_turn, simplest
-from advisor.simulation.arrays import Bools, Indices, array_ends_s
+from advisor.simulation.turns import Bools, Indices, array_ends_s
 from advisor.workload.job import Job
 
 _Places = tuple[PartitionKind | tuple[PartitionKind, ...], ...]

@@ -9,9 +9,9 @@ from typing import Annotated
 from advisor.documents import As, Inline, Mark, in_document
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
-from advisor.plan.choice import weighed
+from advisor.plan import step
 from advisor.plan.limits import equal_vectors
-from advisor.plan.progress import step
+from advisor.plan.objectives import weighed
 from advisor.plan.rules import (
     EXACT_JOBS,
     UNCONDITIONAL,

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.caps import under_caps
-from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, PlacedGroup, Problem
 from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import Mixes, forecast
@@ -13,8 +11,8 @@ from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.rules import Conditions, check_each_fits, refuse_confined, refuse_protected
-from advisor.plan.schedule import schedule
-from advisor.plan.values import GpuPlan, Question, Schedule
+from advisor.plan.schedule import schedule, under_caps
+from advisor.plan.values import GpuPlan, GpuPool, Question, Schedule
 from advisor.sharing import Group, Hybrid, Serial
 from advisor.sharing.groups import in_turn, relabelled
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from math import fsum, inf
 
-from advisor.plan.cluster import GpuPool
 from advisor.plan.job_sets import Kinds, Members
 from advisor.plan.objectives import Objective
-from advisor.plan.values import Totals
+from advisor.plan.values import GpuPool, Totals
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
 from advisor.sharing.groups import groups, in_turn
 from advisor.simulation.turns import repartition_s

@@ -16,6 +16,7 @@ from itertools import count, permutations
 from math import ceil, inf
 from random import Random
 
+from advisor.plan import step
 from advisor.plan.candidate_space import Space
 from advisor.plan.fleet_groups import (
     MOST_TOGETHER,
@@ -30,7 +31,6 @@ from advisor.plan.fleet_groups import (
 from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Members, Sets, with_one
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.progress import step
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
 from advisor.plan.values import Question, Way

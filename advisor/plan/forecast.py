@@ -16,7 +16,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import GpuCount, gpu_meant
 from advisor.hardware.machine import Calibration, HostCheck
 from advisor.hardware.mig import largest_layouts
-from advisor.plan.progress import step
+from advisor.plan import step
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -40,7 +40,7 @@ from advisor.prediction.prediction import (
     time_mean,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
-from advisor.sharing import Arrangement, Mig, Queue, Serial, Sharing
+from advisor.sharing import Arrangement, Group, Hybrid, Mig, Queue, Serial, Sharing
 from advisor.sharing.groups import (
     check_count,
     chooses_layouts,
@@ -108,8 +108,8 @@ class Mixes:
         in_order = groups(sharing, len(self.jobs))
         running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]
         answers = [
-            self._queued(sharing, jobs, group.at_once)
-            if 1 < group.at_once < len(jobs)
+            self._queued(sharing, group)
+            if any(part.at_once for part in group.partitions)
             else self.part(sharing, jobs)
             for group, jobs in zip(in_order, running, strict=True)
         ]
@@ -169,8 +169,9 @@ class Mixes:
         mean = time_mean(mix.sharing, mix.jobs, mixes, seconds, mix.oom_probability)
         return replace(mix, power_w=mean.power_w, gract=mean.gract, smact=mean.smact)
 
-    def _queued(self, sharing: Sharing, queue: tuple[int, ...], at_once: int) -> MixPrediction:
-        """Predict a queue of the jobs at positions `queue`; memory is for any that may meet."""
+    def _queued(self, sharing: Sharing, group: Group | Hybrid) -> MixPrediction:
+        """Predict a group in which jobs wait for others; memory is for any that may meet."""
+        queue = sorted(number - 1 for number in group.jobs)
         histories = self._simulated(sharing)
         stretches = [
             [each for each in history.stretches if each.seats[0].job in queue]
@@ -195,9 +196,16 @@ class Mixes:
             )
             for job in queue
         ]
-        largest = nlargest(at_once, range(len(queue)), key=lambda at: jobs[at].memory_mib)
-        fullest = self.part(sharing, tuple(queue[at] for at in sorted(largest)))
-        for at, answer in zip(sorted(largest), fullest.jobs, strict=True):
+        held_mib = {job: own.memory_mib for job, own in zip(queue, jobs, strict=True)}
+        largest = sorted(
+            job - 1
+            for part in group.partitions
+            for job in nlargest(
+                part.at_once or len(part.jobs), part.jobs, key=lambda job: held_mib[job - 1]
+            )
+        )
+        fullest = self.part(sharing, tuple(largest))
+        for at, answer in zip(map(queue.index, largest), fullest.jobs, strict=True):
             risk = max(jobs[at].oom_probability, answer.oom_probability)
             jobs[at] = replace(jobs[at], oom_probability=risk)
         medians = stretches[LEVELS.index("p50")]

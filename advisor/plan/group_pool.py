@@ -18,7 +18,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Serial, Sharing
 from advisor.sharing.groups import most_at_once
-from advisor.simulation.arrays import Bools, Indices, array_stretches
+from advisor.simulation.turns import Bools, Indices, array_stretches
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 

@@ -20,7 +20,7 @@ from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
-from advisor.simulation.arrays import Bools, Indices, array_ends_s
+from advisor.simulation.turns import Bools, Indices, array_ends_s
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 

@@ -5,18 +5,15 @@ from functools import partial
 from itertools import chain
 
 from advisor.errors import NothingFits, counted
-from advisor.plan import ObjectiveName
+from advisor.plan import ObjectiveName, step
 from advisor.plan.candidate_space import proposed
-from advisor.plan.caps import under_caps, why_no_caps
-from advisor.plan.cluster import GpuPool
-from advisor.plan.cuts import cut_into
 from advisor.plan.forecast import Mixes, forecast, forecast_allowed
+from advisor.plan.job_sets import cut_into
 from advisor.plan.limits import best_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.progress import step
 from advisor.plan.rules import TOO_SLOW, broken_rule, check_each_fits, slows_protected
-from advisor.plan.schedule import on_one_gpu
-from advisor.plan.values import Forecast, LeftOut, Question, Schedule
+from advisor.plan.schedule import on_one_gpu, under_caps, why_no_caps
+from advisor.plan.values import Forecast, GpuPool, LeftOut, Question, Schedule
 from advisor.prediction.cache import one_thread, start_answers
 from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place, Serial, Sharing
 from advisor.sharing.groups import in_turn, running_together

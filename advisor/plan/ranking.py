@@ -9,15 +9,25 @@ from typing import Any, Literal, get_args
 
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, reasons
-from advisor.plan.choice import STARVED, AnyOutcome, first_plan, starved
-from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet import grouped
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, cost, cost_ratio, known_cost, rankable_by, tied
+from advisor.plan.objectives import (
+    OBJECTIVES,
+    STARVED,
+    AnyOutcome,
+    cost,
+    cost_ratio,
+    first_plan,
+    known_cost,
+    rankable_by,
+    starved,
+    tied,
+)
 from advisor.plan.one_gpu import ways_to_share
 from advisor.plan.rules import UNCONDITIONAL, Conditions, are_many
 from advisor.plan.values import (
+    GpuPool,
     LeftOut,
     Plan,
     Precedence,
@@ -26,8 +36,8 @@ from advisor.plan.values import (
     Schedule,
     Way,
 )
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.prediction.prediction import Level
-from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Group, Mode, Serial
 from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import kind_of
@@ -147,7 +157,7 @@ def recommended(
         NothingFits: A job is too big for every GPU.
     """
     jobs, hosts = pools[0].jobs, tuple(pool.count for pool in pools)
-    pools = [replace(pool, predictor=CachingPredictor(pool.predictor)) for pool in pools]
+    pools = [replace(pool, predictor=in_one_order(pool.predictor)) for pool in pools]
     alone = [forecast(Mixes(pool.jobs, pool.predictor), Serial()) for pool in pools]
     ranked_by, note = rankable_by(alone, objective)
     questions = [

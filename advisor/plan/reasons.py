@@ -11,9 +11,9 @@ from advisor.documents import As, Inline, Mark, in_document
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.choice import first_plan
 from advisor.plan.objectives import (
     cost_ratio,
+    first_plan,
     holds_one,
     joint_ratio,
     known_cost,

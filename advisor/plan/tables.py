@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.plan.cuts import Cut
-from advisor.plan.job_sets import Option, Outcomes, Sets
+from advisor.plan import step
+from advisor.plan.job_sets import Cut, Option, Outcomes, Sets
 from advisor.plan.objectives import Objective, Terms, Ways, ways_of
-from advisor.plan.progress import step
 from advisor.prediction.trace import Floats
-from advisor.simulation.arrays import Bools, Indices
+from advisor.simulation.turns import Bools, Indices
 
 # Costs that differ by less than this share are equal: the first way of them is taken.
 _EQUAL = 1e-9

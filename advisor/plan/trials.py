@@ -13,10 +13,9 @@ from advisor.files.reading import DAY_S
 from advisor.hardware.gpus import GpuCount, parse_gpus
 from advisor.hardware.machine import client_variables
 from advisor.plan import MOST_GPUS, START_ERROR
-from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, PATIENCE, Copies, CopiesRow, CopiesTable
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
-from advisor.plan.values import Standing
+from advisor.plan.values import GpuPool, Standing
 from advisor.prediction.prediction import LEVELS, Interval, Level
 from advisor.simulation import START_CPU_S
 from advisor.simulation.turns import start_cpu_s

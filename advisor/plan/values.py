@@ -1,8 +1,9 @@
-"""The values of a recommendation: question, forecasts, plans, and their basis."""
+"""The values of a recommendation: GPUs, question, forecasts, plans, and their basis."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Annotated, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.rules import MAX_OOM_PROBABILITY, UNCONDITIONAL, Conditions
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import OwnPace
+from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import (
     LEVELS,
     Interval,
@@ -27,6 +29,40 @@ from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.profile_checks import Stale
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuPool:
+    """Equal GPUs on equal hosts.
+
+    Attributes:
+        host_gpus: GPUs of each host.
+        jobs: All jobs of the question, with their profiles on this model of GPU.
+        predictor: Predicts while each GPU has an equal part of its host's cores.
+        host_memory_mib: Memory of each host, of which each GPU's jobs have an equal part; None: as
+            much as they need.
+    """
+
+    gpu: Gpu
+    hosts: int
+    host_gpus: int
+    jobs: tuple[Job, ...]
+    predictor: Predicts
+    host_memory_mib: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        return self.hosts * self.host_gpus
+
+    @cached_property
+    def idle_power_w(self) -> float | None:
+        return idle_power_w([job.profile for job in self.jobs])
+
+    @property
+    def count(self) -> GpuCount:
+        """Its GPUs by host."""
+        return GpuCount(self.gpu.key, self.hosts, self.host_gpus)
+
 
 Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.ranking`."""

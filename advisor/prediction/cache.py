@@ -23,37 +23,28 @@ from advisor.workload.profile import Profile
 _MOST = 8192
 
 _Rest = ParamSpec("_Rest")
+_Profiles = TypeVar("_Profiles", Profile, Sequence[Profile])
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
 
 
-def once_a_profile(
-    function: Callable[Concatenate[Profile, _Rest], _Answer],
-) -> Callable[Concatenate[Profile, _Rest], _Answer]:
-    """Wrap `function` to be called once for each profile object and equal other arguments.
+def cached_by_profiles(
+    function: Callable[Concatenate[_Profiles, _Rest], _Answer],
+) -> Callable[Concatenate[_Profiles, _Rest], _Answer]:
+    """Wrap a `function` of a profile, or of several in order; threads wait for each other.
 
-    The key is the object, not its value: hashing a trace takes as long as replaying it.
+    It is called once for each profile object and equal other arguments. The key is the object, not
+    its value: hashing a trace takes as long as replaying it.
     """
-    of_mix = once_a_mix(lambda profiles, *args, **named: function(profiles[0], *args, **named))
-
-    @wraps(function)
-    def cached(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
-        return of_mix((profile,), *args, **named)
-
-    return cached
-
-
-def once_a_mix(
-    function: Callable[Concatenate[Sequence[Profile], _Rest], _Answer],
-) -> Callable[Concatenate[Sequence[Profile], _Rest], _Answer]:
-    """Wrap a `function` of several profiles in order; threads wait for each other."""
     # It keeps the profiles too, so that no other object gets their ids.
-    answers: dict[tuple[object, ...], tuple[Sequence[Profile], _Answer]] = {}
+    answers: dict[tuple[object, ...], tuple[Profile | Sequence[Profile], _Answer]] = {}
     running: dict[tuple[object, ...], Future[_Answer]] = {}
 
     @wraps(function)
-    def cached(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
-        key = (tuple(map(id, profiles)), args, *named.items())
+    def cached(of: _Profiles, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
+        profiles = of if isinstance(of, Profile) else tuple(of)
+        ids = id(profiles) if isinstance(profiles, Profile) else tuple(map(id, profiles))
+        key = (ids, args, *named.items())
         if (entry := answers.get(key)) is not None:
             return entry[1]
         own: Future[_Answer] = Future()
@@ -63,7 +54,7 @@ def once_a_mix(
             if (entry := answers.get(key)) is None:  # else another thread just ended
                 if len(answers) >= _MOST:
                     answers.clear()
-                entry = answers[key] = (tuple(profiles), function(profiles, *args, **named))
+                entry = answers[key] = (profiles, function(of, *args, **named))
             own.set_result(entry[1])
         except BaseException as error:
             own.set_exception(error)  # the next call tries again

@@ -1,17 +1,12 @@
 """Predicts a mix without kernel traces: the capacity model, corrected from numbers of jobs alone.
 
-**The capacity model.** The smallest K >= 1 with ``sum_i g_i / max(h_i, K g_i) <= C``; each job's
-step is then ``max(h_i, K g_i)``, where h is its host path and g its GPU path. The constants were
-fitted on an H200 to 14 training workloads alone and in shares of 2, 3 and 7.
-
-**The correction** is a Gaussian process, fitted to profiles cut down to what nvidia-smi, DCGM and
-steps under limits show. What a profile lacks is estimated from its other numbers.
+The correction is a Gaussian process, fitted to profiles cut down to what DCGM and limits show.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +14,11 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares, whole_gpu
-from advisor.prediction.cache import once_a_profile, one_thread
-from advisor.prediction.correction import Correction
-from advisor.prediction.intervals import Intervals
+from advisor.prediction.cache import cached_by_profiles, one_thread
+from advisor.prediction.correction import Correction, Intervals
 from advisor.prediction.parts import any_busy, power_share, slowdown_on, work_by_limits
-from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats
-from advisor.sharing import Concurrent, Mode, Sharing
+from advisor.sharing import Concurrent, Mode
 from advisor.workload.profile import Profile
 
 Bools = NDArray[np.bool_]
@@ -106,7 +99,7 @@ def numbers(profiles: Sequence[Profile], gpu: Gpu) -> Numbers:
     return Numbers(*np.array([_numbers(each, gpu) for each in profiles], dtype=np.float64).T)
 
 
-@once_a_profile
+@cached_by_profiles
 def _numbers(profile: Profile, gpu: Gpu) -> tuple[float | None, ...]:
     counters, busy = profile.counters, profile.busy_share
     work = work_by_limits(profile, gpu) if profile.mps and profile.mps.limited else None
@@ -153,10 +146,6 @@ class CapacityModel:
             {*self.estimates} != {*ESTIMATED} or {*map(len, self.estimates.values())} != {4}
         ):
             raise InvalidInput("answers without a trace were fitted to other columns than these")
-
-    def filled(self, jobs: Numbers) -> Numbers:
-        """Return `jobs` with estimates of the numbers that are not known."""
-        return filled(jobs, self.estimates)
 
     def log_correction(self, x: Floats, *, under_mps: bool) -> Floats:
         """Return log(measured / capacity model's step), shape (jobs,); x: (jobs, columns)."""
@@ -248,7 +237,7 @@ def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -
 def first_steps(jobs: Numbers, shares: Floats, *, under_mps: bool) -> Floats:
     """Seconds of a step of the job in the first place of each mix, by the capacity model."""
     sms = np.minimum(1.0, jobs.sm_active / np.maximum(jobs.busy, 1e-12))
-    return _capacity_steps(
+    return capacity_steps(
         jobs.step_s, jobs.busy * jobs.step_s, sms, 100 * shares, under_mps=under_mps
     )[:, 0]
 
@@ -257,34 +246,13 @@ NAIVE_CAPACITY = 0.80
 MPS_CAPACITY = 0.85
 
 
-def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
-    """Predict seconds of a step, shape (jobs,); None if a profile lacks what the model needs.
-
-    Under MPS with limits a job's GPU path is stretched by its limit first. MIG, phases and queues
-    are not covered.
-    """
-    gpu_s = all_known(profile.gpu_s for profile in profiles)
-    if gpu_s is None:
-        return None
-    gpu_path_s, step_s = np.array(gpu_s), np.array([each.step_s for each in profiles])
-    sms = np.array(list(map(_sm_share, profiles)))
-    match sharing.mode:
-        case "serial":
-            return tuple(step_s.tolist())
-        case "naive" | "mps" | "mps-limits" as mode:
-            limits = np.array(sharing.limits or 100.0)
-            steps_s = _capacity_steps(step_s, gpu_path_s, sms, limits, under_mps=mode != "naive")
-            return tuple(steps_s.tolist())
-        case "mig" | "hybrid" | "phases" | "queue":
-            return None
-        case _:
-            assert_never(sharing.mode)
-
-
-def _capacity_steps(
+def capacity_steps(
     step_s: Floats, gpu_s: Floats, sms: Floats, limits: Floats, *, under_mps: bool
 ) -> Floats:
-    """Seconds of a step of the jobs of mixes, all in shape (..., jobs); no job: a GPU path of 0."""
+    """Predict seconds of a step of the jobs of mixes, uncorrected, all in shape (..., jobs).
+
+    Under MPS a limit in per cent stretches the GPU path. An empty place has a GPU path of 0.
+    """
     capacity = np.full(step_s.shape[:-1], NAIVE_CAPACITY)
     if under_mps:
         # SM activity while busy over all jobs, weighted by their GPU time; never 0.
@@ -292,40 +260,6 @@ def _capacity_steps(
         capacity = MPS_CAPACITY / np.maximum(0.05, activity)
     busy_s = gpu_s * np.maximum(1.0, sms / (limits / 100))
     return contended(np.maximum(step_s, busy_s), busy_s, capacity)
-
-
-@once_a_profile
-def _sm_share(profile: Profile) -> float:
-    """Return SM activity while the GPU is busy, 0..1; 1 without a counter."""
-    counters = profile.counters
-    if counters is None or counters.sm_active is None or not profile.busy_share:
-        return 1.0
-    return min(1.0, counters.sm_active / profile.busy_share)
-
-
-def uncorrected_steps(
-    profiles: Sequence[Profile], mixes: Places, limits: Floats | float, *, under_mps: bool
-) -> Floats:
-    """Estimate seconds of a step in many mixes at once, uncorrected, shape (mixes, places).
-
-    `profiles` all have a GPU path. `mixes` has the index of the profile in each place, -1 for none,
-    whose step is NaN. `limits` in per cent stretch GPU paths, and leave their SMs to the others.
-    """
-    present, shares = mixes >= 0, np.broadcast_to(np.asarray(limits) / 100, mixes.shape)
-    step_s, gpu_s, sms = (
-        np.where(present, np.array(values, dtype=np.float64)[mixes], none)
-        for values, none in (
-            ([each.step_s for each in profiles], 1.0),
-            ([each.gpu_s for each in profiles], 0.0),
-            (list(map(_sm_share, profiles)), 0.0),
-        )
-    )
-    busy_s = gpu_s * np.maximum(1.0, sms / shares)
-    capacity = np.full(len(mixes), NAIVE_CAPACITY)
-    if under_mps:
-        activity = (busy_s * np.minimum(sms, shares)).sum(axis=1) / busy_s.sum(axis=1).clip(1e-12)
-        capacity = MPS_CAPACITY / activity.clip(0.05)
-    return np.where(present, contended(step_s, busy_s, capacity), np.nan)
 
 
 # A kernel that is launched while another process has its time slice waits for it: a job takes this
@@ -424,7 +358,7 @@ def _free(
     if model is None:
         steps_s = first_steps(jobs.of(mixes), shares, under_mps=under_mps)
     else:
-        own = model.filled(jobs).of(mixes)
+        own = filled(jobs, model.estimates).of(mixes)
         x = columns(own, shares, present, under_mps=under_mps)
         steps_s = first_steps(own, shares, under_mps=under_mps)
         steps_s = steps_s * np.exp(model.log_correction(x, under_mps=under_mps))

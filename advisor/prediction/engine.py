@@ -56,15 +56,17 @@ WHOLE_ROUNDS = 2  # least number that is counted of the pivot, after the one tha
 STILL_HELD = 0.9
 
 
-def begin(starts, kernels, at, state):
+def begin(tape, at, state):
     """Let tenants start at different points of their steps, as real ones do."""
+    starts, kernels, _ = tape
     for i in range(len(at)):
         at[i] = starts[i] + (starts[i + 1] - starts[i]) * i // len(at)
         state[LEFT, i], state[HOST_START, i] = kernels[DURATION, at[i]], -kernels[LAUNCH, at[i]]
 
 
-def advance(i, now, starts, kernels, paces, at, state):
+def advance(i, now, tape, at, state):
     """Point tenant `i`, which has finished its kernel, at the next one."""
+    starts, kernels, paces = tape
     # A host that waited for it is no further than where it waits.
     state[HOST_START, i] = max(state[HOST_START, i], now - kernels[WAIT, at[i]])
     at[i] += 1
@@ -79,11 +81,12 @@ def advance(i, now, starts, kernels, paces, at, state):
     state[READY, i] = max(now + paces[GAP, i], launched)
 
 
-def count(starts, kernels, paces, at, state, done):
+def count(tape, at, state, done):
     """Fill `done` with steps until now; an unfinished step counts by its share of kernel time.
 
     A round counts by its share of the host's time: a rollout has few kernels and takes long.
     """
+    starts, kernels, paces = tape
     for i in range(len(done)):
         if paces[ROUND, i] > 0:
             done[i] = state[STEPS, i] + kernels[LAUNCH, at[i]] / paces[HOST, i]
@@ -96,19 +99,20 @@ def count(starts, kernels, paces, at, state, done):
         done[i] = state[STEPS, i] + (before - state[LEFT, i]) / whole
 
 
-def mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds):
+def mark(due, pivot, now, tape, at, state, tally):
     """Begin to count once it is `due`; move begin, then end of counting to rounds' ends of `pivot`.
 
     `bounds` also holds the rounds of `pivot` that were complete when this was called before.
     """
+    done, bounds = tally
     if bounds[BEGAN] < 0:
         if due or pivot >= 0:
             bounds[BEGAN] = now
-            count(starts, kernels, paces, at, state, done[BEGAN])
+            count(tape, at, state, done[BEGAN])
     elif pivot >= 0 and state[STEPS, pivot] > bounds[ROUNDS]:
         bound = ENDED if bounds[ROUNDS] > 0 else BEGAN
         bounds[bound], bounds[ROUNDS] = now, state[STEPS, pivot]
-        count(starts, kernels, paces, at, state, done[bound])
+        count(tape, at, state, done[bound])
 
 
 def goes_on(pivot, now, horizon_s, bounds):
@@ -116,11 +120,12 @@ def goes_on(pivot, now, horizon_s, bounds):
     return now < horizon_s or (pivot >= 0 and bounds[ROUNDS] <= WHOLE_ROUNDS)
 
 
-def counted_s(now, starts, kernels, paces, at, state, done, bounds):
+def counted_s(now, tape, at, state, tally):
     """Return the seconds of counting, which ends now if it did not end with a round."""
+    done, bounds = tally
     if bounds[ENDED] < 0:
         bounds[ENDED] = now
-        count(starts, kernels, paces, at, state, done[ENDED])
+        count(tape, at, state, done[ENDED])
     return bounds[ENDED] - bounds[BEGAN]
 
 
@@ -176,38 +181,25 @@ def _wake(now, ready, queue, active, asleep, sleeping):
     return active, still, next_ready
 
 
-def _side_by_side(
-    starts,
-    kernels,
-    paces,
-    ceded,
-    horizon_s,
-    max_events,
-    pivot,
-    log,
-    at,
-    state,
-    queues,
-    current,
-    done,
-    bounds,
-):
+def _side_by_side(tape, ceded, most, pivot, log, at, state, queues, current, tally):
     """Replay kernels side by side; return the seconds between the two rows of `done`.
 
     `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand, the
     slots and the drain of each tenant's kernel, its rate, and since when it runs.
     """
+    starts, kernels, _ = tape
+    horizon_s, max_events = most
     left, ready = state[LEFT], state[READY]
     queue, asleep = queues[0], queues[1]
     demand, held, drain, rate, since = current[0], current[1], current[2], current[3], current[4]
-    begin(starts, kernels, at, state)
+    begin(tape, at, state)
     for i in range(len(at)):
         demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
         drain[i], since[i], asleep[i] = kernels[DRAIN, at[i]], NEVER, i
     now, events, active, sleeping, row = 0.0, 0, ZERO, len(at), ZERO
-    while goes_on(pivot, now, horizon_s, bounds) and events < max_events:
+    while goes_on(pivot, now, horizon_s, tally[1]) and events < max_events:
         due = now > WARM_UP * horizon_s or events > WARM_UP * max_events
-        mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds)
+        mark(due, pivot, now, tape, at, state, tally)
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
         pause, load = _share_out(left, demand, held, drain, ceded, queue, active, rate)
         pause = min(pause, next_ready - now)
@@ -224,7 +216,7 @@ def _side_by_side(
             else:
                 row = note(log, row, i, at[i] - starts[i], since[i], now + pause)
                 since[i] = NEVER
-                advance(i, now + pause, starts, kernels, paces, at, state)
+                advance(i, now + pause, tape, at, state)
                 demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
                 drain[i] = kernels[DRAIN, at[i]]
                 asleep[sleeping] = i
@@ -232,7 +224,7 @@ def _side_by_side(
         now += pause
         events += active - running
         active = running
-    return counted_s(now, starts, kernels, paces, at, state, done, bounds)
+    return counted_s(now, tape, at, state, tally)
 
 
 def _next_owner(owner, now, state):
@@ -248,28 +240,29 @@ def _next_owner(owner, now, state):
     return soonest
 
 
-def _past_copies(i, row, starts, kernels, paces, log, at, state):
+def _past_copies(i, row, tape, log, at, state):
     """Let tenant `i` run all that needs no turn; return the next free row of `log`."""
+    starts, kernels, _ = tape
     while kernels[TURN, at[i]] == 0.0:
         end = state[READY, i] + state[LEFT, i]
         row = note(log, row, i, at[i] - starts[i], state[READY, i], end)
-        advance(i, end, starts, kernels, paces, at, state)
+        advance(i, end, tape, at, state)
     return row
 
 
-def _in_turn(
-    starts, kernels, paces, slicing, horizon_s, max_events, pivot, log, at, state, done, bounds
-):
+def _in_turn(tape, slicing, most, pivot, log, at, state, tally):
     """Replay time slices; return the seconds between the two rows of `done`."""
-    begin(starts, kernels, at, state)
+    starts, kernels, paces = tape
+    horizon_s, max_events = most
+    begin(tape, at, state)
     slice_s, switch_s = slicing[0], slicing[1]
     tenants = len(at)
     now, events, owner, slice_end, row = 0.0, 0, ZERO, slice_s, ZERO
     for i in range(tenants):
-        row = _past_copies(i, row, starts, kernels, paces, log, at, state)
-    while goes_on(pivot, now, horizon_s, bounds) and events < max_events:
+        row = _past_copies(i, row, tape, log, at, state)
+    while goes_on(pivot, now, horizon_s, tally[1]) and events < max_events:
         due = now > WARM_UP * horizon_s or events > WARM_UP * max_events
-        mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds)
+        mark(due, pivot, now, tape, at, state, tally)
         events += 1
         waiting = NEVER  # when the first of the others can run
         for i in range(tenants):
@@ -285,8 +278,8 @@ def _in_turn(
         if start + state[LEFT, owner] <= evicted:
             now = start + state[LEFT, owner]
             row = note(log, row, owner, at[owner] - starts[owner], start, now)
-            advance(owner, now, starts, kernels, paces, at, state)
-            row = _past_copies(owner, row, starts, kernels, paces, log, at, state)
+            advance(owner, now, tape, at, state)
+            row = _past_copies(owner, row, tape, log, at, state)
         else:
             if evicted > start:
                 row = note(log, row, owner, at[owner] - starts[owner], start, evicted)
@@ -294,7 +287,7 @@ def _in_turn(
             owner = _next_owner(owner, evicted, state)
             now = evicted + switch_s
             slice_end = now + slice_s
-    return counted_s(now, starts, kernels, paces, at, state, done, bounds)
+    return counted_s(now, tape, at, state, tally)
 
 
 def _replay(
@@ -314,37 +307,10 @@ def _replay(
     current,
     done,
 ):
+    tape, most, tally = (starts, kernels, paces), (horizon_s, max_events), (done, bounds)
     if policy == TIME_SLICES:
-        return _in_turn(
-            starts,
-            kernels,
-            paces,
-            constants,
-            horizon_s,
-            max_events,
-            pivot,
-            log,
-            at,
-            state,
-            done,
-            bounds,
-        )
-    return _side_by_side(
-        starts,
-        kernels,
-        paces,
-        constants[0],
-        horizon_s,
-        max_events,
-        pivot,
-        log,
-        at,
-        state,
-        queues,
-        current,
-        done,
-        bounds,
-    )
+        return _in_turn(tape, constants, most, pivot, log, at, state, tally)
+    return _side_by_side(tape, constants[0], most, pivot, log, at, state, queues, current, tally)
 
 
 _LOOPS = (

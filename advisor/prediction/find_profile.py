@@ -1,8 +1,6 @@
-"""Finds profiles of a GPU; estimates those that were not measured on it.
+"""Finds profiles of a GPU; estimates others from another GPU, else from other batch sizes.
 
-An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
-All GPUs stand on one host, so that none is slower than an older one because of a CPU: shipped
-profiles of a job, and estimates from them, have the CPU time of one of its profiles.
+All GPUs stand on one host, so that none is slower than an older one because of a CPU.
 """
 
 import re
@@ -218,10 +216,7 @@ def _measured(name: str, folder: Path | None) -> dict[str, tuple[Path, Profile]]
 
 
 def _host_of(name: str, folder: Path | None) -> Profile | None:
-    """Return the profile called `name` whose host all GPUs share: the user's own if there is one.
-
-    Of several, that with the fastest host path. None: no host path is known.
-    """
+    """Return the profile called `name` whose host all GPUs share: the user's own, or fastest."""
     measured = _measured(name, folder).values()
     own = [each for path, each in measured if path.is_relative_to(user_folder("profiles"))]
     host = _on_fastest_host(own or [each for _, each in measured])

@@ -1,8 +1,6 @@
 """Converts a profile to a host of another speed.
 
-A step's host path is the host's and not the workload's: on another machine, or in another minute
-on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.measure.device`) shows by how much.
+A step's host path is the host's and not the workload's; a fixed piece of work shows its speed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +10,10 @@ from statistics import geometric_mean
 
 from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.hardware.machine import HostCheck
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.trace import measured_exponent, waiting_step
-from advisor.workload.moments import at_pace
 from advisor.workload.profile import Profile
+from advisor.workload.profile_checks import at_pace
 from advisor.workload.run import Run, Tenant
 
 # The largest factor on host work, and the halvings of the interval in which it is searched.
@@ -125,7 +123,7 @@ class Host:
         return tuple(on_host(each, self.factor(each)) for each in profiles)
 
 
-@once_a_profile
+@cached_by_profiles
 def on_host(profile: Profile, slowdown: float) -> Profile:
     """Convert `profile` to a host that takes `slowdown` times as long for the same work.
 

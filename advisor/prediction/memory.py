@@ -1,9 +1,7 @@
 """Predicts device memory of a mix, in both meanings, and the risk that it does not fit.
 
-Memory adds up over processes. `memory_mib` is what a process holds when nothing stops it: what
-torch's caching allocator reserved plus the CUDA context. `memory_min_mib` is what it needs:
-allocated at peak plus the context; that suffices only where the process is capped to it,
-because one process's cache is never released for another.
+`memory_mib` is what a process holds when nothing stops it, its allocator's cache included, and
+`memory_min_mib` what it needs: its live tensors at their peak and the CUDA context.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +18,7 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_MIB, check
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, partition_of
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
@@ -110,7 +108,7 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     return Need(tensors_mib + context_mib, least_mib, spread * tensors_mib, _pliable(profile))
 
 
-@once_a_profile
+@cached_by_profiles
 def _pliable(profile: Profile) -> float:
     if profile.trace is None:
         return _RIGID
@@ -268,14 +266,13 @@ class Edge:
         edge = (self.share, self.width, self.sigma)
         return deviations_over(held_mib, cache_mib, capacity_mib, edge, spread_mib)
 
-    def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
-        """Return the chance that each of `needs` is refused memory when the card is full.
+    def risk_of_each(self, needs: Sequence[Need], risk: float) -> list[float]:
+        """Return the chance that each of `needs` is refused memory, if one is at that `risk`.
 
         Jobs allocate weights before the card is full, and caches until the end. Half of the risk
         goes evenly and half by caches: on an H200 that predicted the refused job better than even
         shares, and better than shares of all memory.
         """
-        risk = self.risk(needs, capacity_mib)
         # Even shares where no process has a cache.
         caches_mib = [need.held_mib - need.least_mib + 1e-9 for need in needs]
         parts = [(1 / len(needs) + each / sum(caches_mib)) / 2 for each in caches_mib]

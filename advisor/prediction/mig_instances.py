@@ -1,10 +1,7 @@
 """Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
 
-Each job's profile is moved to its partition. The jobs of a partition share as on a GPU of
-that size, for which the model of whole GPUs answers. Compute instances have SMs of their own, and
-the bandwidth and L2 of their GPU instance together. So have jobs under MPS limits that add up to at
-most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the same limit alone, with
-others' traffic as `_OTHERS` says.
+The jobs of a partition share as on a GPU of that size. Compute instances have SMs of their own, and
+the bandwidth and L2 of their GPU instance together.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +14,7 @@ import numpy as np
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import place
 from advisor.hardware.partition import Partition, partition_of, place_compute
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import contended
 from advisor.prediction.host import engine_growth
 from advisor.prediction.parts import AS_ALONE, busy_slowdown, slowdown_on, work_s
@@ -33,10 +30,10 @@ from advisor.prediction.trace import (
     replay_trace,
     slowdowns,
 )
-from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Sharing
+from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Serial, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
-from advisor.workload.moments import at_pace, longer, thinned
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
+from advisor.workload.profile_checks import at_pace, longer, thinned
 
 # Log of the loss of kernels next to traffic that takes all of the bandwidth; nine in ten lose
 # between nothing and twice that.
@@ -73,10 +70,7 @@ def _on_place(
     steps: StepsOnGpu,
     alone: RangeAlone,
 ) -> dict[int, Interval]:
-    """Predict seconds of a step of each job on one GPU instance, by number.
-
-    Jobs on different parts slow each other, and move no more together than their GPU instance can.
-    """
+    """Predict seconds of a step of each job on one GPU instance, by number."""
     instance = partition_of(gpu, place.instance.profile)
     apart: dict[int, Interval] = {}  # as if no job were on the other parts
     moved: dict[int, Profile] = {}
@@ -85,6 +79,7 @@ def _on_place(
         partition = partition_of(gpu, place.instance.profile, part.slices)
         jobs = [profiles[job - 1] for job in part.jobs]
         here = [on_partition(each, partition, physics) for each in jobs]
+        assert not isinstance(part.sharing, Serial), "of jobs in line, one is predicted at a time"
         answers = steps(here, part.sharing, partition.as_gpu)
         for job, profile, own, step_s in zip(part.jobs, jobs, here, answers, strict=True):
             moved[job], apart[job] = own, step_on(profile, partition, physics, alone(profile))
@@ -114,11 +109,9 @@ def _on_place(
 def _filling(
     steps: dict[int, Interval], profiles: Sequence[Profile], partition: Partition
 ) -> dict[int, Interval]:
-    """Return `steps` of jobs on a part, by number, in which they fill it all the time at most.
-
-    Replay does so by itself: only steps of jobs without a trace may be too short.
-    """
+    """Return `steps` of jobs on a part, by number, in which they fill it all the time at most."""
     jobs = [profiles[job - 1] for job in steps]
+    # Replay does so by itself: only steps of jobs without a trace may be too short.
     if len(jobs) == 1 or all(each.trace is not None for each in jobs):
         return steps
     fills_s = [work_s(each, partition) for each in jobs]
@@ -181,7 +174,7 @@ _OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
 _OF_BANDWIDTH = ("dram_active", "memory_utilization")
 
 
-@once_a_profile
+@cached_by_profiles
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
     """Return `profile` of the job alone on a part of its GPU; its shares are of that part.
 
@@ -225,10 +218,7 @@ _AWAKE = 0.15
 
 
 def _fuller_w(profile: Profile, partition: Partition, stretch: float) -> float | None:
-    """Return the power of a whole GPU as full as the job makes the part, whose steps are longer.
-
-    Power shows how full the SMs are where nothing else does, and they are fuller on a smaller part.
-    """
+    """Return the power of a whole GPU as full as the job makes the part, whose steps are longer."""
     power_w, limit_w = profile.power_w, partition.gpu.power_limit_w
     if power_w is None or limit_w is None:
         return power_w

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
-from advisor.prediction.cache import answer_all, once_a_profile, one_thread
-from advisor.prediction.capacity import contended, steps_of_sets, uncorrected_steps
+from advisor.prediction.cache import answer_all, cached_by_profiles, one_thread
+from advisor.prediction.capacity import contended, steps_of_sets
 from advisor.prediction.correction import corrected, features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
@@ -28,7 +28,7 @@ from advisor.prediction.surrogate import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Mode, Mps
+from advisor.sharing import Arrangement, Concurrent, Mode, Mps
 from advisor.workload.profile import Profile
 
 # A short replay suffices to choose among mixes.
@@ -99,7 +99,7 @@ def alone_s(
     return float(np.exp(np.interp(np.log(sharing.limits[0]), np.log(_ALONE), curve)))
 
 
-@once_a_profile
+@cached_by_profiles
 def _alone(profile: Profile, gpu: Gpu, physics: Physics, replay: ReplayFunction) -> Floats | None:
     """Return the log of the fastest step at `_ALONE` and below, shape (limits,)."""
     steps = [replay([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
@@ -289,34 +289,6 @@ class SurrogatePredictor:
             assert replayed_s is not None, "only profiles with traces are estimated"
             steps.append(corrected_steps(self.profiles, sharing, self.gpu, self.model, replayed_s))
         return np.array(steps)
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityEstimates(SurrogatePredictor):
-    """Estimates by the capacity model alone, which needs no fit: ten times as fast, and less right.
-
-    All `profiles` have a GPU path.
-    """
-
-    def steps(self, sets: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
-        physics = self.model.of(self.gpu).physics
-        return [
-            uncorrected_steps(
-                [on_partition(each, tenancy.partition, physics) for each in self.profiles],
-                places,
-                tenancy.limit or 100.0,
-                under_mps=tenancy.sharing.under_mps,
-            )
-            for tenancy, places in sets
-        ]
-
-    def knows(self, mode: Mode) -> bool:
-        return mode in SHARED_MODES
-
-    def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
-        jobs = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
-        jobs = jobs if running is None else np.where(running, jobs, -1)
-        return uncorrected_steps(self.profiles, jobs, limits, under_mps=True)
 
 
 def surrogate_predictor(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor:

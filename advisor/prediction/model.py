@@ -23,8 +23,7 @@ from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import unlikeness
 from advisor.prediction.capacity import CapacityModel
-from advisor.prediction.correction import COLUMNS, Correction
-from advisor.prediction.intervals import Intervals
+from advisor.prediction.correction import COLUMNS, Correction, Intervals
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.power import Power
 from advisor.prediction.replay import Physics
@@ -257,10 +256,6 @@ class Model:
         """Return the factor on intervals for `gpu` if no runs on it were seen."""
         seen = [each.architecture for each in map(_known_gpu, self.data) if each is not None]
         return self.unseen.alike if gpu.architecture in seen else self.unseen.widening
-
-    def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
-        """Return the model with other `constants` of `gpu`."""
-        return replace(self, constants={**self.constants, gpu.key: constants})
 
     def learnt_on(self, mode: Mode) -> tuple[str, ...]:
         """Return the GPUs with enough runs of `mode` to learn it from."""

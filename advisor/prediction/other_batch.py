@@ -1,10 +1,7 @@
 """Estimates a profile at a batch size that was not measured, from profiles at others.
 
-Part of a step costs the same at every batch size: launches, the optimizer, reading weights. A small
-batch also leaves SMs idle, so its examples cost more. Hence three laws for time and energy: a
-larger batch costs no less; an example in it costs no more; and each further example costs at least
-as much as the one before. They leave a band, which is narrow between sizes that are close. The
-kernel trace is that of the nearest size, with more or fewer blocks, scaled as the GPU's path is.
+By three laws for time and energy a larger batch costs no less, an example in it costs no more, and
+each further example costs at least as much as the one before. They leave a band between sizes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +14,10 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.files.reading import LEAST_STEP_S, MOST_BLOCKS
 from advisor.hardware.machine import Counters
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import on_host_checked
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
-from advisor.workload.moments import longer, stretched
 from advisor.workload.profile import (
     HostSide,
     KernelTrace,
@@ -31,6 +27,7 @@ from advisor.workload.profile import (
     OtherBatches,
     Profile,
 )
+from advisor.workload.profile_checks import longer, stretched
 from advisor.workload.spec import batch_name
 
 FARTHEST = 4.0
@@ -110,18 +107,6 @@ def _away(costs: Mapping[int, float], batch: int, spread: float) -> float:
     return spread * (1 + doublings) if doublings else 0.0
 
 
-def check_near(name: str, measured: Mapping[int, object], batch: int) -> None:
-    """Check that `batch` is near enough to the sizes at which `name` was `measured`."""
-    least, most = min(measured), max(measured)
-    if least / FARTHEST <= batch <= most * FARTHEST:
-        return
-    side = f"largest, {most}" if batch > most else f"smallest, {least}"
-    raise InvalidInput(
-        f"{name}: batch {batch} is more than {FARTHEST:g} times beyond the {side}, at which it was "
-        f"measured, and nothing is estimated so far out. Measure it nearer to that."
-    )
-
-
 # Kernels that do as much in every step, whatever its batch.
 _OF_WEIGHTS = ("optimizer",)
 
@@ -152,7 +137,7 @@ def trace_at_batch(
 _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("source", "gract"))
 
 
-@once_a_mix
+@cached_by_profiles
 def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     """Return the profile of one workload at `batch`: estimated from `profiles`, unless measured.
 
@@ -162,26 +147,27 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     measured = {each.workload.batch: each for each in profiles}
     if batch in measured:
         return measured[batch]
-    check_alike(profiles)
-    name = batch_name(profiles[0].name)
-    check_near(name.work if name else profiles[0].name, measured, batch)
-    near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
-    on_host = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
-    return _estimate(on_host, near, batch)
-
-
-def check_alike(profiles: Sequence[Profile]) -> None:
-    """Check that `profiles` differ in batch size, and in nothing else of their workloads."""
     first, *others = profiles
     for other in others:
         like = replace(first.workload, name=other.name, batch=other.workload.batch)
         if other.workload != like or other.gpu != first.gpu:
             raise InvalidInput(f"{other.name} differs from {first.name} in more than its batch")
-    if len({each.workload.batch for each in profiles}) < 2:
+    least, most = min(measured), max(measured)
+    if least == most:
         raise InvalidInput(
-            f"{first.name} was measured at batch {first.workload.batch} only, and the cost of "
-            f"another example takes two sizes. Measure it at another one too."
+            f"{first.name} was measured at batch {least} only, and the cost of another example "
+            f"takes two sizes. Measure it at another one too."
         )
+    if not least / FARTHEST <= batch <= most * FARTHEST:
+        name = batch_name(first.name)
+        side = f"largest, {most}" if batch > most else f"smallest, {least}"
+        raise InvalidInput(
+            f"{name.work if name else first.name}: batch {batch} is more than {FARTHEST:g} times "
+            f"beyond the {side}, at which it was measured. Measure it nearer to that."
+        )
+    near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
+    on_host = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
+    return _estimate(on_host, near, batch)
 
 
 class _Sizes:

@@ -1,14 +1,7 @@
-"""Estimates a profile on a GPU on which it was not measured.
+"""Estimates a profile on a GPU on which it was not measured; the host's part stays as measured.
 
-Kernels are scaled one by one; memory, counters, power and the cost of MPS limits follow from them
-and the two GPUs. The host's part stays as it was measured: it is of the host and not of the GPU.
-For the same reason profiles of one job on several GPUs are converted to one host.
-
-A trace has neither operations nor bytes, so a kernel's time is divided among its possible bounds:
-its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs and
-clocks. For products and convolutions the profile's counters give arithmetic and DRAM; for other
-kernels their class and length do, because data that fit into L2 do not go to DRAM. Each part is
-scaled by the ratio of the two GPUs' rates for it; the parts of products overlap.
+A kernel's time is divided among its start, arithmetic, DRAM, and all else on the chip (L2, issue,
+latency), by counters or its class. Each part is scaled by the ratio of the GPUs' rates for it.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +19,6 @@ from advisor.hardware.partition import limited_sms, rates_of, sm_limits, tensor_
 from advisor.prediction.host import engine_growth, on_host
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.moments import at_pace, longer, stretched
 from advisor.workload.profile import (
     HOST_COPY,
     QUEUED_COPY,
@@ -36,7 +28,7 @@ from advisor.workload.profile import (
     MpsProbe,
     Profile,
 )
-from advisor.workload.profile_checks import check_power
+from advisor.workload.profile_checks import at_pace, check_power, longer, stretched
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.
@@ -157,11 +149,9 @@ def _filled(kernels: _Kernels, gpu: RatedGpu) -> Floats:
 
 
 def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Return the share of each kernel's time that DRAM would bound with the L2 of `target`, 0..1.
-
-    A grid that leaves SMs idle cannot ask for all of the bandwidth.
-    """
+    """Return the share of each kernel's time that DRAM would bound with the L2 of `target`."""
     usual = np.array([_DRAM_SHARE.get(kind, 0.0) for kind in kernels.kinds])
+    # A grid that leaves SMs idle cannot ask for all of the bandwidth.
     share = usual * _filled(kernels, source) / source.gpu.sms
     touched_mib = share * rest_us * source.rates.bandwidth_gb_s * _MIB_PER_US_OF_GB_S
     kept_mib = _L2_KEPT * (target.gpu.l2_mib or 0.0)
@@ -261,11 +251,7 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
 
 
 def _stretch(profile: Profile, slower: float) -> float:
-    """Return the factor on a step, of which the slower of host and GPU sets the pace.
-
-    The rest of a step, such as the gaps between kernels, grows with it. Where the host waits for
-    the GPU, both set the pace.
-    """
+    """Return the factor on a step, of which the slower of host and GPU sets the pace, or both."""
     if (waiting := waiting_step(profile)) is not None:
         return waiting.growth(gpu=slower, gap=slower)
     gpu_s, host_s = profile.gpu_s or profile.step_s, min(profile.host_s or 0.0, profile.step_s)
@@ -334,10 +320,7 @@ def _trace(trace: KernelTrace, us: Floats, target: Gpu) -> KernelTrace:
 
 
 def _memory(memory: Memory, source: Gpu, target: Gpu) -> Memory:
-    """Scale the context, which keeps local memory for every thread that the SMs can hold.
-
-    Bare contexts hold 520 MiB on an H100, 420 on an A100, 310 on a V100 and 260 on an RTX 3090.
-    """
+    """Scale the context, which keeps local memory for every thread that the SMs can hold."""
     if memory.device_mib is None or memory.context_mib is None:
         return memory
     threads = target.sms * target.threads_per_sm / (source.sms * source.threads_per_sm)
@@ -349,14 +332,12 @@ _FELT = 1.1
 
 
 def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: Gpu) -> MpsProbe:
-    """Convert `probe` to steps that take `stretch` times as long, and kernels `slower` times.
-
-    Under a limit that slows a job, its kernels set the pace, even if its host did without one.
-    """
+    """Convert `probe` to steps that take `stretch` times as long, and kernels `slower` times."""
     whole_s = probe.unlimited.step_s
 
     def moved(run: LimitedRun) -> LimitedRun:
         sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
+        # Under a limit that slows a job its kernels set the pace, even if its host did without.
         felt = run.step_s >= _FELT * whole_s
         by = max(slower, stretch * whole_s / run.step_s) if felt else stretch
         return replace(longer(run, by), sms=sms)

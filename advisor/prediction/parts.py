@@ -1,9 +1,7 @@
 """Predicts how a job alone slows on a part of a GPU: on a MIG slice, or under an MPS limit.
 
-**The law**, for jobs without a kernel trace. Of a step alone on the whole GPU, a share W is work
-that takes k times as long on the part; the rest, most of it the host's, hides that. The step takes
-``(1 + W^p (k^p - 1))^(1/p)`` times as long: the slower of both sets the pace (p large), or they
-add up (p = 1).
+Without a kernel trace, a share W of a step is work that takes k times as long on the part, and the
+rest hides that: the step takes ``(1 + W^p (k^p - 1))^(1/p)`` times as long.
 """
 
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limited_sms
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.prediction import Interval, interval_around, spanning
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
@@ -217,7 +215,7 @@ def power_share(profile: Profile, gpu: Gpu) -> float | None:
     return profile.power_w / gpu.power_limit_w
 
 
-@once_a_profile
+@cached_by_profiles
 def work_by_limits(profile: Profile, gpu: Gpu) -> float:
     """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
     assert profile.mps is not None

@@ -1,13 +1,7 @@
 """Power of the whole GPU while a mix runs, and each job's share, from the jobs' power alone.
 
-A GPU that runs anything is awake: it draws a fixed power more than a sleeping one. A job's own
-watts are its power alone above the awake GPU. In a mix it adds a share of them while it waits, and
-another in proportion to its speed:
-
-    power = awake + sum of own * (waiting + working * speed)
-
-**Each job's share** of the energy cannot be measured: a meter sees the whole GPU. By our rule the
-running jobs share the awake GPU's power equally, and each adds its term of the sum.
+``power = awake + sum of own * (waiting + working * speed)``, where a job's own watts are its power
+alone above the awake GPU. By our rule jobs share the awake GPU's power equally, and add their term.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf, isnan, log
 from operator import mul
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +20,9 @@ from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
 from advisor.prediction.mig_instances import on_partition, sm_time
 from advisor.prediction.prediction import (
+    ENERGIES,
     LEVELS,
     Interval,
-    JobPrediction,
     MixPrediction,
     all_known,
     interval_around,
@@ -178,14 +173,6 @@ def summed_share(
     return None if shares is None else sum(map(mul, shares, speeds))
 
 
-@dataclass(frozen=True, slots=True)
-class PowerAndEnergy:
-    """Mean power of the GPU, and energy of a step of each job; None where not measured."""
-
-    power_w: Interval | None
-    energy_step_j: tuple[Interval | None, ...]
-
-
 def paced(profile: Profile, step_s: Interval) -> Interval:
     """Return `Profile.paced_s` of a step at each level."""
     return Interval(*(profile.paced_s(step_s.at(level)) for level in LEVELS))
@@ -193,17 +180,19 @@ def paced(profile: Profile, step_s: Interval) -> Interval:
 
 def power_and_energy(
     profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, mode: Mode
-) -> PowerAndEnergy:
-    """Predict them for jobs with steps as long as `steps`; jobs in turn run for the same time."""
-    unknown = PowerAndEnergy(None, (None,) * len(profiles))
+) -> tuple[Interval | None, tuple[Interval | None, ...]]:
+    """Predict mean power of the GPU, and energy of a step of each job; None where not measured.
+
+    Jobs have steps as long as `steps`; jobs in turn run for the same time.
+    """
+    unknown = None, (None,) * len(profiles)
     if mode == "serial" and len(profiles) > 1:
         alone = [
             power_and_energy([profile], [step], gpu, power, mode)
             for profile, step in zip(profiles, steps, strict=True)
         ]
-        mean = mean_interval([each.power_w for each in alone], [1.0] * len(alone))
-        energies = tuple(each.energy_step_j[0] for each in alone)
-        return unknown if mean is None else PowerAndEnergy(mean, energies)
+        mean_w = mean_interval([power_w for power_w, _ in alone], [1.0] * len(alone))
+        return unknown if mean_w is None else (mean_w, tuple(joules for _, (joules,) in alone))
     law = power.law(mode, len(profiles))
     pace = [min(1.0, p.step_s / step.p50) for p, step in zip(profiles, steps, strict=True)]
     if (shares := power.shares_w(profiles, pace, gpu, law)) is None:
@@ -212,7 +201,7 @@ def power_and_energy(
         interval_around(float(watts), law.low, law.high).times(paced(profile, step))
         for watts, profile, step in zip(shares, profiles, steps, strict=True)
     )
-    return PowerAndEnergy(interval_around(float(shares.sum()), law.low, law.high), energies)
+    return interval_around(float(shares.sum()), law.low, law.high), energies
 
 
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
@@ -229,16 +218,19 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
             for each in mix.jobs
         ]
         shares = [each / max(sum(drawn_w), 1e-9) for each in drawn_w]
+    jobs = []
+    for job, share in zip(mix.jobs, shares, strict=True):
+        energies: dict[str, Any] = {}
+        if (before_j := job.energy_step_j) is not None:
+            step_j = before_j.at_most(job.paced_s.scaled(share * most_w))
+            energies = {
+                name: step_j.scaled(each.p50 / before_j.p50)
+                for name in ENERGIES
+                if (each := getattr(job, name)) is not None
+            }
+        jobs.append(replace(job, **energies))
     most = Interval(most_w, most_w, most_w)
-    jobs = tuple(_held(job, share * most_w) for job, share in zip(mix.jobs, shares, strict=True))
-    return replace(mix, power_w=mix.power_w.at_most(most), jobs=jobs)
-
-
-def _held(job: JobPrediction, most_w: float) -> JobPrediction:
-    if (before_j := job.energy_step_j) is None:
-        return job
-    step_j = before_j.at_most(job.paced_s.scaled(most_w))
-    return job.mapped(energy=lambda each: step_j.scaled(each.p50 / before_j.p50))
+    return replace(mix, power_w=mix.power_w.at_most(most), jobs=tuple(jobs))
 
 
 def activity_on_instances(

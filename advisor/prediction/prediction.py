@@ -160,7 +160,7 @@ def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -
 
 _Change = Callable[[Interval], Interval] | None
 _TIMES = "step_s", "epoch_s", "with_ends_s"
-_ENERGIES = "energy_step_j", "energy_epoch_j", "energy_example_j"
+ENERGIES = "energy_step_j", "energy_epoch_j", "energy_example_j"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class JobPrediction:
 
     def mapped(self, time: _Change = None, energy: _Change = None) -> "JobPrediction":
         """Return the job with `time` applied to step and epoch, and `energy` to all energies."""
-        changes = dict.fromkeys(_TIMES, time) | dict.fromkeys(_ENERGIES, energy)
+        changes = dict.fromkeys(_TIMES, time) | dict.fromkeys(ENERGIES, energy)
         values: dict[str, Any] = {
             name: change(interval)
             for name, change in changes.items()
@@ -299,7 +299,7 @@ def over_run(stretches: Sequence[Sequence[tuple[JobPrediction, float]]]) -> JobP
         return mean(lambda job, level: float(getattr(job, name).at(level)))
 
     slowdown = mean(JobPrediction.slowdown_at)
-    means: dict[str, Any] = {name: mean_of(name) for name in (*_TIMES, *_ENERGIES)}
+    means: dict[str, Any] = {name: mean_of(name) for name in (*_TIMES, *ENERGIES)}
     return replace(
         every[0],
         **means,

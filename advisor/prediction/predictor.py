@@ -13,7 +13,7 @@ from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
-from advisor.prediction.cache import once_a_mix
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.capacity import (
     numbers,
     steps_of_sets,
@@ -68,10 +68,10 @@ def estimate_spread(profile: Profile) -> float:
         return 0.0
     own, source = known_gpus().get(profile.gpu), known_gpus().get(profile.estimated_from or "")
     related = own is not None and source is not None and own.architecture == source.architecture
-    return _estimate_spread(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
+    return _with_batches(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
 
 
-def _estimate_spread(profile: Profile, of_gpu: float) -> float:
+def _with_batches(profile: Profile, of_gpu: float) -> float:
     """Return the spread by other batch sizes, and `of_gpu` if estimated from another GPU."""
     of_batch = profile.other_batches.step_spread if profile.other_batches else 0.0
     return hypot(of_batch, of_gpu) if profile.estimated_from else of_batch
@@ -98,21 +98,6 @@ def _range_alone(profile: Profile, model: Model) -> Interval:
     if _is_users(profile):
         return interval_around(1.0, -_MOMENT, _MOMENT)
     return model.intervals["serial"].around(profile, profile.step_s).scaled(1 / profile.step_s)
-
-
-def _with_power_doubt(
-    drawn: power.PowerAndEnergy, profiles: Sequence[Profile]
-) -> power.PowerAndEnergy:
-    """Widen the intervals of `drawn` where `profiles` are estimates.
-
-    Over batch sizes power and time grow together, so power is as uncertain as the step.
-    """
-    if not any(each.is_estimate for each in profiles):
-        return drawn
-    end = Z95 * max(_estimate_spread(each, _POWER_SPREAD) for each in profiles)
-    doubt = interval_around(1.0, -end, end)
-    power_w = drawn.power_w and drawn.power_w.times(doubt)
-    return power.PowerAndEnergy(power_w, tuple(j and j.times(doubt) for j in drawn.energy_step_j))
 
 
 # Parts of a profile: whether a profile lacks it, and its use, in words.
@@ -201,13 +186,13 @@ def step_intervals(
     Raises:
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
-    shared = together(sharing)
+    shared, alone = together(sharing), partial(_range_alone, model=model)
     if sets := instance_sets(sharing):
         steps_on = partial(_on_instance, model=model)
-        alone = partial(_range_alone, model=model)
         steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on, alone)
     elif shared is None:
-        steps = [_range_alone(each, model).scaled(each.step_s) for each in profiles]
+        ranges = list(map(alone, profiles))
+        steps = [each.scaled(job.step_s) for each, job in zip(ranges, profiles, strict=True)]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, replay)
     steps = [
@@ -222,7 +207,7 @@ def step_intervals(
     return steps
 
 
-@once_a_mix  # many layouts have instances with the same jobs on them
+@cached_by_profiles  # many layouts have instances with the same jobs on them
 def _on_instance(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
@@ -324,18 +309,20 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        profiles = self._on_this_host(profiles)
+        profiles = profiles if self.host is None else self.host.convert(profiles)
         sharing = placed(sharing, self.gpu)
+        whole = without_idle_limits(as_whole_gpu(sharing, self.gpu))
+        steps = step_intervals(profiles, whole, self.gpu, self.model, self.replay)
+        mix = self._with_steps(profiles, sharing, whole, steps)
         alone = one_at_a_time(sharing, len(profiles))
-        learnt_as: Arrangement = Serial() if alone else sharing
         # Whether this kind of sharing was measured on this GPU; a job alone has no kind.
         confirmed = not any(each.is_estimate for each in profiles) and (
             alone or self.gpu.key in self.model.learnt_on(sharing.mode)
         )
-        mix = self._as_if_learnt_here(profiles, sharing, confirmed=confirmed)
+        mix = replace(mix, confirmed_on_hardware=confirmed)
         if alone:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
-        mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
+        mix = self._by_runs_elsewhere(profiles, Serial() if alone else sharing, mix)
         if not alone:
             jobs = (
                 job.no_faster_than(self._fastest_s(profile))
@@ -346,27 +333,32 @@ class Predictor:
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the estimates to search by."""
-        return surrogate_predictor(self._on_this_host(profiles), self.gpu, self.model)
+        here = profiles if self.host is None else self.host.convert(profiles)
+        return surrogate_predictor(here, self.gpu, self.model)
 
-    def _on_this_host(self, profiles: Sequence[Profile]) -> Sequence[Profile]:
-        return profiles if self.host is None else self.host.convert(profiles)
-
-    def _as_if_learnt_here(
-        self, profiles: Sequence[Profile], placed_as: Arrangement, *, confirmed: bool
+    def _with_steps(
+        self,
+        profiles: Sequence[Profile],
+        placed_as: Arrangement,
+        sharing: Arrangement,
+        steps: list[Interval],
     ) -> MixPrediction:
-        """Predict by all that the model learnt, on any GPU."""
+        """Predict the mix from its steps, by all that the model learnt, on any GPU."""
         own = self.model.of(self.gpu)
-        sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
-        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.replay)
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"
-        drawn = power.power_and_energy(profiles, steps, self.gpu, own.power, sharing.mode)
-        drawn = _with_power_doubt(drawn, profiles)
+        power_w, step_j = power.power_and_energy(profiles, steps, self.gpu, own.power, sharing.mode)
+        if any(each.is_estimate for each in profiles):
+            # Over batch sizes power and time grow together: power is as uncertain as the step.
+            end = Z95 * max(_with_batches(each, _POWER_SPREAD) for each in profiles)
+            doubt = interval_around(1.0, -end, end)
+            power_w = power_w and power_w.times(doubt)
+            step_j = tuple(each and each.times(doubt) for each in step_j)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)
         risks, pool_risks = self._risks(wanted, memories)
-        jobs = tuple(map(self._job, profiles, steps, wanted, risks, drawn.energy_step_j))
+        jobs = tuple(map(self._job, profiles, steps, wanted, risks, step_j))
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
@@ -384,10 +376,10 @@ class Predictor:
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if in_turn else sum(speeds),
-            power_w=drawn.power_w,
+            power_w=power_w,
             gract=gract,
             smact=smact,
-            confirmed_on_hardware=confirmed,
+            confirmed_on_hardware=False,
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
         )
@@ -418,8 +410,7 @@ class Predictor:
             edge = edge_for(edges, pool.mode, len(pool.jobs), sigma)
             shared = [wanted[job] for job in pool.jobs]
             of_pools.append(edge.risk(shared, pool.capacity_mib))
-            risks = edge.risk_of_each(shared, pool.capacity_mib)
-            for job, risk in zip(pool.jobs, risks, strict=True):
+            for job, risk in zip(pool.jobs, edge.risk_of_each(shared, of_pools[-1]), strict=True):
                 of_jobs[job] = risk
         return of_jobs, of_pools
 
@@ -461,4 +452,5 @@ def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Pred
     gpu, model = predictor.gpu, predictor.model
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    return replace(predictor, gpu=gpu, model=model.with_own(gpu, own))
+    model = replace(model, constants={**model.constants, gpu.key: own})
+    return replace(predictor, gpu=gpu, model=model)

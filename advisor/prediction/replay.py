@@ -1,12 +1,9 @@
 """Replays the kernel traces of all tenants against each other, event by event.
 
-**MPS.** Kernels of different tenants run side by side: in the order in which they became ready
-their blocks start on SMs with room for them, up to their tenants' limits. A grid of several waves
-makes later kernels wait until its last blocks have started, but for a few that start where blocks
-of its own end. Kernels that are on the SMs together share the SMs' rate in proportion.
-**Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
-nothing to run yields; copies between host
-and GPU need no slice, and their owner is idle then. In both the hosts launch on at their own paces.
+**MPS.** Kernels run side by side: in the order in which they became ready their blocks start on SMs
+with room for them, up to their tenants' limits. Kernels that are on the SMs together share the SMs'
+rate in proportion. **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time;
+an owner with nothing to run yields; copies between host and GPU need no slice.
 
 `engine` holds the compiled loops; `tests/prediction/slow_replay.py` is the same in plain Python.
 """

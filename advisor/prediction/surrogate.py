@@ -1,8 +1,6 @@
 """The surrogate model: a smooth function fitted to the predictor's answers, fast for many mixes.
 
-It is used for searching, whose results are predicted again by replay and correction. Co-located
-jobs enter as sums, means and maxima, so their order is irrelevant and copies of a job get one
-answer.
+Co-located jobs enter as sums, means and maxima, so their order is irrelevant.
 """
 
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from advisor.errors import InvalidInput
 from advisor.files.reading import MOST_LOG, check_scaled
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.prediction.cache import once_a_mix, one_thread
+from advisor.prediction.cache import cached_by_profiles, one_thread
 from advisor.prediction.correction import dram_active, of_others
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
@@ -79,7 +77,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
     return Summaries(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-@once_a_mix
+@cached_by_profiles
 def summaries(
     profiles: Sequence[Profile], gpu: Gpu, physics: Physics, limits: Sequence[int] = LIMIT_GRID
 ) -> Summaries | None:
@@ -321,21 +319,21 @@ class SurrogateModel:
 
 def columns(jobs: Summaries, mixes: MixBatch) -> Floats:
     """Compute the columns of a surrogate for each job, shape (mixes, places, columns)."""
-    limited = _at_limits(jobs, mixes)
-    return np.concatenate([_unlimited_columns(jobs, mixes, limited), limited], axis=2)
+    below, part = _places(mixes.limits)
+    low, high = (jobs.limited[mixes.jobs, at] for at in (below, below + 1))
+    limited, fixed = low + part[..., None] * (high - low), jobs.fixed[mixes.jobs]
+    others = _columns_of_others(fixed, limited, mixes.jobs >= 0)
+    return np.concatenate([fixed, others, limited], axis=2)
 
 
 def _slowdowns(surrogate: Surrogate, jobs: Summaries, mixes: MixBatch, limited: bool) -> Floats:
-    """Return the log slowdown of the job in each place that is not empty, shape (jobs,).
-
-    The cost of a limit for the job alone is a column of its own, and needs no likeness to others.
-    """
-    at_limits, present = _at_limits(jobs, mixes), mixes.jobs >= 0
+    """Return the log slowdown of the job in each place that is not empty, shape (jobs,)."""
+    unlimited, at_limits = np.split(columns(jobs, mixes), [-len(LIMITED)], axis=2)
+    present = mixes.jobs >= 0
     others = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, present.shape)[present]
     alone = at_limits[present][:, LIMITED.index("log_alone")]
-    columns = _unlimited_columns(jobs, mixes, at_limits)[present]
     grid = jobs.limited if limited else jobs.limited[:, -1:]
-    curves = surrogate.slowdowns(columns, grid, mixes.jobs[present])
+    curves = surrogate.slowdowns(unlimited[present], grid, mixes.jobs[present])
     # The mean of the running minimum and the maximum of the rest, both of which only fall.
     least = np.minimum.accumulate(curves, axis=1)
     most = np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
@@ -347,21 +345,8 @@ def _slowdowns(surrogate: Surrogate, jobs: Summaries, mixes: MixBatch, limited: 
     return np.where(others, np.maximum(low + part * (high - low), 0.0), alone)
 
 
-def _at_limits(jobs: Summaries, mixes: MixBatch) -> Floats:
-    """Return `LIMITED` of each job at its limit, shape (mixes, places, columns)."""
-    below, part = _places(mixes.limits)
-    low, high = (jobs.limited[mixes.jobs, at] for at in (below, below + 1))
-    return np.asarray(low + part[..., None] * (high - low))
-
-
 def _places(limits: Floats) -> tuple[_Indices, Floats]:
     """Return the place of the limit of the grid just below, and the part to the next, 0..1."""
     at = np.interp(limits, LIMIT_GRID, np.arange(len(LIMIT_GRID)))
     below = np.minimum(at.astype(np.intp), len(LIMIT_GRID) - 2)
     return below, at - below
-
-
-def _unlimited_columns(jobs: Summaries, mixes: MixBatch, limited: Floats) -> Floats:
-    """Return `FIXED` and `OTHERS` of each job, which do not depend on its own limit."""
-    fixed = jobs.fixed[mixes.jobs]
-    return np.concatenate([fixed, _columns_of_others(fixed, limited, mixes.jobs >= 0)], axis=2)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limit_shares
-from advisor.prediction.cache import once_a_profile
+from advisor.prediction.cache import cached_by_profiles
 from advisor.workload.profile import HOST_COPY, KernelTrace, Profile
 
 Floats = NDArray[np.float64]
@@ -95,10 +95,7 @@ _EXACT = 1e-13
 
 
 def _zero(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a continuous `function`, negative at `low` and not at `high`, is 0.
-
-    By false position; an end that stays twice counts half (Illinois method).
-    """
+    """Return where a `function`, negative at `low` and not at `high`, is 0 (Illinois method)."""
     at_low, at_high, before = function(low), function(high), 0.0
     while True:
         middle = high - at_high * (high - low) / (at_high - at_low)
@@ -213,7 +210,7 @@ def waiting_step(profile: Profile) -> WaitingStep | None:
     return None if played is None else played.waiting
 
 
-@once_a_profile
+@cached_by_profiles
 def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
     """Return the trace of `profile` for replay; alone it takes the step time measured alone.
 
@@ -281,12 +278,9 @@ _STRETCHES = 24
 
 
 def _part(columns: Floats, waits_s: Floats, host_s: float) -> tuple[Floats, Floats, float]:
-    """Return part of a long round, joined from stretches of it, and its share of the whole.
-
-    The columns are those of `_one_by_one` and `ReplayTrace.waits_s`. Each stretch is one in so many
-    by kernels, their time, host time and waits together, at another place of them each time. So
-    few of many equal updates remain, and as small a part of a rollout.
-    """
+    """Return part of a long round, joined from stretches of it, and its share of the whole."""
+    # Each stretch is one in so many by kernels, their time, host time and waits together: so few of
+    # many equal updates remain, and as small a part of a rollout.
     launch_s, duration_s = columns[0], columns[1]
     kernels, every = len(waits_s), ceil(len(waits_s) / MOST_KERNELS)
     waits = np.isfinite(waits_s)
@@ -307,13 +301,10 @@ def _part(columns: Floats, waits_s: Floats, host_s: float) -> tuple[Floats, Floa
 
 
 def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
-    """Return launch, duration, demand, waves, turns, places of kernels in turn, (6, kernels).
-
-    `columns` are the same of kernels that ran in parallel on streams of one job. If kernels add up
-    to more than the time in which any ran, neighbours on different streams are merged, for as long
-    as they took, with all the SMs and slots that they used: they wait for other jobs at the same
-    time. If streams are not known, as many are merged as ran at once on average.
-    """
+    """Return launch, duration, demand, waves, turns, places of kernels in turn, (6, kernels)."""
+    # If kernels add up to more than the time in which any ran, neighbours on different streams are
+    # merged, with all the SMs and slots that they used: they wait for other jobs at the same time.
+    # If streams are not known, as many are merged as ran at once on average.
     launch_s, duration_s, demanded, waved, in_turns, places = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:
@@ -361,11 +352,8 @@ def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
 
 
 def _spared(lack: Floats, exponent: float) -> Floats:
-    """Return the pace of kernels that could use `lack` times as many SMs, times `lack`.
-
-    Kernels that move data lose little with the first SMs that are taken: the other SMs ask for as
-    much bandwidth. Few SMs move as much as they can, and kernels slow in proportion.
-    """
+    """Return the pace of kernels that could use `lack` times as many SMs, times `lack`."""
+    # Kernels that move data lose little with the first SMs that are taken.
     died_away = (1 - lack**-_POWER) / (1 - _QUARTER**-_POWER)
     return np.asarray(_QUARTER ** ((1 - max(_LEAST, exponent)) * died_away))
 
@@ -385,7 +373,7 @@ def exponent_alone(profile: Profile, gpu: Gpu) -> float:
     return _USUAL_EXPONENT if measured is None else measured
 
 
-@once_a_profile
+@cached_by_profiles
 def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     """Fit the exponent to the probe of `profile`, on any GPU; None without a probe.
 

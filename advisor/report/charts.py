@@ -4,12 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO, StringIO
 from itertools import cycle, groupby
-from statistics import median
 from typing import Any, Literal
 
 import altair as alt
 
-from advisor.errors import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.trials import Trials
@@ -29,7 +27,7 @@ from advisor.simulation.results import SimulatedJob
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""
 
-_ROW_PX, _AXIS_PX, _NAME_PX = 32, 75, 30
+_ROW_PX = 32
 _FRAME = "#808080"
 _INK = "currentColor"  # that of the text around the chart, in every theme
 _WORDS = alt.AxisConfig(labelColor=_INK, titleColor=_INK)
@@ -58,15 +56,11 @@ _JOB_COLOURS = (
 )
 
 
-def _job_colours(jobs: Iterable[str]) -> dict[str, str]:
-    """A colour for each of `jobs`, by name in their order; more than eight share colours."""
-    return dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
-
-
 def _by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     """The colours of all `jobs` of the request, in order; `named`: with a legend."""
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
-    return _coloured("job:N", _job_colours(jobs), below if named else None)
+    colours = dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
+    return _coloured("job:N", colours, below if named else None)
 
 
 def _by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
@@ -167,7 +161,12 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
     request, in order, fix their colours.
     """
     rows: list[tuple[str, SimulatedJob]] = []
-    for (name, *_), equal in groupby(runs, lambda pair: _drawn_as_one(pair[1])):
+
+    def drawn_as_one(numbered: tuple[int, SimulatedJob]) -> tuple[Any, ...]:
+        run = numbered[1]
+        return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
+
+    for (name, *_), equal in groupby(runs, drawn_as_one):
         (first, run), *others = equal
         rows.append((f"GPU {run.gpu} · {row_name(first, name, 1 + len(others))}", run))
     if len({run.gpus for _, run in rows}) == 1:
@@ -208,11 +207,6 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
     ]
     parts = (f"{name} ends after {units.seconds(run.end_s)}" for name, run in rows)
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
-
-
-def _drawn_as_one(run: SimulatedJob) -> tuple[str, tuple[int, ...], float, float, str]:
-    """A key that is equal for copies that share a row."""
-    return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
 
 
 _WAY_PX, _WAY_FONT = 36, 14
@@ -318,51 +312,7 @@ def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 
-_JOB_PX, _APART_PX = 24, 12
-_SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
-
-
-def _with_names_px(jobs: Iterable[str], plot_px: int) -> int:
-    """The height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
-    return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
-
-
-def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
-    """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
-
-    `advisor.run.validate` makes the rows; `jobs` are all of the request, in order.
-    """
-    modes = sorted({row["mode"] for row in rows})
-    named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
-    title = "predicted over measured step, less 1, %"
-    y = _rows(modes, "mode")
-    noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
-    bands = _chart({"mode": mode, "from": -most, "to": most} for mode, most in noise.items())
-    base = _chart(rows).encode(
-        y=y,
-        yOffset=alt.YOffset("job:N", sort=named),
-        color=_by_job(jobs, named=True),
-        tooltip=_hints("job", "run", "hint", "whose"),
-    )
-    shape = alt.Shape("whose:N", scale=_SHAPES, legend=None)
-    points = base.mark_point(filled=True, size=50, opacity=0.8)
-    layers = [
-        bands.mark_bar(color=_FRAME, opacity=0.5).encode(y=y, **_across(title, "from", "to")),
-        base.mark_rule(opacity=0.4).encode(**_across(title)),
-        points.encode(x=alt.X("error:Q", title=title), shape=shape),
-    ]
-    errors: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
-    parts = (
-        f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
-        for (mode, job), each in errors.items()
-    )
-    plot_px = len(modes) * (len(named) * _JOB_PX + _APART_PX)
-    return _drawn(layers, title, parts, _with_names_px(jobs, plot_px))
-
-
-_PLOT_PX = 300
+_PLOT_PX, _AXIS_PX, _NAME_PX = 300, 75, 30  # a line below names each job
 _APART = 0.7  # share of an instance's column over which the points of jobs are spread
 
 
@@ -400,7 +350,7 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ]
     parts = (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
-    return _drawn(layers, title, parts, _with_names_px(jobs, _PLOT_PX))
+    return _drawn(layers, title, parts, _PLOT_PX + _AXIS_PX + _NAME_PX * len(jobs))
 
 
 PictureForm = Literal["svg", "png"]

@@ -19,7 +19,7 @@ from advisor.plan.reasons import (
 )
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import csv_text, range_columns, table_of
+from advisor.report.format import csv_text, range_columns, table_of
 
 _TIE = " tie"
 
@@ -53,12 +53,10 @@ def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
     for each in comparison.plans:
         plan = each.forecast
         unsure = each is not comparison.plans[0] and each.ties_first
+        gain = units.times(each.gain_over_first) + (_TIE if unsure else "")
         row = {
             "": f"{'>' if each is comparison.best else ' '} {each.plan}",
-            OBJECTIVES[by].measure: forecast.shown_cost(by)(each.cost),
-            **forecast.time_cell(plan, by),
-            "gain over first": units.times(each.gain_over_first) + (_TIE if unsure else ""),
-            **forecast.plan_cells(plan, by),
+            **forecast.plan_cells(plan, by, each.cost, {"gain over first": gain}),
             "power": units.middle(plan.prediction.power_w, units.watts),
         }
         if any(due is not None for due in plan.deadlines_s):
@@ -165,7 +163,7 @@ def comparison_csv(comparison: Comparison) -> str:
             "power_cap_w": each.forecast.prediction.power_cap_w,
             **range_columns("total_time", "s", each.forecast.makespan_interval_s),
             **range_columns("gain_over_first", "", each.gain_over_first),
-            **forecast.plan_columns(each.forecast.prediction, each.forecast.energy_j),
+            **forecast.plan_columns(each.forecast),
             **{
                 f"slowdown_{number}": job.slowdown
                 for number, job in enumerate(each.forecast.prediction.jobs, start=1)

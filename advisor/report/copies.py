@@ -11,11 +11,11 @@ from advisor.errors import counted
 from advisor.plan.admission import Addition, Additions
 from advisor.plan.copies import MIN_GAIN, Copies, CopiesRow
 from advisor.plan.reasons import named
-from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
+from advisor.plan.slices import WHOLE, SlicesForJob, SliceSpeed
 from advisor.plan.trials import Search, Trials, TrialsOnGpus, TrialsRow
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import answer_above_table, fits, plain_table, table_of
+from advisor.report.format import answer_above_table, fits, plain_table, table_of
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -344,6 +344,34 @@ def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) 
     return " ".join(text)
 
 
+def batches_answer(batches: SlicesForJob) -> str:
+    """Return the largest batch of the smallest slice and of the whole GPU, a sentence each."""
+    sentences = []
+    for batch in dict.fromkeys((batches.slices[0], batches.slices[-1])):
+        where = f"The whole {batches.gpu.key}" if batch.name == WHOLE else batch.name
+        if batch.largest is None:
+            why = "at any batch that can be estimated."
+            sentences.append(f"{where} does not hold {batches.job} {why}")
+        else:
+            more = f"at batch {batch.largest} and perhaps more"
+            most = more if batch.open_ended else f"up to batch {batch.largest}"
+            sentences.append(f"{where} holds {batches.job} {most}.")
+    return " ".join(sentences)
+
+
+def notes_on_batches(batches: SlicesForJob) -> Iterator[str]:
+    """Yield the basis of the figures."""
+    sizes = ", ".join(map(str, batches.measured))
+    if len(batches.measured) < 2:
+        yield f"Measured at batch {sizes}. Measure a second one to learn the largest that fits."
+    else:
+        yield f"Measured at batch {sizes}; * other sizes are estimated from these."
+        yield "The largest batch fits at the upper end of its memory, with its caches."
+    if not batches.confirmed_on_hardware:
+        yield f"This is {forecast.NOT_CONFIRMED}."
+    yield from forecast.basis_notes(batches.standing)
+
+
 def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     """Return a line for each slice with its largest batch size."""
     table = plain_table("slice", "batch", "memory")
@@ -355,23 +383,5 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
         mark = "" if batch.largest in batches.measured else "*"
         more = " or more" if batch.open_ended else ""
         table.add_row(where, f"{batch.largest}{mark}{more}", units.gib(batch.memory_mib))
-    sizes = ", ".join(map(str, batches.measured))
-    if len(batches.measured) < 2:
-        notes = [f"Measured at batch {sizes}. Measure a second one to learn the largest that fits."]
-    else:
-        notes = [f"Measured at batch {sizes}; * other sizes are estimated from these."]
-        notes.append("The largest batch fits at the upper end of its memory, with its caches.")
-    if not batches.confirmed_on_hardware:
-        notes.append(f"This is {forecast.NOT_CONFIRMED}.")
-    notes += forecast.basis_notes(batches.standing)
-    ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
-    answer = " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
-    return answer_above_table(forecast.with_estimates_named(batches.standing, answer), table, notes)
-
-
-def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
-    where = f"The whole {batches.gpu.key}" if batch.name == WHOLE else batch.name
-    if batch.largest is None:
-        return f"{where} does not hold {batches.job} at any batch that can be estimated"
-    most = f"at batch {batch.largest} and perhaps more" if batch.open_ended else None
-    return f"{where} holds {batches.job} {most or f'up to batch {batch.largest}'}"
+    answer = forecast.with_estimates_named(batches.standing, batches_answer(batches))
+    return answer_above_table(answer, table, notes_on_batches(batches))

@@ -44,48 +44,41 @@ def basis_notes(standing: Standing) -> Iterator[str]:
 
 def host_note(standing: Standing) -> str:
     """Return how fast a host the advice assumes, and the source of that."""
-    notes = [_host_speed(standing)]
+    basis = []
+    if (check := standing.host_check) is not None:
+        at = datetime.fromtimestamp(check.made_at).astimezone()
+        basis.append(f"checked at {at:%H:%M} with {counted(check.busy, 'busy process')}")
+    if standing.host_solo:
+        basis.append(f"last runs alone of {', '.join(standing.host_solo)}")
+    if not basis:
+        notes = ["Host not checked: intervals allow for slower and faster hosts (--check-host)."]
+    elif standing.host_factor is None:
+        notes = [f"Host {basis[0]}, but the profiles do not record how fast their hosts were."]
+    else:
+        notes = [
+            f"CPU work takes {units.number(standing.host_factor)} times as long here as on the "
+            f"hosts of the profiles ({'; '.join(basis)})."
+        ]
     if standing.calibrated is not None:
         notes.append(f"Calibrated ({Path(standing.calibrated).name}).")
-    paces = [
-        f"{name} by {counted(pace.runs, 'run')} ({units.number(pace.slowdown)} times its profile's)"
-        for name, pace in standing.own_paces.items()
-        if pace.runs
-    ]
-    if paces:
-        notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
-    factors = []
+    paces, factors = [], []
     for name, pace in standing.own_paces.items():
-        by_mode = (
+        if pace.runs:
+            slower = units.number(pace.slowdown)
+            paces.append(f"{name} by {counted(pace.runs, 'run')} ({slower} times its profile's)")
+        by_mode = [
             f"{units.number(each.factor)} ({mode}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
-        )
-        if pace.beside:
-            factors.append(f"{name} {', '.join(by_mode)}")
+        ]
+        factors += [f"{name} {', '.join(by_mode)}"] if by_mode else []
+    if paces:
+        notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
     if factors:
         notes.append(
             f"Steps of co-located jobs as in your own runs, over those from profiles alone: "
             f"{'; '.join(factors)}."
         )
     return " ".join(notes)
-
-
-def _host_speed(standing: Standing) -> str:
-    check, basis = standing.host_check, []
-    if check is not None:
-        at = datetime.fromtimestamp(check.made_at).astimezone()
-        busy = counted(check.busy, "busy process")
-        basis.append(f"checked at {at:%H:%M} with {busy}")
-    if standing.host_solo:
-        basis.append(f"last runs alone of {', '.join(standing.host_solo)}")
-    if not basis:
-        return "Host not checked: intervals allow for slower and faster hosts (--check-host)."
-    if standing.host_factor is None:
-        return f"Host {basis[0]}, but the profiles do not record how fast their hosts were."
-    return (
-        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the hosts "
-        f"of the profiles ({'; '.join(basis)})."
-    )
 
 
 def with_estimates_named(standing: Standing, sentence: str) -> str:
@@ -310,11 +303,7 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
             yield "    energy  " + "\n            ".join(amounts)
 
 
-Letters = dict[str, tuple[str, str]]
-"""Letter of each workload and its description, by name."""
-
-
-def letters_of(jobs: Sequence[Job]) -> Letters:
+def letters_of(jobs: Sequence[Job]) -> dict[str, tuple[str, str]]:
     """Return a letter for each workload, and how much of it is to be done, by name."""
     letters = {}
     for index, name in enumerate(dict.fromkeys(job.name for job in jobs)):
@@ -369,29 +358,29 @@ def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
     return list(same.values())
 
 
-def plan_cells(plan: Forecast, ranked_by: ObjectiveName) -> dict[str, str]:
-    """Return the cells that tables of plans share; the keys are the columns' names."""
-    mix = plan.prediction
-    energy = {"energy": units.middle(plan.energy_j, units.joules)}
-    return {
-        "memory": units.gib_of(mix.memory_total_mib),
-        **({} if ranked_by == "energy" else energy),
-        "slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x",
-    }
+def plan_cells(
+    plan: Plan | Forecast, by: ObjectiveName, cost: Interval, gain: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the cells that tables of plans share; the keys are the columns' names.
+
+    They are ranked `by` the `cost`. `gain` is a cell of the table's own.
+    """
+    mix, total_s, cells = plan.prediction, plan.makespan_interval_s, dict[str, str]()
+    cells[OBJECTIVES[by].measure] = shown_cost(by)(cost)
+    if by != "makespan" and total_s is not None:
+        cells["total time"] = units.middle(total_s, units.seconds)
+    cells |= {**gain, "memory": units.gib_of(mix.memory_total_mib)}
+    if by != "energy":
+        cells["energy"] = units.middle(plan.energy_j, units.joules)
+    return cells | {"slowest job": f"{units.number(max(job.slowdown for job in mix.jobs))}x"}
 
 
-def time_cell(plan: Forecast, ranked_by: ObjectiveName) -> dict[str, str]:
-    """Return the cell of the total time for a table whose measure is another quantity."""
-    if ranked_by == "makespan" or plan.makespan_interval_s is None:
-        return {}
-    return {"total time": units.middle(plan.makespan_interval_s, units.seconds)}
-
-
-def plan_columns(mix: MixPrediction, energy_j: Interval | None) -> dict[str, object]:
+def plan_columns(plan: Plan | Forecast) -> dict[str, object]:
     """Return the columns that tables of plans as CSV share."""
+    mix = plan.prediction
     return {
         "memory_mib": mix.memory_total_mib,
-        "energy_j": energy_j and energy_j.p50,
+        "energy_j": plan.energy_j and plan.energy_j.p50,
         "power_w": mix.power_w and mix.power_w.p50,
         "worst_slowdown": max(job.slowdown for job in mix.jobs),
         "oom_probability": mix.oom_probability,

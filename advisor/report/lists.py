@@ -22,8 +22,7 @@ from advisor.learn.observations import MeasuredGpu, shared_runs
 from advisor.learn.scores import Scores
 from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
 from advisor.prediction.model import Data, Model
-from advisor.report.format import NOT_MEASURED, number, percent, share
-from advisor.report.tables import FittedTable, plain_table
+from advisor.report.format import NOT_MEASURED, FittedTable, number, percent, plain_table, share
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.profile import EpochEnd, Memory, Profile
@@ -286,7 +285,7 @@ def layouts_report(
         layout = full[ordinal]
         sms = [profile_of(gpu, each.profile).sms for each in layout]
         total = None if None in sms else sum(each or 0 for each in sms)
-        instances = _placed(layout, _used(layout, in_use))
+        instances = _placed(layout, in_use)
         table.add_row(f"{ordinal}", instances, _count(total), f"{len(numbers)}")
     parts += [table, ""]
     if len(similar) < len(full):
@@ -295,15 +294,6 @@ def layouts_report(
     places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
     notes = f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
     return Group(*parts, Text(notes))
-
-
-def _placed(layout: Sequence[Instance], used: Sequence[Instance]) -> str:
-    """Profiles and first memory slices, as ``"2g.35gb@0,2 3g.71gb@4*"``; a star: in use."""
-    words = []
-    for name, equal in groupby(layout, lambda each: each.profile):
-        starts = (f"{each.start}*" if each in used else f"{each.start}" for each in equal)
-        words.append(f"{name}@{','.join(starts)}")
-    return " ".join(words)
 
 
 def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
@@ -317,15 +307,21 @@ def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
     return {numbers[0]: numbers for numbers in groups.values()}
 
 
-def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
-    """The instances of `layout` that are `in_use`; without a start, the first of their profile."""
-    used = [instance for instance in layout if instance in in_use]
+def _placed(layout: Sequence[Instance], in_use: Sequence[Instance]) -> str:
+    """Profiles and first memory slices, as ``"2g.35gb@0,2 3g.71gb@4*"``; a star: in use.
+
+    An instance in use without a start is the first of its profile.
+    """
     missing = Counter(instance.profile for instance in in_use if instance.start is None)
-    for instance in layout:
-        if missing[instance.profile] and instance not in used:
-            missing[instance.profile] -= 1
-            used.append(instance)
-    return used
+    words = []
+    for name, equal in groupby(layout, lambda each: each.profile):
+        starts = []
+        for each in equal:
+            first = each not in in_use and missing[name] > 0
+            missing[name] -= first
+            starts.append(f"{each.start}{'*' if first or each in in_use else ''}")
+        words.append(f"{name}@{','.join(starts)}")
+    return " ".join(words)
 
 
 def _count(value: int | None) -> str:

@@ -1,28 +1,45 @@
 """The answers of `advisor recommend`: as reports with their tables, as CSV, and as records."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from advisor.documents import Inline
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.errors import counted
+from advisor.plan.objectives import cost, known_cost
 from advisor.plan.ranking import Verdict, verdict
-from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import Interval, JobPrediction
-from advisor.report import fleet, forecast
+from advisor.plan.values import GpuPlan, Plan, Recommendation
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, around
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.recommendation import answer, caveats, hints, missing_ways, opening
-from advisor.report.tables import FittedTable, csv_text, fits, range_columns, table_of
+from advisor.report.format import FittedTable, csv_text, fits, range_columns, table_of
+from advisor.report.recommendation import (
+    answer,
+    caveat,
+    caveats,
+    effort,
+    gpu_notes,
+    hints,
+    missing_ways,
+    opening,
+)
+from advisor.sharing import Group as Sharers
+from advisor.sharing.groups import groups, relabelled
 from advisor.workload.job import Job
-from advisor.workload.plan_document import embedded, profile_positions, workloads_by_name
 from advisor.workload.profile import Profile
+from advisor.workload.run import embedded, profile_positions, workloads_by_name
 from advisor.workload.spec import Workload
 
 _LINES, _COLUMNS = 14, 100  # of an answer without details
+_WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
+_WIDEST_JOBS = 62  # characters that name the jobs of a GPU
 
 
 def plans_report(
@@ -37,7 +54,7 @@ def plans_report(
     missing, many = list(missing_ways(advised)), advised.best.way is not None
     notes = [note for note in caveats(advised) if note not in missing]
     if many:
-        then.append(" ".join(fleet.gpu_notes(advised)))
+        then.append(" ".join(gpu_notes(advised)))
     parts: list[RenderableType] = [Text(first, style="bold"), *map(Text, filter(None, then))]
     if len(advised.jobs) > 1:
         parts += [Text(), _ways_table(advised), *map(Text, missing)]
@@ -49,7 +66,7 @@ def plans_report(
     known = " ".join([*notes] if many else notes[:1])
     rest = Text(f"{known} More: --details.")
     if many:
-        every = Group(*parts, fleet.few_gpus(advised), *start, rest)
+        every = Group(*parts, _few_gpus(advised), *start, rest)
         if fits(every, _LINES, _COLUMNS):
             return every
         rest = Text(f"{known} The jobs of each GPU, and more: --details.")
@@ -57,10 +74,101 @@ def plans_report(
 
 
 def _gpus_in_full(advised: Recommendation) -> list[RenderableType]:
-    every = table_of(fleet.gpu_rows(advised))
+    every = table_of(_gpu_rows(advised))
     every.columns[1].overflow = "fold"
-    numbered, notes = fleet.numbered_jobs(advised.jobs), fleet.more_notes(advised)
+    numbered, notes = _numbered_jobs(advised.jobs), _more_notes(advised)
     return [*map(Text, numbered), Text(), every, Text(), *map(Text, notes)]
+
+
+def _few_gpus(advised: Recommendation) -> Table:
+    """A line for each GPU with its jobs by name; GPUs whose lines are equal share one."""
+    numbers: dict[tuple[str, str, str], list[int]] = {}
+    for on in advised.best.gpus:
+        gpu = "" if len(advised.hosts) == 1 else f" {on.gpu.key}"
+        numbers.setdefault((gpu, _jobs_in_words(on), _done(on)), []).append(on.number)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for (gpu, jobs, done), same in numbers.items():
+        table.add_row(f"GPU {units.numbers(same)}{gpu}", jobs, done)
+    return table
+
+
+def _jobs_in_words(on: GpuPlan) -> str:
+    """Names of the jobs of a GPU in the order of their starts; of many jobs the most frequent."""
+    turns = []
+    for group in groups(on.sharing, len(on.members)):
+        names = [on.members[number - 1].name for number in group.jobs]
+        in_turn = isinstance(group, Sharers) and group.at_once < len(names)
+        turns.append(units.in_order(names if in_turn else sorted(names)))
+    if len(words := ", then ".join(turns)) <= _WIDEST_JOBS:
+        return words
+    counts = Counter(job.name for job in on.members).most_common()
+    for kinds in range(len(counts), 0, -1):
+        listed = units.in_order([name for name, count in counts[:kinds] for _ in range(count)])
+        rest = sum(count for _, count in counts[kinds:])
+        words = f"{listed} and {counted(rest, 'other')}" if rest else listed
+        if len(words) <= _WIDEST_JOBS:
+            break
+    return words
+
+
+def _done(on: GpuPlan) -> str:
+    if on.ends_s is None:
+        return "not known"
+    return units.seconds(around([max(each.at(level) for each in on.ends_s) for level in LEVELS]))
+
+
+def _gpu_rows(advised: Recommendation) -> list[dict[str, str]]:
+    """Return a row for each GPU that runs a job; the keys are the columns' names."""
+    rows = []
+    for on in advised.best.gpus:
+        cap_w = on.prediction.power_cap_w
+        groups = [_shortened(str(each)) for each in relabelled(on.sharing, on.job_numbers)]
+        groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
+        rows.append(
+            {
+                "GPU": str(on.number) if len(advised.hosts) == 1 else f"{on.number} {on.gpu.key}",
+                "jobs by number, group after group": "\n".join(groups),
+                "all done": _done(on),
+                "memory": units.held(on.prediction),
+            }
+        )
+    return rows
+
+
+def _shortened(notation: str) -> str:
+    """Notation with equal limits once and runs of job numbers as ranges."""
+    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", notation)
+    return re.sub(
+        r"\[([\d,]+)\]", lambda jobs: f"[{units.numbers(map(int, jobs[1].split(',')))}]", once
+    )
+
+
+def _numbered_jobs(jobs: Sequence[Job]) -> Iterator[str]:
+    """Each different job with the numbers of its copies."""
+    distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
+    numbers = [
+        units.numbers([number for number, other in enumerate(jobs, start=1) if other == job])
+        for job in distinct
+    ]
+    width = min(max(map(len, numbers)), _WIDEST_NUMBERS)
+    for job, numbered in zip(distinct, numbers, strict=True):
+        epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
+        gpus = "" if job.gpus == 1 else f", on {job.gpus} GPUs at once"
+        due = "" if job.deadline_s is None else f", due in {units.duration(job.deadline_s)}"
+        yield f"{numbered:{width}}  {job.name}{epochs}{gpus}{due}"
+
+
+def _more_notes(advised: Recommendation) -> Iterator[str]:
+    """Yield further figures of the best plan, how it was found, and what it rests on."""
+    plan = advised.best
+    if (mean_s := cost(plan, "mean-completion")) is not None:
+        yield f"Mean of the jobs' ends: {units.seconds(mean_s)}."
+    if plan.energy_j is not None:
+        yield f"Energy of all GPUs until then: {units.joules(plan.energy_j)}."
+    yield " ".join([f"{advised.searched}.", *effort(advised)])
+    yield from map(forecast.cap_note, plan.power_caps_w)
+    yield "In parentheses: 90 % intervals."
+    yield from dict.fromkeys([caveat(advised), forecast.host_note(advised.standing)])
 
 
 def _ways_table(advised: Recommendation) -> FittedTable:
@@ -68,35 +176,22 @@ def _ways_table(advised: Recommendation) -> FittedTable:
 
     Only the quantity by which plans are ranked, and the gain, have their ranges.
     """
-    best = forecast.best_of_each_way(advised)
+    best, by = forecast.best_of_each_way(advised), advised.ranked_by
     measured = any(plan.confirmed_on_hardware for plan in best.values())
-    dated = best and advised.best.way and any(job.deadline_s for job in advised.jobs)
-    by, makespan = OBJECTIVES[advised.ranked_by], OBJECTIVES["makespan"]
-    shown, rows = forecast.shown_cost(by.name), []
+    dated = advised.best.way and any(job.deadline_s for job in advised.jobs)
+    rows = []
     for name, plan in best.items():
         estimated = ", estimated" if measured and not plan.confirmed_on_hardware else ""
-        row = {
-            "" if measured else "  all estimated": f"{'>' if plan is advised.best else ' '} {name}"
-            + estimated,
-            by.measure: shown(known_cost(plan, by.name)),
-        }
-        if plan.makespan_interval_s is not None:
-            total = units.middle(plan.makespan_interval_s, units.seconds)
-            row.setdefault(makespan.measure, total)
-        memory = units.gib_of(plan.prediction.memory_total_mib)
-        row |= {"gain": units.times(plan.gain), "memory": memory}
-        if by.name != "energy":
-            row["energy"] = units.middle(plan.energy_j, units.joules)
-        if plan.way is None:
-            row["slowest job"] = f"{units.number(_worst_slowdown(plan))}x"
+        mark = ">" if plan is advised.best else " "
+        row = {"" if measured else "  all estimated": f"{mark} {name}{estimated}"}
+        gain = {"gain": units.times(plan.gain)}
+        row |= forecast.plan_cells(plan, by, known_cost(plan, by), gain)
+        if plan.way is not None:
+            del row["slowest job"]  # of the fullest GPU alone
         if dated:
             row["late"] = str(len(plan.late_jobs))
         rows.append(row)
     return table_of(rows)
-
-
-def _worst_slowdown(plan: Plan) -> float:
-    return max(job.slowdown for job in plan.predictions)
 
 
 def plans_csv(advised: Recommendation) -> str:
@@ -108,10 +203,8 @@ def plans_csv(advised: Recommendation) -> str:
             "sharing": plan.notation,
             **range_columns("total_time", "s", plan.makespan_interval_s),
             **range_columns("gain", "", plan.gain),
-            "memory_mib": plan.prediction.memory_total_mib,
-            "energy_j": plan.energy_j and plan.energy_j.p50,
-            "power_w": plan.prediction.power_w and plan.prediction.power_w.p50,
-            "worst_slowdown": _worst_slowdown(plan),
+            **forecast.plan_columns(plan),
+            "worst_slowdown": max(job.slowdown for job in plan.predictions),  # of all GPUs
             "oom_probability": plan.oom_probability,
             "estimated": not plan.confirmed_on_hardware,
             "power_cap_w": plan.prediction.power_cap_w,
@@ -152,7 +245,10 @@ def _plans_in_full(advised: Recommendation) -> Iterator[RenderableType]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedJob:
-    """The prediction of a job, its request, and the position of its profile in an answer."""
+    """A job of a plan: its prediction, its request, and the position of its profile in an answer.
+
+    GPUs are counted from 0.
+    """
 
     prediction: Annotated[JobPrediction, Inline()]
     request: Annotated[
@@ -169,53 +265,6 @@ class AdvisedJob:
     ]
     workload: Annotated[Workload, Inline("examples_per_epoch", "script")]
     profile: int
-
-
-def advised_jobs(
-    jobs: Sequence[Job], predictions: Sequence[JobPrediction]
-) -> tuple[AdvisedJob, ...]:
-    """Return `jobs` with their `predictions`."""
-    profiles = profile_positions(jobs)
-    return tuple(
-        AdvisedJob(
-            prediction=prediction,
-            request=job,
-            workload=job.profile.workload,
-            profile=profiles[job.profile],
-        )
-        for job, prediction in zip(jobs, predictions, strict=True)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The jobs of an answer, with which ``advisor run`` runs a plan without their profiles.
-
-    Attributes:
-        workloads: By the jobs' names.
-        profiles: Those of the jobs, each once.
-        epochs: Of each job.
-    """
-
-    workloads: dict[str, Workload]
-    profiles: tuple[Profile, ...]
-    epochs: tuple[float, ...]
-
-
-def request_of(jobs: Sequence[Job]) -> Request:
-    """Return what an answer has of its `jobs` besides predictions."""
-    return Request(
-        workloads_by_name(job.profile.workload for job in jobs),
-        embedded(profile_positions(jobs)),
-        tuple(job.epochs for job in jobs),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """A job of a plan; GPUs are counted from 0."""
-
-    job: Annotated[AdvisedJob, Inline()]
     on_gpus: tuple[int, ...]
     end_s: Interval | None
 
@@ -229,21 +278,26 @@ class AdvisedPlan:
 
     plan: Annotated[Plan, Inline()]
     sharing: str
-    jobs: tuple[PlannedJob, ...]
+    jobs: tuple[AdvisedJob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The answer of `advisor recommend`.
+    """The answer of `advisor recommend`, with which ``advisor run`` needs no file of a profile.
 
     Attributes:
         text: The recommendation in words.
+        workloads: By the jobs' names.
+        profiles: Those of the jobs, each once.
+        epochs: Of each job.
     """
 
     advised: Annotated[Recommendation, Inline()]
     text: str
     verdict: Verdict
-    request: Annotated[Request, Inline()]
+    workloads: dict[str, Workload]
+    profiles: tuple[Profile, ...]
+    epochs: tuple[float, ...]
     serial: AdvisedPlan
     plans: tuple[AdvisedPlan, ...]
     another_layout: AdvisedPlan | None
@@ -251,32 +305,37 @@ class Advice:
 
 def advice(advised: Recommendation) -> Advice:
     """Return the answer as a record."""
-    layout = advised.another_layout
-    plans = tuple(_advised(advised.jobs, each) for each in advised.plans)
+    jobs, layout = advised.jobs, advised.another_layout
+    positions = profile_positions(jobs)
+
+    def with_jobs(plan: Plan) -> AdvisedPlan:
+        gpus: dict[int, list[int]] = {}
+        for on in plan.gpus:
+            for number in on.job_numbers:
+                gpus.setdefault(number, []).append(on.number)
+        rows = zip(jobs, plan.predictions, plan.ends_s or (None,) * len(jobs), strict=True)
+        members = tuple(
+            AdvisedJob(
+                prediction=prediction,
+                request=job,
+                workload=job.profile.workload,
+                profile=positions[job.profile],
+                on_gpus=tuple(gpus[number]),
+                end_s=end_s,
+            )
+            for number, (job, prediction, end_s) in enumerate(rows, start=1)
+        )
+        return AdvisedPlan(plan=plan, sharing=plan.notation, jobs=members)
+
+    plans = tuple(map(with_jobs, advised.plans))
     return Advice(
         advised=advised,
         text=answer(advised),
         verdict=verdict(advised),
-        request=request_of(advised.jobs),
+        workloads=workloads_by_name(job.profile.workload for job in jobs),
+        profiles=embedded(positions),
+        epochs=tuple(job.epochs for job in jobs),
         serial=plans[advised.serial.rank - 1],
         plans=plans,
-        another_layout=None if layout is None else _advised(advised.jobs, layout),
-    )
-
-
-def _advised(jobs: Sequence[Job], plan: Plan) -> AdvisedPlan:
-    gpus: dict[int, list[int]] = {}
-    for on in plan.gpus:
-        for number in on.job_numbers:
-            gpus.setdefault(number, []).append(on.number)
-    rows = zip(
-        advised_jobs(jobs, plan.predictions), plan.ends_s or (None,) * len(jobs), strict=True
-    )
-    return AdvisedPlan(
-        plan=plan,
-        sharing=plan.notation,
-        jobs=tuple(
-            PlannedJob(job=job, on_gpus=tuple(gpus[number]), end_s=end_s)
-            for number, (job, end_s) in enumerate(rows, start=1)
-        ),
+        another_layout=None if layout is None else with_jobs(layout),
     )

@@ -1,20 +1,20 @@
 """The recommendation in sentences: plan, gain, certainty, alternatives, notes."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.choice import starved
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import OBJECTIVES, known_cost, starved
 from advisor.plan.ranking import rule_in_words, verdict
 from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
-from advisor.plan.values import Plan, Recommendation
+from advisor.plan.values import GpuPlan, Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
-from advisor.report import fleet, forecast
+from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.format import each_counted, in_order, places, short_names
 from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
@@ -23,6 +23,7 @@ from advisor.sharing.groups import one_by_one, running_together
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
+_RISKY = 0.01  # a smaller risk of running out of memory is not worth a sentence
 _NO_ROOM = "does not fit: "
 _MOST_NAMED = 2  # jobs with too little time
 _NEGLIGIBLE_LENGTH = 0.01  # of the longest job's
@@ -30,13 +31,8 @@ _BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadli
 
 
 def answer(advised: Recommendation) -> str:
-    """Return the sentences of `paragraphs` as one text."""
-    return " ".join(paragraphs(advised))
-
-
-def paragraphs(advised: Recommendation) -> tuple[str, ...]:
-    """Return a recommendation in paragraphs: what to do, what it brings, what to know, a hint."""
-    return (*opening(advised), *caveats(advised), *hints(advised))
+    """Return a recommendation: what to do, what it brings, what to know, a hint."""
+    return " ".join((*opening(advised), *caveats(advised), *hints(advised)))
 
 
 def opening(advised: Recommendation) -> Iterator[str]:
@@ -44,15 +40,16 @@ def opening(advised: Recommendation) -> Iterator[str]:
     yield from forecast.deadlines_missed(advised)
     best = advised.best
     names = [job.name for job in advised.jobs]
-    yield f"{fleet.instruction(advised) if best.way else instruction(best, names)}."
+    yield f"{fleet_instruction(advised) if best.way else instruction(best, names)}."
     yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
-    if (sure := _sure_gain(advised)) is not None:
+    sure = None
+    if not best.one_by_one and best.gain.p05 < 1:
+        sure = next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
+    if sure is not None:
         named = f"{forecast.plan_name(advised, sure)}: {units.times(sure.gain)}"
         yield f"To be sure of a gain, take {named}."
-    yield from forecast.layout_needs(
-        [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus],
-        advised.serial.sharing,
-    )
+    uses = [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus]
+    yield from forecast.layout_needs(uses, advised.serial.sharing)
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -70,7 +67,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     """Yield what to know of the best plan, the most important first."""
     best, standing = advised.best, advised.standing
     if best.way:
-        yield from (fleet.caveat(advised), *fleet.effort(advised))
+        yield from (caveat(advised), *effort(advised))
         return
     yield from _deadline_sentences(advised)
     if slow := starved(best, advised.level):
@@ -78,7 +75,8 @@ def caveats(advised: Recommendation) -> Iterator[str]:
         yield f"While all run, {jobs}."
     if advised.note:
         yield f"Ranked by {advised.ranked_by}: {advised.note}."
-    if unknown := _may_lose(advised):
+    unknown = without_utilisation([job.profile for job in advised.jobs])
+    if unknown and not best.one_by_one and best.gain.p05 < 1:
         yield (
             f"Whether sharing is worthwhile depends on the GPU utilization of "
             f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
@@ -97,6 +95,114 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     if not best.prediction.confirmed_on_hardware:
         yield f"It is {forecast.NOT_CONFIRMED}."
     yield forecast.host_note(standing)
+
+
+def fleet_instruction(advised: Recommendation) -> str:
+    """Return what to do, as a person says it."""
+    plan = advised.best
+    if len(advised.jobs) == 1:
+        return f"Nothing to share: run the job alone{_cap(plan)}"
+    where = "" if advised.gpus == 1 else " on each"
+    jobs = f"the {len(advised.jobs)} jobs on {_gpus_in_words(advised)}"
+    most_in_all = max(len(on.members) for on in plan.gpus)
+    most = max(
+        each.at_once if isinstance(each, Group) else len(each.jobs)
+        for on in plan.gpus
+        for each in groups_of(on.sharing, len(on.members))
+    )
+    if most == 1:
+        turns = "one at a time on each" if where else "one after another"
+        turns = "each alone" if most_in_all == 1 else turns
+        return f"Don't share: run {jobs}, {turns}{_cap(plan)}"
+    if most_in_all == most:
+        turns = f"up to {most} together{where}"
+    elif plan.way == "queue":
+        turns = f"at most {most} at once{where}, the next as one ends"
+    else:
+        turns = f"in {'groups' if plan.way == 'exact' else 'batches'} of up to {most}{where}"
+    return f"Run {jobs}{_common_way(plan)}, {turns}{_cap(plan)}"
+
+
+def _cap(plan: Plan) -> str:
+    """The power caps of the plan, in words."""
+    caps_w = " or ".join(f"{cap_w:g}" for cap_w in plan.power_caps_w)
+    return f", at most {caps_w} W a GPU" if caps_w else ""
+
+
+def _common_way(plan: Plan) -> str:
+    """How jobs share a GPU, if all do so in one way, or that some are on MIG instances."""
+    if any(on.sharing.instances for on in plan.gpus):
+        return " on MIG instances"
+    modes = {
+        part.sharing.mode
+        for on in plan.gpus
+        for group in groups_of(on.sharing, len(on.members))
+        for part in group.partitions
+        if len(part.jobs) > 1
+    }
+    ways = {
+        "mps": " under MPS",
+        "mps-limits": " under MPS with limits",
+        "naive": " by time-slicing",
+    }
+    return ways[modes.pop()] if len(modes) == 1 else ""
+
+
+def _gpus_in_words(advised: Recommendation) -> str:
+    if advised.gpus == 1:
+        return with_article(advised.gpu.key)
+    return " and ".join(map(str, advised.hosts))
+
+
+def gpu_notes(advised: Recommendation) -> Iterator[str]:
+    """Yield what may go wrong and what stays unused: late jobs, memory, GPUs and MIG slices."""
+    plan = advised.best
+    if plan.late_jobs:
+        yield f"Late: {named([advised.jobs[number - 1].name for number in plan.late_jobs])}."
+    elif any(job.deadline_s is not None for job in advised.jobs):
+        yield "It keeps every deadline."
+    if (risk := plan.oom_probability) > _RISKY:
+        yield f"Risk of running out of memory on the fullest GPU: {units.share(risk)}."
+    busy = Counter(on.gpu.key for on in plan.gpus)
+    unused = [(count.gpus - busy[str(count.gpu)], count.gpu) for count in advised.hosts]
+    if idle := " and ".join(f"{count} {key}" for count, key in unused if count):
+        yield f"Unused: {idle}."
+    slices: dict[int, list[int]] = {}
+    for on in plan.gpus:
+        slices.setdefault(_slices_unused(on), []).append(on.number)
+    for count, gpus in slices.items():
+        if count:
+            yield f"Unused on GPU {units.numbers(gpus)}: {counted(count, 'MIG slice')}."
+    users = {job.user for job in advised.jobs}
+    if len(users) > 1:
+        yield "MPS serves one user at a time: jobs of different users do not share it."
+    if advised.note:
+        yield f"Ranked by {advised.ranked_by}: {advised.note}."
+
+
+def _slices_unused(on: GpuPlan) -> int:
+    """MIG slices of a GPU without a job all the time; none if it runs a job without MIG."""
+    of_profile = {each.name: each.compute_slices for each in on.gpu.mig}
+    used = [
+        sum(of_profile[each.profile] for each in group.instances) if group.instances else 0
+        for group in groups_of(on.sharing, len(on.members))
+    ]
+    return max(of_profile.values()) - max(used) if all(used) else 0
+
+
+def caveat(advised: Recommendation) -> str:
+    """Return what to know first of the best plan."""
+    if estimates := forecast.with_estimates_named(advised.standing, ""):
+        return estimates
+    if not advised.best.confirmed_on_hardware:
+        return f"It is {forecast.NOT_CONFIRMED}."
+    return forecast.host_note(advised.standing)
+
+
+def effort(advised: Recommendation) -> Iterator[str]:
+    """Yield a hint where a longer search may find a better plan."""
+    if advised.longer_effort is not None:
+        yield f"--effort {advised.longer_effort:g} searches longer."
 
 
 def instruction(plan: Plan, names: Sequence[str], *, in_short: bool = False) -> str:
@@ -194,9 +300,16 @@ def badge_of(
 def certainty(advised: Recommendation, plan: Plan) -> str:
     """Return how sure the gain of `plan` is, in one line; or which deadline it misses."""
     if plan.late_jobs:
+        rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
+        late_s, latest = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
+        others = len(plan.late_jobs) - 1
+        more = f"; {counted(others, 'other job')} late" if others else ""
         punctual = (each for each in advised.plans if not each.late_jobs)
-        keeps = [forecast.plan_name(advised, each) for each in punctual][:1] or ["No plan"]
-        return f"{_latest(plan)} {units.shortened(keeps[0])} keeps every deadline."
+        keeps = next((forecast.plan_name(advised, each) for each in punctual), "No plan")
+        return (
+            f"{latest} ends {units.duration(late_s)} after its deadline{more}. "
+            f"{units.shortened(keeps)} keeps every deadline."
+        )
     better = plan.gain
     if plan.one_by_one:
         gained = forecast.best_gain(advised)
@@ -212,24 +325,8 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _latest(plan: Plan) -> str:
-    """The job that is late by most, and by how much."""
-    rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
-    late_s, job = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
-    others = len(plan.late_jobs) - 1
-    more = f"; {counted(others, 'other job')} late" if others else ""
-    return f"{job} ends {units.duration(late_s)} after its deadline{more}."
-
-
 def _cost(advised: Recommendation, plan: Plan) -> Interval:
     return known_cost(plan, advised.ranked_by)
-
-
-def _may_lose(advised: Recommendation) -> tuple[str, ...]:
-    """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
-    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
-        return ()
-    return without_utilisation([job.profile for job in advised.jobs])
 
 
 def outcome(advised: Recommendation) -> str:
@@ -261,13 +358,6 @@ def _all_done(advised: Recommendation, plan: Plan) -> str:
         return ""
     before, done = units.duration(before_s.p50), units.duration(done_s.p50)
     return f"; all done in {done}" + (f" instead of {before}" if before != done else "")
-
-
-def _sure_gain(advised: Recommendation) -> Plan | None:
-    """The first plan that surely gains, where the best is not sure to."""
-    if advised.best.one_by_one or advised.best.gain.p05 >= 1:
-        return None
-    return next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:

@@ -15,7 +15,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.tables import plain_table
+from advisor.report.format import plain_table
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.results import Simulation, Usage, parts
@@ -25,26 +25,20 @@ _MOST_JOBS = 24  # with more, the answer has no table of jobs
 
 def simulation_report(over_time: OverTime) -> Group:
     """Return what ``advisor simulate`` prints: figures, then a few jobs one by one."""
-    facts = [
-        f"{name:<20}{value}"
-        for name, value in chain(simulation_facts(over_time.simulation), savings_facts(over_time))
-    ]
-    return Group(
+    simulation = over_time.simulation
+    facts = chain(simulation_facts(simulation), savings_facts(over_time))
+    parts: list[RenderableType] = [
         Text(simulation_heading(over_time), style="bold"),
-        *map(Text, [*facts, *forecast.basis_notes(over_time.standing)]),
-        *_table_of_jobs(over_time.simulation),
-    )
-
-
-def _table_of_jobs(simulation: Simulation) -> Iterator[RenderableType]:
-    if len(simulation.jobs) > _MOST_JOBS:
-        return
-    table = plain_table("job", "arrives", "starts", "ends")
-    for number, run in enumerate(simulation.jobs, start=1):
-        times = units.duration(run.arrival_s), units.duration(run.start_s), units.seconds(run.end_s)
-        table.add_row(f"{number} · {run.job.name}", *times)
-    yield Text()
-    yield table
+        *(Text(f"{name:<20}{value}") for name, value in facts),
+        *map(Text, forecast.basis_notes(over_time.standing)),
+    ]
+    if len(simulation.jobs) <= _MOST_JOBS:
+        table = plain_table("job", "arrives", "starts", "ends")
+        for number, run in enumerate(simulation.jobs, start=1):
+            starts = units.duration(run.arrival_s), units.duration(run.start_s)
+            table.add_row(f"{number} · {run.job.name}", *starts, units.seconds(run.end_s))
+        parts += [Text(), table]
+    return Group(*parts)
 
 
 def simulation_heading(over_time: OverTime) -> str:
@@ -249,23 +243,22 @@ def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Itera
 
 def _counters(simulation: Simulation) -> Iterator[_Event]:
     """Activity, memory and power of each GPU, from each change on."""
-    idle_w = simulation.idle_powers_w
+    nothing: dict[int, dict[str, float | None]] = {
+        gpu: {"GPU busy, %": 0.0, "memory, MiB": 0.0, "power, W": idle_w}
+        for gpu, idle_w in enumerate(simulation.idle_powers_w)
+    }
     ends_s: dict[int, float] = {}
+    changes = list[tuple[int, float, dict[str, float | None]]]()
     for use in sorted(simulation.usage, key=lambda each: each.start_s):
         if ends_s.get(use.gpu, use.start_s) < use.start_s:
-            yield from _counter(use.gpu, ends_s[use.gpu], 0.0, 0.0, idle_w[use.gpu])
-        yield from _counter(use.gpu, use.start_s, use.gract, use.memory_mib, use.power_w)
+            changes.append((use.gpu, ends_s[use.gpu], nothing[use.gpu]))
+        busy_percent = None if use.gract is None else 100 * use.gract
+        values = {"memory, MiB": use.memory_mib, "power, W": use.power_w}
+        changes.append((use.gpu, use.start_s, {"GPU busy, %": busy_percent, **values}))
         ends_s[use.gpu] = use.end_s
-    for gpu, end_s in ends_s.items():
-        yield from _counter(gpu, end_s, 0.0, 0.0, idle_w[gpu])
-
-
-def _counter(
-    gpu: int, at_s: float, gract: float | None, memory_mib: float, power_w: float | None
-) -> Iterator[_Event]:
-    busy_percent = None if gract is None else 100 * gract
-    values = {"GPU busy, %": busy_percent, "memory, MiB": memory_mib, "power, W": power_w}
-    event = {"ph": "C", "ts": 1e6 * at_s, "pid": gpu + 1}
-    for name, value in values.items():
-        if value is not None:
-            yield {"name": name, **event, "args": {"value": value}}
+    changes += [(gpu, end_s, nothing[gpu]) for gpu, end_s in ends_s.items()]
+    for gpu, at_s, named in changes:
+        event = {"ph": "C", "ts": 1e6 * at_s, "pid": gpu + 1}
+        for name, value in named.items():
+            if value is not None:
+                yield {"name": name, **event, "args": {"value": value}}

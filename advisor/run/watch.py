@@ -1,11 +1,11 @@
 """Lists runs of plans, watches them to their end, serves metrics, and keeps records for `fit`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from advisor.documents import Mark
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, shortened
@@ -15,13 +15,7 @@ from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import Meter, Origin, find_device
 from advisor.measure.process import sweep, tail
 from advisor.run.start import COMMAND, Say, ask_to_end, script_lives, state_home, stop
-from advisor.run.watched import (
-    STATES,
-    WatchedJob,
-    WatchedRun,
-    events_in,
-    read_about,
-)
+from advisor.run.watched import STATES, WatchedRun, events_in, read_about
 from advisor.workload.run import Run
 
 if TYPE_CHECKING:
@@ -53,7 +47,7 @@ def find_run(word: str | None) -> Path:
     raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ListedJob:
     """A job of a run, and the steps that it has done."""
 
@@ -101,15 +95,8 @@ def listed_runs() -> Iterator[ListedRun]:
         if state == "runs" and not script_lives(folder):
             state = f"its script was killed: advisor stop {folder.name}"
         jobs = tuple(
-            ListedJob(
-                number=job.number,
-                job=job.planned.job,
-                state=job.state,
-                detail=job.detail,
-                done=job.done,
-                steps=job.steps,
-            )
-            for job in run.jobs
+            ListedJob(each.number, each.planned.job, each.state, each.detail, each.done, each.steps)
+            for each in run.jobs
         )
         about, lines = run.about, tuple(map(str, run.jobs))
         yield ListedRun(folder.name, state, about.gpu, about.since, jobs, lines)
@@ -278,30 +265,28 @@ def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) ->
         )
 
 
-_Watched = TypeVar("_Watched", WatchedRun, WatchedJob)
-
 # Metrics have the units of Prometheus: seconds, bytes, watts. Energy follows from power over time.
-_OF_RUN: dict[str, tuple[str, Callable[[WatchedRun], float | None]]] = {
+_OF_RUN: dict[str, tuple[str, Callable[[Any], float | None]]] = {
     "advisor_run_power_watts": ("Power of the whole GPU now.", lambda run: run.now_w),
     "advisor_run_remaining_seconds": (
         "Time until the last job ends if all keep their paces.",
         lambda run: run.left_s,
     ),
 }
-_OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
+_OF_JOB: dict[str, tuple[str, Callable[[Any], float | None]]] = {
     "advisor_run_job_steps_planned": ("Steps of the whole job.", lambda job: job.steps),
     "advisor_run_job_step_seconds": ("Mean step over the last 30 s.", lambda job: job.step_s),
     "advisor_run_job_expected_step_seconds": (
         "Step to expect with the jobs that run now: planned, then by the first second.",
-        lambda job: job.expected.p50 if job.expected else None,
+        lambda job: job.expected and job.expected.p50,
     ),
     "advisor_run_job_expected_step_low_seconds": (
         "Lower end of its 90 % interval.",
-        lambda job: job.expected.p05 if job.expected else None,
+        lambda job: job.expected and job.expected.p05,
     ),
     "advisor_run_job_expected_step_high_seconds": (
         "Upper end of its 90 % interval.",
-        lambda job: job.expected.p95 if job.expected else None,
+        lambda job: job.expected and job.expected.p95,
     ),
     "advisor_run_job_remaining_seconds": (
         "Time until the job has done its steps.",
@@ -309,7 +294,7 @@ _OF_JOB: dict[str, tuple[str, Callable[[WatchedJob], float | None]]] = {
     ),
     "advisor_run_job_memory_bytes": (
         "Memory of its processes on the GPU.",
-        lambda job: None if job.held_mib is None else job.held_mib * 2**20,
+        lambda job: job.held_mib and job.held_mib * 2**20,
     ),
 }
 
@@ -344,28 +329,18 @@ class RunMetrics:
                 states.add_metric([*labels, state], float(job.state == state))
             if job.done is not None:
                 done.add_metric(labels, job.done)
-        self._families = (
-            *_gauges(_OF_RUN, names[:2], of_run),
-            states,
-            done,
-            *_gauges(_OF_JOB, names, of_job),
-        )
-
-
-def _gauges(
-    metrics: Mapping[str, tuple[str, Callable[[_Watched], float | None]]],
-    names: Sequence[str],
-    watched: Sequence[tuple[list[str], _Watched]],
-) -> "Iterator[Metric]":
-    """Yield `metrics` of runs or jobs, which have these labels."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    for metric, (words, number) in metrics.items():
-        family = GaugeMetricFamily(metric, words, labels=names)
-        for labels, owner in watched:
-            if (value := number(owner)) is not None:
-                family.add_metric(labels, value)
-        yield family
+        families: list[Metric] = [states, done]
+        for metrics, own_names, owners in (
+            (_OF_RUN, names[:2], of_run),
+            (_OF_JOB, names, of_job),
+        ):
+            for metric, (words, number) in metrics.items():
+                family = GaugeMetricFamily(metric, words, labels=own_names)
+                for labels, owner in owners:
+                    if (value := number(owner)) is not None:
+                        family.add_metric(labels, value)
+                families.append(family)
+        self._families = tuple(families)
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -23,12 +23,12 @@ from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
+from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.simulation.turns import line_s
-from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
 from advisor.workload.profile import Memory, Window
-from advisor.workload.run import Run, Tenant
+from advisor.workload.run import DocumentedJob, PlanDocument, Run, StepRange, Tenant, planned_steps
 from advisor.workload.spec import Workload
 
 _Record = TypeVar("_Record")
@@ -130,10 +130,10 @@ _FIRST_S, _FIRST_STEPS = 1.0, 2
 _REACH_GPU_BOUND, _REACH_HOST_BOUND = 0.02, 0.085
 
 
-def around_first(step_s: float, *, gpu_bound: bool = False) -> StepRange:
+def around_first(step_s: float, *, gpu_bound: bool = False) -> Interval:
     """Return the steps to expect of a job whose first second was measured."""
     reach = exp(_REACH_GPU_BOUND if gpu_bound else _REACH_HOST_BOUND)
-    return StepRange(step_s / reach, step_s, step_s * reach)
+    return Interval(step_s / reach, step_s, step_s * reach)
 
 
 # A job without a step for so long, and for so many of its steps, hangs.
@@ -173,7 +173,7 @@ class WatchedJob:
         self.log = folder / f"job-{number}.log"
         self.state, self.detail, self.drifted = "waiting", "", False
         self.last: ReportedProgress | None = None
-        self.expected: StepRange | None = None
+        self.expected: Interval | StepRange | None = None
         self.seen_at_s: float | None = None
         self.held_mib: float | None = None
         self.step_s: float | None = None
@@ -200,7 +200,17 @@ class WatchedJob:
         self.state, self.detail = self._state(events)
         if self.number not in events.started_s:
             return
-        progress = self._printed(self._pace, now_s) if self._pace else read_progress(self._progress)
+        progress = None
+        if (pace := self._pace) is None:
+            progress = read_progress(self._progress)
+        else:
+            with suppress(OSError), self.log.open("rb") as log:
+                log.seek(self._read_bytes)
+                printed = log.read()
+                self._read_bytes += len(printed)
+                pace.read(printed, now_s)
+            if pace.at_s is not None and pace.steps:  # from the second figure on
+                progress = ReportedProgress(int(pace.steps), pace.at_s)
         if progress is None:
             return
         grew = self.last is None or progress.steps > self.last.steps
@@ -212,17 +222,6 @@ class WatchedJob:
         self._steps.append(progress.steps)
         if len(self._at_s) > _MOST_SAMPLES:
             self._at_s, self._steps = self._at_s[::2], self._steps[::2]
-
-    def _printed(self, pace: PrintedPace, now_s: float) -> ReportedProgress | None:
-        """Its steps by the pace in its log; None before the second figure."""
-        with suppress(OSError), self.log.open("rb") as log:
-            log.seek(self._read_bytes)
-            printed = log.read()
-            self._read_bytes += len(printed)
-            pace.read(printed, now_s)
-        if pace.at_s is None or not pace.steps:
-            return None
-        return ReportedProgress(int(pace.steps), pace.at_s)
 
     def measure_first(self, steady_s: float) -> None:
         """Note its pace in the first second from `steady_s` on; later ones are not looked at."""

@@ -4,7 +4,7 @@ Positions count from 0 and numbers from 1, in the order in which the user gave t
 calls these functions, or asks for `mode`, `limits` and `instances`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard, TypeVar, overload
 
@@ -79,7 +79,9 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
-    """`sharing` if all jobs may start at once; None if it is one of phases, or a queue."""
+    """`sharing` if all jobs start at once; None if some wait for others."""
+    if isinstance(sharing, Hybrid) and sharing.at_once < len(sharing.jobs):
+        return None
     return None if isinstance(sharing, Phases | Queue) else sharing
 
 
@@ -162,7 +164,11 @@ def one_by_one(sharing: Sharing) -> bool:
 
 
 def kind_of(sharing: Sharing) -> Mode:
-    """Its mode; that of serial for jobs one after another in whatever order."""
+    """Its mode; that of serial for jobs one after another in any order, of MIG on instances."""
+    if isinstance(sharing, Hybrid) and all(
+        part.slices is None and (part.at_once or len(part.jobs)) == 1 for part in sharing.partitions
+    ):
+        return "mig"
     return "serial" if one_by_one(sharing) else sharing.mode
 
 
@@ -219,8 +225,7 @@ def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
 
     def kept(part: Part) -> Part:
         left = [place for place, job in enumerate(part.jobs) if job in names]
-        jobs = tuple(names[part.jobs[place]] for place in left)
-        return replace(part, jobs=jobs, sharing=part.sharing.among(left))
+        return part.among(left, [names[part.jobs[place]] for place in left])
 
     places = [
         (place, [kept(part) for part in place.parts if not names.keys().isdisjoint(part.jobs)])
@@ -270,30 +275,24 @@ def of_one_group(group: Group | Hybrid) -> Arrangement:
 
 
 @overload
-def relocated(sharing: Arrangement, instances: Sequence[Instance]) -> Arrangement: ...
+def relocated(sharing: Hybrid, instances: Iterable[Instance]) -> Hybrid: ...
 @overload
-def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing: ...
-def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
+def relocated(sharing: Arrangement, instances: Iterable[Instance]) -> Arrangement: ...
+@overload
+def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing: ...
+def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing:
     """`sharing` with its instances replaced by `instances`, in order."""
+    left = iter(instances)
     match sharing:
         case Mig():
             return Mig(tuple(instances))
         case Hybrid():
-            return _relocated_set(sharing, iter(instances))
+            return Hybrid(tuple(replace(each, instance=next(left)) for each in sharing.places))
         case Phases(groups):
-            left = iter(instances)
-            return Phases(
-                tuple(
-                    _relocated_set(each, left) if isinstance(each, Hybrid) else each
-                    for each in groups
-                )
-            )
+            moved = (relocated(g, left) if isinstance(g, Hybrid) else g for g in groups)
+            return Phases(tuple(moved))
         case _:
             return sharing
-
-
-def _relocated_set(hybrid: Hybrid, instances: Iterator[Instance]) -> Hybrid:
-    return Hybrid(tuple(replace(place, instance=next(instances)) for place in hybrid.places))
 
 
 def without_starts(sharing: Sharing) -> Sharing:

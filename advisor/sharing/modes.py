@@ -1,4 +1,4 @@
-"""The ways to share a GPU, as values; their notation is read by `advisor.sharing.notation`.
+"""The ways to share a GPU, as values; `advisor.sharing` reads their notation.
 
 Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
 `instances` (empty without MIG). Most code asks for these instead of the type. Making one that is
@@ -6,7 +6,7 @@ impossible, e.g. with a job in two places, raises InvalidInput.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 from advisor.errors import InvalidInput, counted
@@ -211,23 +211,37 @@ class Part:
     """Jobs, by their numbers from 1, on a MIG GPU instance, or on a compute instance in it.
 
     Attributes:
-        sharing: How the jobs share it; limits are in per cent of its SMs.
+        sharing: How the jobs share it; limits are in per cent of its SMs. Serial: in the order of
+            `jobs`, each with all of a GPU instance.
         slices: Compute slices of a compute instance; None: all of the GPU instance.
     """
 
     jobs: tuple[int, ...]
-    sharing: Concurrent = field(default_factory=Naive)
+    sharing: PartitionSharing = field(default_factory=Naive)
     slices: int | None = None
 
     def __post_init__(self) -> None:
         if self.slices is not None and self.slices < 1:
             raise InvalidInput(f"a compute instance has at least 1 slice, got {self.slices}")
         _check_group(self.jobs, self.sharing)
+        if self.in_line and self.slices is not None:
+            raise InvalidInput(f"{self}: jobs run one after another on whole GPU instances only")
+
+    @property
+    def in_line(self) -> bool:
+        """True if its jobs run one after another, while those of other parts run."""
+        return self.sharing == Serial()
+
+    def among(self, left: Sequence[int], numbers: Sequence[int]) -> "Part":
+        """Return it with only the jobs at places `left`, and with `numbers`."""
+        alone = self.in_line and len(left) == 1
+        sharing = Naive() if alone else self.sharing.among(left)
+        return replace(self, jobs=tuple(numbers), sharing=sharing)
 
     def __str__(self) -> str:
         """The notation; a single job without a limit has no sharing in it."""
         size = "" if self.slices is None else f"{self.slices}c"
-        plain = len(self.jobs) == 1 and self.sharing == Naive()
+        plain = len(self.jobs) == 1 and not self.sharing.under_mps
         numbers = ",".join(map(str, self.jobs))
         return f"{size}[{numbers}]" + ("" if plain else f"/{self.sharing}")
 
@@ -258,9 +272,18 @@ class Place:
     def partitions(self) -> tuple[SharedPartition, ...]:
         """Its partitions: each part."""
         return tuple(
-            SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
+            SharedPartition(part.jobs, Naive(), self.instance, at_once=1)
+            if part.in_line
+            else SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
             for part in self.parts
         )
+
+    @property
+    def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
+        """Its partitions, which share its memory; jobs one after another each have all of it."""
+        if not self.parts[0].in_line:
+            return (self.partitions,)
+        return tuple((SharedPartition((job,), Naive(), self.instance),) for job in self.jobs)
 
     def __str__(self) -> str:
         cut = "" if self.parts[0].slices is None else "/ci="
@@ -269,7 +292,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hybrid(_WithoutLimits):
-    """MIG instances, each shared by jobs of its own."""
+    """MIG instances, each with jobs of its own, which share it or run one after another."""
 
     places: tuple[Place, ...]
     mode: ClassVar[Mode] = "hybrid"
@@ -297,17 +320,17 @@ class Hybrid(_WithoutLimits):
     @property
     def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
         """Partitions grouped by memory: those of each GPU instance share one."""
-        return tuple(place.partitions for place in self.places)
+        return tuple(memory for place in self.places for memory in place.memories)
 
     @property
     def running_together(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of jobs that run at the same time, one set after another: here a single one."""
+        """The jobs: no set of them waits for another, though a job may wait for a single one."""
         return (tuple(sorted(self.jobs)),)
 
     @property
     def at_once(self) -> int:
         """Most jobs that run at the same time."""
-        return len(self.jobs)
+        return sum(part.at_once or len(part.jobs) for part in self.partitions)
 
     def __str__(self) -> str:
         return "mig=" + "+".join(map(str, self.places))

@@ -16,9 +16,9 @@ import numpy as np
 
 from advisor.prediction.trace import Floats
 from advisor.simulation import RoundPolicy
-from advisor.simulation.arrays import Indices
 from advisor.simulation.events import JobStart, Loop, PlacedJob, PlacedJobs, Task
 from advisor.simulation.queues import GpuCapacity
+from advisor.simulation.turns import Indices
 
 
 def even_shares(widths: Floats, gpus: float) -> Floats:

@@ -10,9 +10,9 @@ from advisor.files.reading import (
     MOST_EPOCH_S,
     MOST_MIB,
     MOST_W,
+    Schema,
     check,
     check_number,
-    check_schema,
 )
 from advisor.hardware.machine import Counters
 from advisor.workload.profile import LimitedRun, Memory, MpsProbe, Profile, Window
@@ -67,7 +67,7 @@ class MinimalProfile:
             text; two show how much of the GPU the job fills. It needs `step_s`.
     """
 
-    schema: int
+    schema: Schema
     workload: str
     gpu: str
     batch_size: int
@@ -85,31 +85,6 @@ class MinimalProfile:
     step_s_under_limit: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
-        self._check_times()
-        if self.memory_mib < LEAST_MEMORY_MIB:
-            raise InvalidInput(
-                f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
-                f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
-                f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
-            )
-        check(self, ("memory_mib",), MOST_MIB)
-        check(self, ("power_w",), MOST_W)
-        if self.gpu_utilization is not None and 0 <= self.gpu_utilization < _LEAST_UTILIZATION:
-            raise InvalidInput(
-                f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "
-                f"none"
-            )
-        for name in ("gpu_utilization", "memory_utilization", *_BY_DCGM):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
-                raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
-            if share is not None and self.gpu_utilization is None:
-                raise InvalidInput(f"{name} needs gpu_utilization: pass what nvidia-smi shows, too")
-        self.whole()  # which checks the rest
-
-    def _check_times(self) -> None:
         if self.step_s is None and self.duration_s is None:
             raise InvalidInput(
                 "step_s may be null only where duration_s has the seconds of the whole job"
@@ -121,16 +96,17 @@ class MinimalProfile:
                     "examples_per_epoch and duration_s both set the length of an epoch: leave one "
                     "out"
                 )
+        if self.step_s is not None:
+            check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
+            if self.step_s > _MOST_STEP_S:
+                raise InvalidInput(
+                    f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
+                    f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
+                    "accumulated, count every backward pass as a step"
+                )
         self._check_limits()
-        if self.step_s is None:
-            return
-        check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
-        if self.step_s > _MOST_STEP_S:
-            raise InvalidInput(
-                f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
-                f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
-                "accumulated, count every backward pass as a step"
-            )
+        self._check_numbers()
+        self.whole()  # which checks the rest
 
     def _check_limits(self) -> None:
         for percent, step_s in self.step_s_under_limit.items():
@@ -146,6 +122,29 @@ class MinimalProfile:
                     f"step_s_under_limit: {step_s:g} s under a limit of {percent} % is less than "
                     f"{self.step_s:g} s without a limit. Measure both again"
                 )
+
+    def _check_numbers(self) -> None:
+        if self.memory_mib < LEAST_MEMORY_MIB:
+            raise InvalidInput(
+                f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
+                f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
+                f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
+            )
+        check(self, ("memory_mib",), MOST_MIB)
+        check(self, ("power_w",), MOST_W)
+        if self.gpu_utilization is not None and 0 <= self.gpu_utilization < _LEAST_UTILIZATION:
+            raise InvalidInput(
+                f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "
+                f"none"
+            )
+        for name in ("gpu_utilization", "memory_utilization", *_BY_DCGM):
+            if (share := getattr(self, name)) is None:
+                continue
+            if not 0 <= share <= 1:
+                in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
+                raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
+            if self.gpu_utilization is None:
+                raise InvalidInput(f"{name} needs gpu_utilization: pass what nvidia-smi shows, too")
 
     def whole(self) -> Profile:
         """Return it as a `Profile`, in which all other numbers are None.

@@ -1,41 +1,44 @@
-"""The record of a real run: what each tenant did in the windows in which all of them ran."""
+"""Files of real runs, with what each tenant did in them, and of exported plans."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
 from typing import Annotated, Literal
 
 from advisor.errors import InvalidInput
 from advisor.files.reading import (
+    MOST_COUNT,
     Count,
     Joules,
     Mib,
     Positive,
+    Schema,
     Seconds,
     Sms,
     Watts,
     Within,
-    check_schema,
 )
 from advisor.hardware.machine import Counters, Provenance
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import running_together
-from advisor.workload.profile import Memory, Window, median_step_s
-from advisor.workload.spec import Workload
+from advisor.workload.job import Job
+from advisor.workload.profile import Memory, Profile, Window, median_step_s
+from advisor.workload.spec import Script, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """The time that whole jobs took together; columns have shape (tenants,), in the run's order.
 
-    Tenants that ran at the same time are a group. In these times a group starts when the one
-    before it has ended and MPS is set for it: that its processes start and load is left out, as it
-    is for the first group.
+    Tenants that ran at the same time are a group. A group starts when the one before it has ended
+    and MPS is set for it; the start of its processes is left out.
 
     Attributes:
         steps: Steps that each tenant had to do.
         began_s: When its group started, seconds after the first group did.
         ended_s: When its last step ended on the device, on the same clock; None if it ended early.
-        pauses_s: Seconds to start or stop MPS, or to check that it is off, before each group but
-            the first, shape (groups - 1,).
+        pauses_s: Seconds to set MPS before each group but the first, shape (groups - 1,).
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
 
@@ -69,15 +72,14 @@ class Tenant:
     """One job of a shared run.
 
     Attributes:
-        outcome: ``"ok"``, or how it ended before the window did.
-        detail: Its message when it ended early; None if it did not.
-        windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``. Of
-            whole jobs, windows are cut where one of those that run at the same time ends.
+        outcome: ``"ok"``, or how it ended before the window did, with its message in `detail`.
+        windows: Its steps, shape (windows,); empty unless `outcome` is ``"ok"``. Those of whole
+            jobs are cut where one of the jobs that run at the same time ends.
         memory: None if it ended before it had run.
         cores: Host cores it was pinned to.
         sms: SMs that its CUDA context could use, as reported; None without a GPU.
         host_check_s: Seconds of the host check on its core, with all tenants' checks at once, mean
-            of before and after the windows; None in runs older than that check.
+            of before and after the windows; None in older runs.
     """
 
     workload: Workload
@@ -107,20 +109,16 @@ class Run:
         id: Unique among a GPU's runs.
         gpu: Catalogue key, or ``"cpu"``.
         sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
-        purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
-            ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
-            ``"validation"`` of advice, ``"control"`` of what the other GPUs of the host do to
-            a run: never fitted, never scored; ``"memory"``: whether the tenants fit on a
-            smaller card, with windows too short to measure pace; or ``"completion"``: how long
-            whole jobs take that end one after another: scored by that alone.
+        purpose: ``"drawn"`` by a fixed seed, ``"chosen"``, ``"solo"`` between others, ``"repeat"``
+            of another with fresh workers, ``"validation"`` of advice, ``"control"`` of what other
+            GPUs of the host do to a run: never fitted or scored; ``"memory"``: whether tenants fit
+            on a smaller card, with windows too short for pace; ``"completion"``: how long whole
+            jobs take that end one after another: scored by that alone.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
-        power_w: Mean power of the whole GPU in the window.
-        counters: Of the whole GPU in the window, never of one tenant.
-        capacity_mib: Size of the card that this one was made to look like, with purpose
-            ``"memory"``; None if tenants had all of it.
-        free_mib: Device memory free for tenants, and the MPS server under MPS, on that smaller
-            card; None as `capacity_mib`.
+        power_w: Mean power of the whole GPU in the window, as `counters`; never of one tenant.
+        capacity_mib: Size of that smaller card; None, as `free_mib`, for another purpose.
+        free_mib: Device memory free there for tenants, and for the MPS server under MPS.
         completion: When each tenant was done, with purpose ``"completion"``; None for others.
     """
 
@@ -137,10 +135,9 @@ class Run:
     capacity_mib: Annotated[int, Within(0, 2**24)] | None = None
     free_mib: Mib | None = None
     completion: Completion | None = None
-    schema: int = 1
+    schema: Schema = 1
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
         if not self.tenants:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):
@@ -182,3 +179,163 @@ class Run:
     def shows_pace(self) -> bool:
         """True if models may be fitted to it: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """A predicted step in seconds: its median, and the ends of the interval around it."""
+
+    p05: float
+    p50: float
+    p95: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p05 <= self.p50 <= self.p95 < float("inf"):
+            raise InvalidInput(f"a predicted step is 0 < p05 <= p50 <= p95 seconds, got {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedJob:
+    """One job of a plan.
+
+    Attributes:
+        number: From 1 among all jobs of the file; None: its position in its plan.
+        profile: Position in the file's `profiles`, from 0; None: an earlier version wrote the file,
+            and the profile is found by the job's name.
+        script: What starts it, instead of what its workload names; None: that.
+        step_s: Predicted together with its co-located jobs; None: the file does not say.
+    """
+
+    job: str
+    examples_per_epoch: int | None
+    epochs: float
+    validation_s: float
+    checkpoint_s: float
+    user: str | None
+    data_parallel: bool
+    isolated: bool
+    mps_limit_percent: float | None
+    memory_cap_mib: int | None
+    protect: float | None = None
+    script: Script | None = None
+    step_s: StepRange | None = None
+    number: int | None = None
+    profile: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedPlan:
+    """The plan of one GPU: how its jobs share, in the notation of `advisor.sharing.parse_sharing`.
+
+    Attributes:
+        sharing: Calls the jobs by their positions in `jobs`, from 1.
+        gpu: Catalogue key of the GPU; None: that of the file.
+        host: Number of the GPU's host, from 0.
+        device: Index of the GPU on its host.
+        estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
+    """
+
+    rank: int
+    sharing: str
+    power_cap_w: float | None
+    note: str | None
+    jobs: tuple[DocumentedJob, ...]
+    estimated_from: str | None = None
+    gpu: str | None = None
+    host: int = 0
+    device: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Number of each of its jobs among all jobs of the file."""
+        return tuple(job.number or at for at, job in enumerate(self.jobs, start=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """A whole file, with the plan of one GPU or of several.
+
+    Attributes:
+        gpu: Catalogue key of the first plan's GPU.
+        workloads: By the jobs' names, as `workloads_by_name` has them.
+        plans: A job that takes several GPUs is in the plan of each, with the same number.
+        profiles: All that predictions for the jobs need, as it was when the file was written.
+    """
+
+    schema: Schema
+    gpu: str
+    objective: None
+    workloads: dict[str, Workload]
+    plans: tuple[DocumentedPlan, ...]
+    profiles: tuple[Profile, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.plans:
+            raise InvalidInput("plans: a file has the plan of one GPU at least")
+        places = {(plan.host, plan.device) for plan in self.plans}
+        if len(places) < len(self.plans) or min(map(min, places)) < 0:
+            raise InvalidInput("plans: each has a host and a device of its own, which count from 0")
+        for plan in self.plans:
+            if any(number <= before for before, number in pairwise((0, *plan.numbers))):
+                raise InvalidInput(
+                    f"plans: the numbers of its jobs count from 1 and increase, got "
+                    f"{list(plan.numbers)}"
+                )
+            for job in plan.jobs:
+                if job.profile is not None and not 0 <= job.profile < len(self.profiles):
+                    raise InvalidInput(
+                        f"{job.job}: profile {job.profile} is not among the {len(self.profiles)} "
+                        f"there"
+                    )
+
+    def workload_of(self, job: DocumentedJob) -> Workload:
+        """Return what `job` trains; its script may start another."""
+        return (
+            self.workloads[job.job] if job.profile is None else self.profiles[job.profile].workload
+        )
+
+
+def profile_positions(jobs: Iterable[Job]) -> dict[Profile, int]:
+    """Return the profiles of `jobs`, each once, with their positions among `embedded`."""
+    profiles = dict.fromkeys(job.profile for job in jobs)
+    return {profile: at for at, profile in enumerate(profiles)}
+
+
+def embedded(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+    """Return `profiles` for a file in which each job names its script, so they need none."""
+    return tuple(
+        each
+        if each.workload.source == "script"  # which has one always
+        else replace(each, workload=replace(each.workload, script=None))
+        for each in profiles
+    )
+
+
+def planned_steps(
+    planned: DocumentedJob, workload: Workload, most_steps: int | None = None
+) -> int | None:
+    """Return the training steps of a job of a plan; None if the job decides itself when it ends.
+
+    A job of the zoo does `most_steps` at most; None: as planned.
+    """
+    script = planned.script or workload.script
+    steps = None
+    if planned.examples_per_epoch and (script is None or script.by_steps):
+        a_pass = min(-(-planned.examples_per_epoch // workload.batch), MOST_COUNT)
+        steps = max(1, ceil(planned.epochs * a_pass))
+    if most_steps is not None and script is None:
+        steps = min(most_steps, steps or most_steps)
+    return steps
+
+
+def workloads_by_name(workloads: Iterable[Workload]) -> dict[str, Workload]:
+    """Return the workload of each name, without a script where one of that name has none.
+
+    Jobs of one name may be started by different scripts, which each of them names: a job without
+    one must not be started by another's.
+    """
+    by_name: dict[str, Workload] = {}
+    for workload in workloads:
+        if workload.name not in by_name or workload.script is None:
+            by_name[workload.name] = workload
+    return by_name

@@ -100,7 +100,7 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     # On a machine with such a GPU, profiles that were made up are stale.
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _gpu: None)
-    monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: None)
+    monkeypatch.setattr("advisor.hardware.live_gpu.first_gpu", lambda: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
     return CommandLine(capsys)

@@ -278,7 +278,7 @@ def test_a_gpu_is_named_as_people_do_or_by_the_environment_or_is_the_one_in_this
     assert advisor.document(*words) == found
     monkeypatch.delenv("ADVISOR_GPU")
     assert advisor.document(*words)["gpu"] == DEFAULT_GPU
-    monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: "a30-24gb")
+    monkeypatch.setattr("advisor.hardware.live_gpu.first_gpu", lambda: "a30-24gb")
     assert "a30-24gb" in advisor(*words).err
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import CAPABILITIES, catalogue, gpu, gpu_meant
+from advisor.hardware.gpus import catalogue, gpu, gpu_meant
 from advisor.hardware.partition import (
     compute_profiles,
     partition_of,
@@ -45,11 +45,9 @@ def test_a_gpu_of_the_catalogue_has_all_that_answers_need_and_a_source_for_each_
     assert 0.9 * nominal_gb < known.memory_mib * 2**20 / 1e9 < 1.1 * nominal_gb
     assert {gpu_meant(name).key for name in (known.key.upper(), *known.products)} == {known.key}
     # Its architecture, and what an SM holds and computes at its clock.
-    capability = tuple(map(int, known.compute_capability.split(".")))
-    architecture, lanes, threads = CAPABILITIES[capability]
-    assert (known.architecture, known.threads_per_sm) == (architecture, threads)
-    assert sm_limits(known.compute_capability).threads == threads
-    rates, at_clock = known.rates, known.sms * lanes * 2 * known.rates.clock_mhz * 1e-6
+    sm = sm_limits(known.compute_capability)
+    assert (known.architecture, known.threads_per_sm) == (sm.architecture, sm.threads)
+    rates, at_clock = known.rates, known.sms * sm.lanes * 2 * known.rates.clock_mhz * 1e-6
     # The H20's datasheet states more than its SMs can do at the clock of its kin.
     assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)
     assert rates.fp32_tflops <= (rates.tf32_tflops or rates.fp16_tflops) <= rates.fp16_tflops

@@ -164,7 +164,7 @@ def test_a_gpu_in_mig_mode_stands_for_its_only_mig_device(install, tmp_path, mon
 def test_a_gpu_without_memory_of_its_own_has_the_hosts(install, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     host = SimpleNamespace(total=120 * 2**30, available=100 * 2**30)
-    monkeypatch.setattr("advisor.hardware.live_gpu.virtual_memory", lambda: host)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: host)
     refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_NOT_SUPPORTED}
     for product, key in (("NVIDIA GB10", "gb10-128gb"), ("NVIDIA GB11", "gb11-120gb")):
         unified = FakeGpu(
@@ -201,7 +201,7 @@ def test_the_table_of_this_driver_is_preferred_to_the_catalogue_s(install):
         ("3g.71gb", (4,), 70000)
     ]
     assert here.sources["mig"] == "driver 580.82.07 of GPU 1 of this machine"
-    assert place(here, [Instance("3g.71gb")]) == (Instance("3g.71gb", 4),)
+    assert place(here, (Instance("3g.71gb"),)) == (Instance("3g.71gb", 4),)
 
 
 def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(

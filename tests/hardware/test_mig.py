@@ -258,7 +258,7 @@ def test_layouts_with_instances_in_use_are_those_that_contain_them(data):
         return there <= one and all(mine.count(name) >= names.count(name) for name in names)
 
     wanted = {one for one in every if holds(one)}
-    found = placement_sets(known, known.mig, in_use)
+    found = placement_sets(known, known.mig, tuple(in_use))
     assert found.valid == len(wanted)
     assert set(map(places, found.maximal)) == maximal(wanted)
 

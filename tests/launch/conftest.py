@@ -9,7 +9,7 @@ import pytest
 
 from advisor.measure.process import end_within
 from tests.handed import JOBS
-from tests.launch.script_node import JOB, SBATCH, SMI, pipe_folders, put
+from tests.launch.script_node import JOB, QUICK_SLEEP, SBATCH, SMI, pipe_folders, put
 from tests.launch.scripts_on_machine import DEVICE_JOB
 from tests.launch.smi_stand_in import SmiMachine
 from tests.measure.process import mps_stand_in
@@ -31,6 +31,7 @@ def node(tmp_path, monkeypatch):
     mps_stand_in.install(folder)
     put(folder / "sbatch", SBATCH)
     put(folder / "nvidia-smi", SMI)
+    put(folder / "sleep", QUICK_SLEEP)
     for job in JOBS:
         put(folder / f"{job.name}.sh", JOB)
     environment = {

@@ -17,6 +17,11 @@ echo "${!CUDA_MPS_@}" > "$name.named"
 [ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
 [ "$name" != "$FAILS" ] || exit 3
 """
+QUICK_SLEEP = """\
+#!/bin/bash
+[ "$1" = 600 ] && exec /usr/bin/sleep 600
+exec /usr/bin/sleep 0.02
+"""
 # Lists twelve GPUs of this test alone; GPU 3 is in MIG mode if the test asks for that.
 SMI = """\
 #!/bin/sh

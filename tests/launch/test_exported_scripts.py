@@ -6,6 +6,7 @@ import signal
 import subprocess
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,9 @@ DAEMONS = {
 }
 
 
-@pytest.mark.parametrize("form", ["commands", "slurm"])
-@pytest.mark.parametrize("daemon", DAEMONS)
+@pytest.mark.parametrize(
+    ("form", "daemon"), [*(("commands", each) for each in DAEMONS), ("slurm", "fails")]
+)
 def test_no_job_runs_where_mps_does_not_start(node, form, daemon, monkeypatch):
     put(node / "sleep", "#!/bin/sh\n")
     (node / "nvidia-cuda-mps-control").unlink()
@@ -175,14 +177,14 @@ def test_the_mps_script_starts_all_daemons_or_none(node):
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize(("form", "sharing"), IN_BOTH_FORMS)
-def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
+def test_no_name_of_a_job_is_read_as_a_command():
     # No profile can have such a name today; quoting does not lean on that.
     workload = copy(RESNET.profile.workload)
     object.__setattr__(workload, "name", "a'; touch harm; echo 'b")
     hostile = Job(replace(RESNET.profile, workload=workload))
-    ended(form, handed(sharing, [hostile, BERT]))
-    assert seen_by(BERT)
+    for form in ("commands", "slurm"):
+        ended(form, handed("naive", [hostile, BERT]))
+        assert seen_by(BERT)
     assert not Path("harm").exists()
 
 
@@ -200,12 +202,11 @@ def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("sharing", ["naive", "mps"])
-def test_a_job_that_overwrites_its_environment_is_ended_with_the_others(sharing):
+def test_a_job_that_overwrites_its_environment_is_ended_with_the_others():
     # As setproctitle does: nothing of it has its mark then.
     hides = "#!/bin/bash\nexec env -i /bin/sh -c 'echo $$ > $0.pid; sleep 600 & wait' $0\n"
     put(Path(f"{RESNET.name}.sh"), hides)
-    plan = script("commands", handed(sharing))
+    plan = script("commands", handed("mps"))
     assert interrupted(plan, os.kill, signal.SIGTERM) == 143
 
 
@@ -225,17 +226,11 @@ def test_each_job_has_its_number_and_its_memory_cap_in_the_order_of_the_plan():
 
 
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        *(("", 2), ("begin", 2), ("run", 2), ("run 1", 2), ("run 7 true", 2)),
-        (f"run 1 ./{RESNET.name}.sh", 1),
-    ],
-)
-def test_the_mps_script_refuses_other_words_and_runs_no_job_without_mps(words, code):
-    done = ended("mps", PLAN, *words.split())
-    assert done.returncode == code
-    assert ("MPS is off: bash ./plan.sh start" if code == 1 else "") in done.stderr != ""
+def test_the_mps_script_refuses_other_words_and_runs_no_job_without_mps():
+    for words in ("", "begin", "run", "run 1", "run 7 true"):
+        assert ended("mps", PLAN, *words.split()).returncode == 2
+    done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh")
+    assert (done.returncode, "MPS is off: bash ./plan.sh start" in done.stderr) == (1, True)
     assert not seen_by(RESNET)
     assert not pipe_folders()
 
@@ -257,36 +252,27 @@ def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
 @pytest.mark.parametrize(
     ("gpu", "mode_of_3", "device"),
     [
-        ("0", "Disabled", "0"),
         ("11", "Disabled", "11"),
-        ("GPU-11-", "Disabled", "11"),
-        ("11", "[N/A]", "11"),
-        # CUDA counts GPUs without one in MIG mode.
-        ("11", "Enabled", "GPU-11-"),
-        ("GPU-11-", "Enabled", "GPU-11-"),
+        ("GPU-11-", "[N/A]", "11"),
+        ("GPU-11-", "Enabled", "GPU-11-"),  # CUDA counts GPUs without one in MIG mode
         ("40", "Disabled", None),
         ("GPU-x", "Disabled", None),
     ],
 )
 def test_a_job_sees_the_gpu_that_the_caller_names_or_does_not_start(gpu, mode_of_3, device):
-    machine = os.environ["MACHINE"]
     done = ended("commands", handed("naive"), GPU=gpu, MODE_OF_3=mode_of_3)
-    seen = seen_by(RESNET)
     if device is None:
-        assert (done.returncode, seen) == (1, None)
+        assert (done.returncode, seen_by(RESNET)) == (1, None)
     else:
-        assert seen.replace(machine, "") == f"off device={device} limit="
+        seen = seen_by(RESNET).replace(os.environ["MACHINE"], "")
+        assert seen == f"off device={device} limit="
 
 
 @pytest.mark.usefixtures("node")
 def test_clients_of_mps_call_their_gpu_as_their_daemon_does():
     note = '\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n'
     put(Path(f"{RESNET.name}.sh"), JOB + note)
-    for form, gpu, device in (
-        ("commands", "1", "0"),
-        ("commands", "MIG-0a", "MIG-0a"),
-        ("slurm", "2", "0"),
-    ):
+    for form, gpu, device in (("commands", "MIG-0a", "MIG-0a"), ("slurm", "2", "0")):
         ended(form, handed("mps"), GPU=gpu)
         assert seen_by(RESNET) == f"on device={device} limit="
         assert Path("folder").read_text().startswith(f"/tmp/advisor-mps-{os.getuid()}-")
@@ -308,9 +294,9 @@ def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder():
     variables = {"SEED": "1 2", "LOG": str(Path("log").resolve())}
     words = ("sh", "-c", note, "sh", "a 'b' $(no)")
     job = scripted(*words, folder="its folder", environment=variables)
-    ended("commands", handed("naive", [job]))
+    ended("commands", plan := handed("naive", [job]))
     assert Path("log").read_text() == f"ran {Path('its folder').resolve()} 1 2 a 'b' $(no)\n"
-    assert "Put your own command" not in write("commands", handed("naive", [job]))
+    assert "Put your own command" not in write("commands", plan)
 
 
 @pytest.mark.usefixtures("node")
@@ -326,3 +312,63 @@ def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script():
         assert not seen_by(BERT)
     ended("commands", plan, HF_TOKEN="its own")
     assert Path("ran").read_text() == "ran its own 1\n"
+
+
+@pytest.fixture
+def callers_mps(sockets):
+    """The caller's own MPS, to which its environment leads, with settings for all its clients."""
+    (folder := sockets / "own").mkdir()
+    settings = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(folder),
+        "CUDA_MPS_LOG_DIRECTORY": str(folder),
+        "CUDA_MPS_CLIENT_PRIORITY": "1",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10",
+    }
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=os.environ | settings, check=True)
+    asked = "echo get_server_list | nvidia-cuda-mps-control"
+    answers = partial(subprocess.run, ["bash", "-c", asked], env=os.environ | settings)
+    until(lambda: answers(check=False, capture_output=True).returncode == 0)
+    return settings
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize(
+    ("form", "sharing", "device"),
+    [
+        ("commands", "naive[2,1];mps[3]", 0),
+        ("commands", "mps[3,1];serial[2]", 0),
+        ("slurm", "naive", 2),
+    ],
+)
+def test_jobs_without_mps_are_no_clients_of_the_callers_own(form, sharing, device, callers_mps):
+    plan = handed(sharing, JOBS)
+    done = ended(form, plan, FAILS=f"{RESNET.name}.sh" if form == "slurm" else "", **callers_mps)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in plan.partitions:
+        on = "on" if part.under_mps else "off"
+        for start in part.starts:
+            assert seen_by(start.job) == f"{on} device={device} limit="
+            names = Path(f"{start.job.name}.sh.named").read_text()
+            assert names == "CUDA_MPS_PIPE_DIRECTORY\n"
+    if form == "slurm":  # the job of Slurm that has the failed one fails
+        assert "3" in Path("submitted").read_text().split()
+    assert not pipe_folders()
+
+
+@pytest.mark.usefixtures("node")
+def test_on_a_gpu_in_mig_mode_nothing_planned_for_all_of_it_starts():
+    for form in ("commands", "mps"):
+        done = ended(form, handed("mps"), "start", GPU="3", MODE_OF_3="Enabled")
+        assert done.returncode == 1
+        assert "GPU 3 is in MIG mode" in done.stderr
+        assert "sudo nvidia-smi -i 3 -mig 0" in done.stderr
+        assert not seen_by(RESNET)
+
+
+def test_jobs_start_where_the_driver_has_no_tool(node, monkeypatch):
+    (node / "nvidia-smi").unlink()
+    monkeypatch.setenv("PATH", f"{node}:{tools_without_mps(node.parent / 'tools')}")
+    done = ended("commands", handed("mps=43,57.5"), GPU="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "limit=57.5" in seen_by(BERT)

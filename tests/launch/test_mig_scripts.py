@@ -6,16 +6,12 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.handed import JOBS, handed, on_gpus, write
-from tests.launch.scripts_on_machine import begun, ended, seen
+from tests.launch.scripts_on_machine import begun, ended, left_on, seen
 from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
-# Somebody else's, beside it or not.
-THERE = (15, 6)
-WHOLE = handed("mig=4g.71gb[1]+1g.18gb[2,3]/mps=60,80", JOBS)
+THERE = (15, 6)  # somebody else's, beside it
 
 
 def devices():
@@ -44,6 +40,22 @@ def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machi
     assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
 
 
+def test_jobs_in_line_have_their_instance_one_after_another(machine):
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    assert ended(machine, plan) == (0, "")
+    assert len(seen()) == 4
+    assert len(set(devices().values())) == 2
+    assert machine.layout() == []
+    plan = handed("mig=4g.71gb[3,1]/serial+3g.71gb[2,4]/serial", (*JOBS, JOBS[0]))
+    running = begun(machine, plan, ENDLESS="1")
+    while len(seen()) < 6:
+        assert running.poll() is None
+    running.terminate()
+    running.communicate(timeout=PATIENCE_S)
+    assert len(seen()) == 6, "no job starts after the script was asked to end"
+    assert left_on(machine, "Enabled", Path.cwd()) == {}
+
+
 def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
     plan = handed("mig=4g.71gb[1]+3g.71gb[2];mig=7g.141gb[3];serial[4]", (*JOBS, JOBS[0]))
     assert ended(machine, plan) == (0, "")
@@ -52,21 +64,13 @@ def test_each_group_has_instances_of_its_own_and_mig_mode_is_as_before(machine):
     assert machine.mode == ["Enabled", "Enabled"]
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        ("Disabled", "Disabled"),
-        ("Enabled", "Disabled"),
-        ("Disabled", "Enabled"),
-        ("[N/A]", "[N/A]"),
-    ],
-)
-def test_mig_mode_must_be_on_and_stay_on_and_is_not_switched(machine, mode):
-    machine.mode = list(mode)
-    code, said = ended(machine, DIVIDED)
-    assert code == 1
-    assert f"{', '.join(mode)}. It must be Enabled" in said
-    assert "sudo nvidia-smi -i 0 -mig 1" in said
+def test_mig_mode_must_be_on_and_stay_on_and_is_not_switched(machine):
+    for mode in (("Disabled", "Disabled"), ("Enabled", "Disabled"), ("[N/A]", "[N/A]")):
+        machine.mode = list(mode)
+        code, said = ended(machine, DIVIDED)
+        assert code == 1
+        assert f"{', '.join(mode)}. It must be Enabled" in said
+        assert "sudo nvidia-smi -i 0 -mig 1" in said
     assert not seen()
     assert not [call for call in machine.calls if "-mig" in call.split()]
 
@@ -130,14 +134,10 @@ def test_on_several_gpus_each_job_sees_its_own_and_all_are_waited_for(machine):
     assert (saw["0"], saw[machine.others[3]]) == (2, 1)
     caps = [call.split()[1:] for call in machine.calls if "--power-limit" in call]
     assert caps == [[machine.others[0], f"--power-limit={w}"] for w in ("350.00", "500.00")]
-    assert machine.layout() == []
-    assert machine.daemons == {}
-
-
-def test_a_gpu_that_is_not_in_mig_mode_stops_alone(machine):
+    assert (machine.layout(), machine.daemons) == ([], {})
+    Path("seen").unlink()
     machine.mode = ["Disabled", "Disabled"]
     done = on_several(machine)
-    assert "GPU 1: MIG mode" in done.stderr
-    assert done.returncode == 1
+    assert (done.returncode, "GPU 1: MIG mode" in done.stderr) == (1, True), "it stops alone"
     assert len(seen()) == 3
     assert machine.daemons == {}

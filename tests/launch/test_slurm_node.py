@@ -76,25 +76,23 @@ def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(submit):
     assert seen_by(BERT) == "off device=1 limit="
 
 
-def test_groups_of_a_gpu_run_in_turn_in_one_allocation_even_if_a_job_failed(submits, monkeypatch):
+def test_groups_run_in_turn_in_one_allocation_and_a_python_job_has_its_folder_words_and_log(
+    submits, monkeypatch
+):
+    text = "import json, os, sys; print(json.dumps([os.getcwd(), sys.argv[1:]])); sys.exit(4)"
+    job = scripted(sys.executable, "-c", text, "a 'b' \"c\" $d", "END", folder="/tmp")
     monkeypatch.setenv("FAILS", f"{RESNET.name}.sh")
-    (number,) = submits(handed("mps=43,57[2,1];naive[3]", JOBS))
-    assert end_of(number) == ("FAILED", "3:0")
+    (in_turn,) = submits(handed("mps=43,57[2,1];naive[3]", JOBS))
+    alone = [*submits(handed("serial", [job])), *submits(handed("mps", [job, scripted("true")]))]
+    assert end_of(in_turn) == ("FAILED", "3:0"), "the next group ran, too"
     ran = sorted(JOBS, key=lambda job: Path(f"{job.name}.sh.seen").stat().st_mtime_ns)
     assert ran[-1] is JOBS[2]
-    assert seen_by(BERT) == "on device=0 limit=43"
-    assert not left()
-
-
-def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slurm(submits):
-    text = "import json, os, sys; print(json.dumps([os.getcwd(), sys.argv[1:]])); sys.exit(4)"
-    command = (sys.executable, "-c", text, "a 'b' \"c\" $d", "END")
-    job = scripted(*command, folder="/tmp")
-    for sharing in ("serial", "mps"):
-        (number,) = submits(handed(sharing, [job, BERT]))
+    assert seen_by(BERT).endswith(" limit=43")
+    for number in alone:
         assert end_of(number) == ("FAILED", "4:0")
         (log,) = Path().glob(f"*-{number}.log")
         assert json.loads(log.read_text()) == ["/tmp", ["a 'b' \"c\" $d", "END"]]
+    assert not left()
 
 
 @pytest.mark.parametrize("ignores", [pytest.param(False, marks=pytest.mark.exhaustive), True])

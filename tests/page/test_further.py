@@ -1,11 +1,10 @@
-"""The second page: trials, what may be added, several GPUs, batches, accuracy, this machine."""
+"""The second page: trials, what may be added, several GPUs, batches, this machine."""
 
 import pytest
 
 from advisor.api import Advisor
-from advisor.files.writing import append_record
-from advisor.report.fleet import instruction
-from tests import shelf, synthetic
+from advisor.report.recommendation import fleet_instruction
+from tests import shelf
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong
 
@@ -30,17 +29,18 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
 def test_on_two_gpus_each_job_has_a_gpu_and_an_end_as_in_the_plan_of_the_library(more_page):
     table = rows_with(ask(more_page, "Several GPUs"), "ends, min")
     advisor = Advisor(shelf.GPU)
-    assert line(more_page) == f"## {instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
+    assert (
+        line(more_page)
+        == f"## {fleet_instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
+    )
     assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
     assert set(table["GPU"]) == {0, 1}
     assert (table["from"] <= table["ends, min"]).all()
 
 
-@pytest.mark.parametrize(
-    ("how", "max_slowdown", "estimated"), [("naive", "400", False), ("mig=3g.71gb@0", "400", True)]
-)
-def test_what_may_join_is_a_table(more_page, how, max_slowdown, estimated):
-    ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, max_slowdown=max_slowdown)
+@pytest.mark.parametrize(("how", "estimated"), [("naive", False), ("mig=3g.71gb@0", True)])
+def test_what_may_join_is_a_table(more_page, how, estimated):
+    ask(more_page, "Add a job", running=f"1 · {RESNET}", by=how, max_slowdown="400")
     table = rows_with(more_page, "work added")
     assert (table["slowed by, %"] <= 400).all()
     assert not any("resnet50" in added for added in table["add"])
@@ -60,18 +60,18 @@ def test_where_all_jobs_run_one_more_copy_of_each_may_join(more_page):
     assert {"resnet50", "resnet26", "bert"} & set(rows_with(more_page, "work added")["add"])
 
 
-def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(more_page, install):
+@pytest.mark.parametrize("question", ["Add a job", "This machine"])
+def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(
+    more_page, install, question
+):
     held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
     install(FakeLibrary(FakeGpu(processes={11: held})))
-    ask(more_page, "Add a job")
-    assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
-
-
-def test_each_process_of_this_machine_has_the_job_that_holds_as_much(more_page, install):
-    held = int(shelf.PROFILES[BERT].memory.device_mib * MIB)
-    install(FakeLibrary(FakeGpu(processes={11: held})))
-    table = rows_with(ask(more_page, "This machine"), "process")
-    assert (list(table["process"]), list(table["as much as"])) == (["11"], [BERT])
+    ask(more_page, question)
+    if question == "Add a job":
+        assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
+    else:
+        table = rows_with(more_page, "process")
+        assert (list(table["process"]), list(table["as much as"])) == (["11"], [BERT])
 
 
 def test_a_machine_without_a_gpu_is_no_error(more_page):
@@ -85,26 +85,10 @@ def test_a_larger_slice_holds_no_smaller_batch(more_page):
     assert 0 < sizes[-1] == max(sizes)
     assert sizes == sorted(sizes)
     assert len(charts(more_page)) == 1  # the speeds of the jobs there
-
-
-def test_on_a_gpu_without_mig_the_whole_gpu_is_left(more_page):
     more_page.selectbox(key="gpu").set_value("rtx-4090-24gb")
     table = rows_with(ask(more_page, "Largest batch"), "largest batch")
     assert list(table["slice"]) == ["whole GPU"]
     assert more_page.info
-
-
-@pytest.mark.usefixtures("unremembered")
-@pytest.mark.parametrize("measured", [True, False])
-def test_earlier_runs_are_drawn_or_it_is_said_how_to_make_some(more_page, tmp_path, measured):
-    runs = tmp_path / "advisor" / "profiles" / shelf.GPU / "runs"
-    runs.mkdir(parents=True)
-    if measured:
-        pair = [shelf.PROFILES[RESNET], shelf.PROFILES[BERT]]
-        append_record(runs / "validation.jsonl", synthetic.run(pair, "mps", run_id="mine"))
-    ask(more_page, "Accuracy")
-    assert len(charts(more_page)) == measured
-    assert measured != any("advisor validate" in each.value for each in more_page.info)
 
 
 def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_page):

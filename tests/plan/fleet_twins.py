@@ -6,11 +6,11 @@ from math import fsum
 
 from hypothesis import strategies as st
 
-from advisor.plan.cluster import GpuPool
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost
 from advisor.plan.ranking import recommended
 from advisor.plan.rules import UNCONDITIONAL, broken_rule, memory_problem
+from advisor.plan.values import GpuPool
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job

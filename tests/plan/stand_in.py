@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import profile_of
-from advisor.plan.cluster import GpuPool
 from advisor.plan.ranking import recommended
 from advisor.plan.rules import UNCONDITIONAL
+from advisor.plan.values import GpuPool
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial

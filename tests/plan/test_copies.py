@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.plan.choice import weighed
 from advisor.plan.copies import MIN_GAIN, PATIENCE, CopiesTable, worthwhile_copies
+from advisor.plan.objectives import weighed
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.plan.slices import WHOLE, slices_for_job
 from advisor.plan.values import equal_work

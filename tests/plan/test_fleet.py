@@ -13,7 +13,6 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
 from advisor.launch.shell import with_commands
-from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet_groups import GpuQueue, Problem
 from advisor.plan.forecast import over_time
 from advisor.plan.group_pool import GroupPool
@@ -21,9 +20,9 @@ from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.ranking import recommended
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
-from advisor.plan.values import Question
+from advisor.plan.values import GpuPool, Question
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.prediction.mix_steps import Tenancy, paced_steps
-from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps, Serial
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import Task, run
@@ -121,7 +120,7 @@ def test_the_same_question_has_the_same_answer_and_a_plan_is_never_worse_than_th
 
 def test_with_the_models_predictor_no_answer_is_worse_either():
     key = "h200-141gb"
-    predictor = CachingPredictor(Advisor(key).uncalibrated)
+    predictor = in_one_order(Advisor(key).uncalibrated)
     names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128")
     jobs = [
         job_of(load_profile(name, key), length_s, None)
@@ -135,7 +134,7 @@ def test_with_the_models_predictor_no_answer_is_worse_either():
 
 @pytest.mark.parametrize("way", [Mps(), Mps((30.0, 50.0, 80.0))])
 def test_a_group_is_the_same_in_whatever_order_its_jobs_are_named(way):
-    cached = CachingPredictor(Fussy())
+    cached = in_one_order(Fussy())
     cached.predict(PROFILES[:3], Serial())
     one = cached.predict(PROFILES[:3], way)
     other = cached.predict(PROFILES[2::-1], Mps(way.limits[::-1]))

@@ -15,8 +15,8 @@ from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied
 from advisor.plan.rules import Conditions
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.prediction import Interval
-from advisor.prediction.wrappers import CappedPredictor, MixCache
 from advisor.sharing import parse_sharing
 from advisor.simulation.turns import repartition_s
 from advisor.workload.job import Job
@@ -105,7 +105,7 @@ class Counted(StandIn):
 
 def test_a_question_that_changes_another_one_asks_only_for_mixes_that_are_new():
     counted = Counted()
-    cache = MixCache(counted)
+    cache = CachingPredictor(counted)
     for jobs, objective in (
         (BOTH, "makespan"),
         ([replace(SHORT, epochs=2), LONG], "makespan"),
@@ -170,7 +170,7 @@ class Hot(StandIn):
 
 def test_a_cap_saves_energy_for_time():
     free, capped = (
-        seen(BOTH, "naive", each) for each in (Hot(), CappedPredictor(Hot(), H200, 400))
+        seen(BOTH, "naive", each) for each in (Hot(), CachingPredictor(Hot(), H200, cap_w=400))
     )
     assert capped.makespan_s > free.makespan_s
     assert capped.energy_j.p50 < free.energy_j.p50

@@ -15,10 +15,10 @@ from advisor.hardware.partition import limit_shares
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.limits import best_limits, limit_vectors
 from advisor.plan.objectives import cost
+from advisor.prediction.caching_predictor import in_one_order
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.wrappers import CachingPredictor
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import handed, shelf, synthetic
@@ -41,7 +41,7 @@ def predictor(tmp_path_factory):
     shelf.fill(folder)
     model = load_model(folder / "models" / MODEL_FILE)
     model = with_surrogate(model, [job.profile for job in JOBS], H200, lessons=250)
-    return CachingPredictor(Predictor(gpu(shelf.GPU), model))
+    return in_one_order(Predictor(gpu(shelf.GPU), model))
 
 
 @pytest.mark.parametrize("objective", ["makespan", "throughput", "mean-completion"])

@@ -89,6 +89,26 @@ def test_ends_energy_and_power_are_those_of_jobs_that_wait_in_line(jobs, data):
         assert answer.epoch_s.p50 == pytest.approx(run_s / job.epochs)
 
 
+@given(lists_of(PROFILES), st.data())
+def test_jobs_in_line_on_instances_wait_for_those_before_them_there_and_for_no_others(jobs, data):
+    order = data.draw(st.permutations(range(1, len(jobs) + 1)))
+    first = data.draw(st.integers(1, len(jobs) - 1))
+    lines = {"3g.71gb@4": order[:first], "4g.71gb@0": order[first:]}
+    text = "+".join(f"{name}{list(own)}/serial" for name, own in lines.items()).replace(" ", "")
+    plan = forecast(Mixes(jobs, StandIn()), parse_sharing(f"mig={text}"))
+    for name, own in lines.items():
+        before_s = 0.0
+        for number in own:
+            alone = forecast(Mixes([jobs[number - 1]], StandIn()), parse_sharing(f"mig={name}"))
+            before_s += alone.makespan_s
+            assert plan.ends_s[number - 1].p50 == pytest.approx(before_s)
+            answer = plan.prediction.jobs[number - 1]
+            assert answer.slowdown == pytest.approx(alone.prediction.jobs[0].slowdown)
+    power_w, watts = plan.prediction.power_w.p50, 300.0
+    assert power_w <= watts
+    assert power_w * plan.makespan_s == pytest.approx(plan.energy_j.p50)
+
+
 @given(lists_of(LARGE), st.data())
 def test_memory_suffices_for_any_jobs_that_may_meet(jobs, data):
     sharing = data.draw(queues(len(jobs)))

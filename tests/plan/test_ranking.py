@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.launch.shell import with_commands
-from advisor.plan.choice import HANDICAPS, SPARING, first_plan, handicap, starved, weighed
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import (
+    HANDICAPS,
+    OBJECTIVES,
+    SPARING,
+    first_plan,
+    handicap,
+    known_cost,
+    starved,
+    weighed,
+)
 from advisor.plan.one_gpu import best_turns
 from advisor.plan.ranking import MOST_OF_A_KIND, by_precedence
 from advisor.plan.reasons import compare

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.choice import starved, weighed
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import known_cost, tied
+from advisor.plan.objectives import known_cost, starved, tied, weighed
 from advisor.plan.ranking import verdict
 from advisor.plan.reasons import binding, compare, limit_in_words
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.prediction import LEVELS, Interval
-from advisor.prediction.wrappers import CappedPredictor
 from advisor.report.comparison import comparison_text
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
@@ -152,7 +151,7 @@ def under_a_cap(cap_w, wide):
     jobs, free = (LARGE, LARGE), StandIn(wide=wide)
     plans = (
         forecast(Mixes(jobs, each), parse_sharing("mps"))
-        for each in (free, CappedPredictor(free, H200, cap_w))
+        for each in (free, CachingPredictor(free, H200, cap_w=cap_w))
     )
     return compare(jobs, H200, tuple(plans))
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
+from advisor.plan import watched
 from advisor.plan.job_sets import WHOLE_GPU, Option, Sets
 from advisor.plan.objectives import OBJECTIVES, Terms, Ways
-from advisor.plan.progress import watched
 from advisor.plan.rules import Conditions
 from advisor.plan.tables import Batch, Beside, Goal, InTurn, Nothing, Stage, Table
 from advisor.sharing import Naive

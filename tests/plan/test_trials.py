@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.gpus import gpu
-from advisor.plan.cluster import GpuPool
 from advisor.plan.copies import MIN_GAIN, CopiesTable
 from advisor.plan.trials import TrialTerms, search_trials, worthwhile_trials
-from advisor.prediction.wrappers import MixCache, SharedCores
+from advisor.plan.values import GpuPool
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import MAX_JOBS, Arrival, Job
 from tests import synthetic
@@ -100,7 +100,11 @@ def equal_gpus(times, model):
         "resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002 * times, memory_mib=2_000
     )
     return GpuPool(
-        gpu=model, hosts=1, host_gpus=1, jobs=(Job(slower),), predictor=MixCache(StandIn(model))
+        gpu=model,
+        hosts=1,
+        host_gpus=1,
+        jobs=(Job(slower),),
+        predictor=CachingPredictor(StandIn(model)),
     )
 
 
@@ -209,7 +213,7 @@ def test_starts_of_trials_share_the_cores_of_their_host(count, gpus, start_s, cp
     for cores in (*NUMBERS_OF_CORES, 10_000, inf):
         on_gpu = pool(gpus)
         if cores < inf:
-            shared = MixCache(SharedCores(StandIn(), cores / gpus))
+            shared = CachingPredictor(StandIn(), cores=cores / gpus)
             on_gpu = replace(on_gpu, predictor=shared)
         walls[cores] = search_trials([on_gpu], terms).wall_s
         least_s = count * min(cpu_s, start_s) / cores

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.host import Host
 from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.prediction.replay import recorded
 from advisor.prediction.surrogate import LIMIT_GRID
-from advisor.prediction.wrappers import CappedPredictor, PacedPredictor, SharedCores
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import model_path, sound_profiles
 from tests import shelf
@@ -44,9 +44,9 @@ PREDICTORS = {
     "gpu without runs": lambda: Predictor(A100, MODEL),
     "calibrated": lambda: calibrated_predictor(plain(), calibration()),
     "on a checked host": lambda: replace(plain(), host=Host(host_check(1.4e-3), {})),
-    "own paces": lambda: PacedPredictor(plain(), {PROFILES[0].name: OWN}),
-    "few cores": lambda: SharedCores(plain(), 1),
-    "power cap": lambda: CappedPredictor(plain(), H200, 400),
+    "own paces": lambda: CachingPredictor(plain(), paces={PROFILES[0].name: OWN}),
+    "few cores": lambda: CachingPredictor(plain(), cores=1),
+    "power cap": lambda: CachingPredictor(plain(), H200, cap_w=400),
     "stand-in": StandIn,
     "apart": Apart,
 }

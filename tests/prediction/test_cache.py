@@ -16,8 +16,8 @@ from advisor.errors import InvalidInput
 from advisor.prediction import cache as parallel
 from advisor.prediction.cache import (
     answer_all,
+    cached_by_profiles,
     in_processes,
-    once_a_profile,
     one_thread,
     start_answers,
 )
@@ -28,7 +28,7 @@ def counted(answer):
     """`answer` as computed once a profile, and the list of calls that it makes."""
     calls = []
 
-    @once_a_profile
+    @cached_by_profiles
     def once(one, share=1.0):
         calls.append((one.name, share))
         return answer(one, share)

@@ -16,7 +16,6 @@ from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
 from advisor.prediction.capacity import (
-    capacity_steps,
     steps_of_sets,
     without_trace,
 )
@@ -28,6 +27,7 @@ from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from advisor.workload.store import model_path, sound_profiles
+from research.baselines import capacity_steps
 from tests import synthetic
 from tests.fitted import fit
 from tests.prediction.made_up_runs import PHYSICS

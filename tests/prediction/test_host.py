@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.observations import shared_runs
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.host import (
     Host,
     core_seconds,
@@ -18,10 +19,9 @@ from advisor.prediction.host import (
     stretch_on,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
-from advisor.prediction.wrappers import SharedCores
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.moments import at_pace
 from advisor.workload.profile import HostSide
+from advisor.workload.profile_checks import at_pace
 from tests import shelf, synthetic
 from tests.fitted import fit
 from tests.measure.calibrate.recorded import calibration, host_check
@@ -182,7 +182,7 @@ QUICK = synthetic.profile("resnet26-cifar10-bs128", host_s=0.01, gpu_s=0.001)
 
 @pytest.mark.parametrize("sharing", [Mps(), Mig((Instance("1g.18gb"),) * 4)])
 def test_four_jobs_on_two_cores_take_twice_as_long_also_on_instances_of_their_own(sharing):
-    found = SharedCores(Apart(), 2).predict([QUICK] * 4, sharing)
+    found = CachingPredictor(Apart(), cores=2).predict([QUICK] * 4, sharing)
     assert found.host_stretch == pytest.approx(2.0)
     assert [job.step_s.p50 for job in found.jobs] == pytest.approx([0.02] * 4)
     assert [job.slowdown for job in found.jobs] == pytest.approx([2.0] * 4)
@@ -192,4 +192,4 @@ def test_four_jobs_on_two_cores_take_twice_as_long_also_on_instances_of_their_ow
 @pytest.mark.parametrize("cores", [0, -1, 10**9])
 def test_a_host_without_cores_is_refused(cores):
     with pytest.raises(InvalidInput, match="1 to"):
-        SharedCores(Apart(), cores)
+        CachingPredictor(Apart(), cores=cores)

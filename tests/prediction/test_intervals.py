@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.learn.observations import Rows, SoloSteps, profiles_on_checked_host
 from advisor.learn.regression import fit_intervals, for_other_hosts
+from advisor.prediction.correction import GPU_BOUND_AT, HOST_BOUND_AT, Ends, Intervals
 from advisor.prediction.host import host_path_s
-from advisor.prediction.intervals import GPU_BOUND_AT, HOST_BOUND_AT, Ends, Intervals
 from advisor.prediction.model import load_model
 from advisor.sharing import SHARED_MODES
 from advisor.workload.store import model_path

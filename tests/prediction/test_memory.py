@@ -45,14 +45,14 @@ def test_a_larger_card_is_never_a_larger_risk(edge, mix, capacity_mib, more_mib)
 def test_no_job_is_refused_more_often_than_the_mix_runs_out(edge, mix, capacity_mib):
     risk = edge.risk(mix, capacity_mib)
     assert 0 <= risk <= 1
-    assert all(0 <= each <= risk for each in edge.risk_of_each(mix, capacity_mib))
+    assert all(0 <= each <= risk for each in edge.risk_of_each(mix, risk))
 
 
 def test_without_outcomes_no_cache_is_counted_on_and_all_jobs_bear_the_whole_risk():
     mix, edge = [Need(3000, 2000), Need(1000, 500)], cautious_edge(0.01)
     assert edge.risk(mix, 4000) == pytest.approx(0.5)
     assert edge.risk(mix, 3500) > 0.99
-    assert edge.risk_of_each(mix, 4000) == pytest.approx([0.5, 0.5])
+    assert edge.risk_of_each(mix, edge.risk(mix, 4000)) == pytest.approx([0.5, 0.5])
 
 
 def test_a_limit_makes_a_process_smaller_and_naive_sharing_does_not():

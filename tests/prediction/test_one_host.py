@@ -16,10 +16,10 @@ from advisor.hardware.machine import HostCheck
 from advisor.hardware.partition import rates_of
 from advisor.learn.fit import with_own_paces
 from advisor.learn.observations import MeasuredGpu
+from advisor.prediction.caching_predictor import date_of
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.model import OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
-from advisor.prediction.wrappers import date_of
 from advisor.report.forecast import with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile

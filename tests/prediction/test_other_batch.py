@@ -11,7 +11,7 @@ from advisor.files.writing import record_line
 from advisor.hardware.gpus import gpu
 from advisor.prediction.find_profile import find_profile
 from advisor.prediction.memory import Context, Edge, need
-from advisor.prediction.other_batch import FARTHEST, at_batch, band, check_near, memory_at, step_at
+from advisor.prediction.other_batch import at_batch, band, memory_at, step_at
 from advisor.prediction.predictor import estimate_spread
 from advisor.workload.spec import batch_name
 from advisor.workload.store import estimated_profiles
@@ -66,17 +66,6 @@ def test_measurements_that_break_the_laws_still_give_a_number(known, batch):
     assert found.spread < 30
 
 
-@given(st.sets(st.integers(8, 512), min_size=2, max_size=4), st.booleans())
-def test_far_out_is_refused_with_what_to_do(sizes, larger):
-    known = dict.fromkeys(sizes, 1.0)
-    least, most = int(min(sizes) / FARTHEST), int(max(sizes) * FARTHEST)
-    for batch in (least + 1, most):
-        check_near("mine", known, batch)
-    batch = most + 1 if larger else least - 1
-    with pytest.raises(InvalidInput, match=r"more than 4 times beyond .* Measure it nearer"):
-        check_near("mine", known, batch)
-
-
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
 WORK = "resnet50-imagenet64"
 
@@ -88,6 +77,15 @@ def measured(batch, **numbers):
 
 
 SMALL, LARGE = measured(32), measured(256)
+
+
+@pytest.mark.parametrize(("batch", "near"), [(8, True), (7, False), (1024, True), (1025, False)])
+def test_nothing_is_estimated_far_beyond_the_sizes_that_were_measured(batch, near):
+    if near:
+        assert at_batch([SMALL, LARGE], batch).workload.batch == batch
+    else:
+        with pytest.raises(InvalidInput, match=r"more than 4 times beyond .* Measure it nearer"):
+            at_batch([SMALL, LARGE], batch)
 
 
 @pytest.fixture

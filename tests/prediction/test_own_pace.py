@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.learn.fit import own_paces
-from advisor.prediction.wrappers import PacedPredictor, at_own_pace
+from advisor.prediction.caching_predictor import CachingPredictor, at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic
 from tests.plan.stand_in import Apart
@@ -62,7 +62,7 @@ def test_a_profile_that_was_made_since_is_left_as_it_is():
 
 
 def test_predictions_are_of_the_job_at_that_pace_and_of_the_others_as_they_are():
-    paced = PacedPredictor(Apart(), learnt(*runs_of(1.44)))
+    paced = CachingPredictor(Apart(), paces=learnt(*runs_of(1.44)))
     for sharing in (Serial(), Mps()):
         ours, other = paced.predict([HOST_BOUND, GPU_BOUND], sharing).jobs
         assert ours.step_s.p50 == pytest.approx(1.2 * HOST_BOUND.step_s)

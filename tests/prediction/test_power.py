@@ -12,6 +12,7 @@ from advisor.hardware.gpus import gpu
 from advisor.learn.memory_power import fit_power
 from advisor.learn.observations import ReplayCache, shared_runs
 from advisor.prediction import power
+from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.model import load_model
 from advisor.prediction.power import (
     POWER,
@@ -25,7 +26,6 @@ from advisor.prediction.power import (
 )
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.wrappers import CappedPredictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import model_path, runs_by_owner, sound_profiles
 from tests import synthetic
@@ -81,11 +81,9 @@ def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowd
     profiles = mix(drawn)
     steps = [Interval(*[each.step_s * slowdown] * 3) for each in profiles]
     fitted = Power(awake_w=AWAKE_W, laws={"mps": law})
-    whole = power_and_energy(profiles, steps, H200, fitted, "mps")
-    a_second = sum(
-        joules.p50 / step.p50 for joules, step in zip(whole.energy_step_j, steps, strict=True)
-    )
-    assert a_second == pytest.approx(whole.power_w.p50)
+    power_w, energies = power_and_energy(profiles, steps, H200, fitted, "mps")
+    a_second = sum(j.p50 / step.p50 for j, step in zip(energies, steps, strict=True))
+    assert a_second == pytest.approx(power_w.p50)
 
 
 def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
@@ -93,8 +91,7 @@ def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
     steps = [Interval(1, 1, 1)] * 2
     for mode in ("mps", "serial"):
         whole = power_and_energy(dark, steps, H200, Power(awake_w=AWAKE_W), mode)
-        assert whole.power_w is None
-        assert whole.energy_step_j == (None, None)
+        assert whole == (None, (None, None))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +103,11 @@ def real():
     constants = model.of(H200)
     learnt = [each for each in shared_runs(profiles, runs[::10], H200) if each.mode in SHARED_MODES]
     power = fit_power(learnt, (), H200, constants.physics, ReplayCache())
-    return profiles, runs, model.with_own(H200, replace(constants, power=power))
+    return (
+        profiles,
+        runs,
+        replace(model, constants={**model.constants, H200.key: replace(constants, power=power)}),
+    )
 
 
 @pytest.mark.parametrize(("waiting", "working"), [(0.0, 1.0), (0.05, 0.9)])
@@ -182,7 +183,7 @@ def test_a_lower_cap_never_speeds_up_and_never_draws_more(power_w, one, other):
 
 def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
     free = StandIn().predict(PAIR, Mps())  # draws 300 W
-    capped = CappedPredictor(StandIn(), H200, 240).predict(PAIR, Mps())
+    capped = CachingPredictor(StandIn(), H200, cap_w=240).predict(PAIR, Mps())
     assert 180 < capped.power_w.p50 < 250
     for job, before in zip(capped.jobs, free.jobs, strict=True):
         assert job.step_s.p50 > 1.05 * before.step_s.p50
@@ -193,7 +194,7 @@ def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
 def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
     dark = [replace(PAIR[0], power_w=None), PAIR[1]]
     with pytest.raises(InvalidInput, match="Profile them"):
-        CappedPredictor(StandIn(), H200, 300).predict(dark, Mps())
+        CachingPredictor(StandIn(), H200, cap_w=300).predict(dark, Mps())
 
 
 WATTS = st.lists(st.floats(80, 700), min_size=2, max_size=7)

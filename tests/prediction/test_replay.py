@@ -20,7 +20,7 @@ from advisor.prediction.trace import (
     replay_trace,
     waits_for,
 )
-from advisor.workload.moments import at_pace
+from advisor.workload.profile_checks import at_pace
 from advisor.workload.store import model_path
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive

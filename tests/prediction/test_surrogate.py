@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
-from advisor.hardware.partition import whole_gpu
 from advisor.learn.surrogate_fit import with_surrogate
-from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.mix_steps import CapacityEstimates, Tenancy, surrogate_predictor
+from advisor.prediction.mix_steps import surrogate_predictor
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.predictor import step_intervals
 from advisor.prediction.surrogate import MixBatch
@@ -59,25 +57,3 @@ def test_a_file_keeps_it(model, tmp_path):
     path = tmp_path / "model.json"
     path.write_text(model_text(model))
     assert load_model(path).distilled == model.distilled
-
-
-@given(st.permutations(range(3)), st.sampled_from([Naive(), Mps()]))
-def test_the_capacity_model_estimates_each_mix_as_it_does_by_itself(model, order, sharing):
-    estimates = CapacityEstimates(tuple(PROFILES), H200, model)
-    places = np.array([order, [*order[:2], -1], [order[0], -1, -1]])
-    ((all_s, pair_s, alone_s),) = estimates.steps([(Tenancy(whole_gpu(H200), sharing), places)])
-    jobs = [PROFILES[at] for at in order]
-    assert all_s == pytest.approx(capacity_steps(jobs, sharing))
-    assert pair_s[:2] == pytest.approx(capacity_steps(jobs[:2], sharing))
-    assert alone_s[0] >= jobs[0].step_s
-    assert np.isnan([pair_s[2], *alone_s[1:]]).all()
-
-
-@given(st.lists(st.floats(1, 100), min_size=3, max_size=3))
-def test_by_the_capacity_model_no_job_is_faster_than_alone_under_its_limit(model, limits):
-    estimates = CapacityEstimates(tuple(PROFILES), H200, model)
-    together_s = estimates.limited(np.array([limits]))[0]
-    for at, limit in enumerate(limits):
-        running = np.arange(3)[None] == at
-        alone_s = estimates.limited(np.array([[limit] * 3]), running)[0, at]
-        assert together_s[at] >= alone_s * (1 - 1e-9)

@@ -10,7 +10,7 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.run.watch import parse_address, serving
 from advisor.run.watched import STATES
-from advisor.workload.plan_document import StepRange
+from advisor.workload.run import StepRange
 from tests.run.machine import QUICK, Watcher, prepared, started
 from tests.waiting import PATIENCE_S
 
@@ -94,26 +94,17 @@ def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(t
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
+def test_a_port_alone_is_of_this_host_and_what_is_no_free_port_is_refused():
+    for text, address in (
         ("9400", ("127.0.0.1", 9400)),
         (":9400", ("0.0.0.0", 9400)),
         ("[::1]:80", ("::1", 80)),
         ("node-1:9400", ("node-1", 9400)),
-    ],
-)
-def test_a_port_alone_is_of_this_host_and_an_address_of_others_is_named(text, address):
-    assert parse_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "metrics", "host:", "host:http", "99999", "-1"])
-def test_what_is_no_port_is_refused(text):
-    with pytest.raises(InvalidInput, match="HOST:PORT"):
-        parse_address(text)
-
-
-def test_a_port_in_use_is_refused_in_a_sentence():
+    ):
+        assert parse_address(text) == address
+    for text in ("", "metrics", "host:", "host:http", "99999", "-1"):
+        with pytest.raises(InvalidInput, match="HOST:PORT"):
+            parse_address(text)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -17,13 +17,14 @@ from advisor.measure import shared_run
 from advisor.measure.planned_runs import PlannedRun
 from advisor.prediction.prediction import Interval
 from advisor.run import validate as validation_command
-from advisor.run.host_pace import corrected_by_first, infer_host_factor, rest_of_run
 from advisor.run.validate import (
     Validation,
     check,
     choose,
     compared,
     compared_as_ranked,
+    corrected_by_first,
+    infer_host_factor,
     keep,
     run_plans,
     run_plans_on_ray,
@@ -31,6 +32,7 @@ from advisor.run.validate import (
     validate_file,
     validation_table,
 )
+from advisor.run.watched import around_first
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Window
@@ -156,18 +158,6 @@ def measured(task, *_):
     return replace(synthetic.run(profiles, task.sharing, 1.0, task.id), purpose=task.purpose)
 
 
-class Runner:
-    """A runner on a cluster."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def start(self):
-        pass
-
-    stop, measured = start, staticmethod(measured)
-
-
 @pytest.mark.parametrize("ray", [False, True])
 def test_plans_become_records_where_fit_finds_them_here_and_on_a_cluster(
     tmp_path, monkeypatch, ray
@@ -184,7 +174,9 @@ def test_plans_become_records_where_fit_finds_them_here_and_on_a_cluster(
 
         def runners(address, settings, most):
             wanted.append((address, settings.campaign.gpu, most))
-            return [Runner("a-0"), Runner("b-1")]
+            nothing = {"start": lambda: None, "stop": lambda: None}
+            names = ("a-0", "b-1")
+            return [SimpleNamespace(name=name, measured=measured, **nothing) for name in names]
 
         monkeypatch.setattr(validation_command, "cluster_runners", runners)
         runs = run_plans_on_ray(key, plans, "auto", store)
@@ -262,16 +254,13 @@ def test_what_is_compared_is_what_the_plans_were_ranked_by():
 HOST, GPU = synthetic.profile(host_s=0.01, gpu_s=0.002), synthetic.profile(gpu_s=0.03)
 
 
-def test_the_host_is_as_predicted_if_its_jobs_are():
-    assert infer_host_factor([HOST, GPU], [0.01, 0.03], [0.01, 0.03]) == 1
-
-
 def test_a_slow_host_shows_in_host_bound_jobs_and_the_more_the_more_of_them_run():
+    assert infer_host_factor([HOST, GPU], [0.01, 0.03], [0.01, 0.03]) == 1
     one, three = (infer_host_factor([HOST] * n, [0.01] * n, [0.013] * n) for n in (1, 3))
     assert 1 < one < three < 1.3
     assert 1 < infer_host_factor([GPU], [0.06], [0.078]) < one
 
 
 def test_a_gpu_bound_job_keeps_its_pace_better_than_a_host_bound_one():
-    widths = [each.p95 / each.p05 for each in (rest_of_run(GPU, 0.05), rest_of_run(HOST, 0.05))]
-    assert widths == pytest.approx([1.04, 1.19], abs=0.01)
+    ends = [around_first(0.05, gpu_bound=each is GPU) for each in (GPU, HOST)]
+    assert [each.p95 / each.p05 for each in ends] == pytest.approx([1.04, 1.19], abs=0.01)

@@ -64,13 +64,22 @@ def rehearse(tmp_path, monkeypatch):
     return lambda *words, **started: Rehearsal(tmp_path, monkeypatch, *words, **started)
 
 
-def test_the_first_second_of_steady_steps_replaces_the_prediction(rehearse):
+def test_the_first_second_of_steady_steps_replaces_the_prediction_and_a_pace_that_leaves_it_is_seen(
+    rehearse,
+):
     run = rehearse("naive", 2)
     run.run_for(SETTLE_S, 0.2)  # compilation
     assert [job.expected.p50 for job in run.run.jobs] == pytest.approx(run.planned_s)
-    run.run_for(3.0, 0.02, 0.04)
-    assert [job.expected.p50 for job in run.run.jobs] == pytest.approx([0.02, 0.04])
+    run.run_for(15.0, 0.3, 0.04)  # one is far from the prediction, and steady
+    assert [job.expected.p50 for job in run.run.jobs] == pytest.approx([0.3, 0.04])
     assert all(1.1 < job.expected.p95 / job.expected.p05 < 1.2 for job in run.run.jobs)
+    assert [job.drifted for job in run.run.jobs] == [False, False]
+    run.run_for(30.0, 0.3, 0.06)
+    assert [job.drifted for job in run.run.jobs] == [False, True]
+    run.now_s += 100
+    assert run.run.silent(50) == [1, 2]
+    run.run.look()
+    assert run.run.silent(200) == []
 
 
 def test_time_left_is_the_steps_left_at_the_pace_of_now(rehearse):
@@ -100,14 +109,6 @@ def test_jobs_that_wait_for_their_turn_count_to_the_time_left_as_planned(
     assert run.run.left_s == pytest.approx((run.steps - run.done[0]) * 0.01 + waits_s)
 
 
-def test_a_pace_that_leaves_its_first_second_is_seen_and_a_steady_one_is_not(rehearse):
-    run = rehearse("naive", 2)
-    run.run_for(SETTLE_S + 15.0, 0.3)  # far from the prediction, and steady
-    assert [job.drifted for job in run.run.jobs] == [False, False]
-    run.run_for(30.0, 0.3, 0.4)
-    assert [job.drifted for job in run.run.jobs] == [False, True]
-
-
 def test_steps_that_jobs_did_together_become_a_run_to_learn_from(rehearse):
     run = rehearse("naive", 2, started=(1,))
     run.run_for(5.0, 0.1)
@@ -129,15 +130,6 @@ def test_the_first_jobs_of_a_queue_become_a_run_to_learn_from(rehearse):
     (record,) = run.run.records(ORIGIN, [0, 1])
     assert record.sharing == "naive"
     assert sorted(each.step_s for each in record.tenants) == pytest.approx([0.05, 0.1])
-
-
-def test_a_job_without_a_step_for_longer_than_the_patience_is_named(rehearse):
-    run = rehearse("naive", 2)
-    run.run_for(5.0, 0.01)
-    run.now_s += 100
-    assert run.run.silent(50) == [1, 2]
-    run.run.look()
-    assert run.run.silent(200) == []
 
 
 def test_a_job_that_prints_its_pace_is_watched_by_that(rehearse, tmp_path):

@@ -25,6 +25,7 @@ from advisor.sharing.groups import (
     check_count,
     groups,
     in_turn,
+    kind_of,
     memories,
     most_at_once,
     mps_servers,
@@ -66,7 +67,8 @@ def _dealt(draw, jobs):
 def _place(draw, jobs):
     instance = draw(INSTANCES)
     if draw(st.booleans()):
-        return Place(instance, (Part(jobs, draw(_shared(jobs, [Naive, Mps]))),))
+        kinds = [Naive, Mps, Serial] if len(jobs) > 1 else [Naive, Mps]
+        return Place(instance, (Part(jobs, draw(_shared(jobs, kinds))),))
     parts = draw(_dealt(jobs))
     return Place(
         instance,
@@ -165,7 +167,7 @@ def test_phases_are_groups_of_jobs_in_order():
         "mig=3g.71gb[1,1]",
         "mig=3g.71gb[1]+3g.71gb[1]",
         "mig=3g.71gb[1]+",
-        "mig=3g.71gb[1]/serial",
+        "mig=7g.141gb/ci=3c[1,2]/serial+4c[3]",
         "mig=3g.71gb[1,2]/mps=50",
         "mig=3g.71gb,4g.71gb[1]",
         "3c[1]",
@@ -292,6 +294,7 @@ def test_a_limit_that_was_meant_as_a_share_is_refused_with_the_per_cent(limit, m
         ("mps/2", [0, 2], "mps"),
         ("mps/2[3,1,2,4];naive[5]", [2, 3], "mps"),
         ("mps/2[3,1,2,4];naive[5]", [4], "naive"),
+        ("mig=3g.71gb[4,1]/serial+4g.71gb[2,3]/serial", [2, 3], "mig=3g.71gb[2]+4g.71gb[1]"),
     ],
 )
 def test_who_still_runs_keeps_what_it_had(text, running, left):
@@ -320,6 +323,7 @@ def test_jobs_that_start_again_are_with_those_that_they_were_with(sharing, data)
         ("naive[2,3];mps=40,60[1,4]", 4, [1, 3], "serial[1];mps=60[2]"),
         ("mig=1g.18gb@0,2g.35gb@2", 2, [1], "mig=2g.35gb@2[1]"),
         ("mps/2[3,1,2,4]", 4, [1, 2], "mps"),
+        ("mig=3g.71gb[4,1]/serial+4g.71gb[3,2]/serial", 4, [0, 3], "mig=3g.71gb[2,1]/serial"),
     ],
 )
 def test_the_rest_of_a_plan_shares_as_planned(text, jobs, left, rest):
@@ -408,6 +412,17 @@ def test_a_queue_keeps_its_order_when_jobs_are_renumbered_and_joined(queue):
     joined = in_turn([group])
     assert groups(joined, jobs) == (group,)
     assert isinstance(joined, Queue) == (sorted(group.jobs) == list(group.jobs))
+
+
+def test_jobs_in_line_on_an_instance_have_it_one_after_another():
+    lines = parse_sharing("mig=3g.71gb[3,1]/serial+4g.71gb[2]/serial+1g.18gb[4,5]/mps")
+    assert str(lines) == "mig=3g.71gb[3,1]/serial+4g.71gb[2]+1g.18gb[4,5]/mps"
+    assert most_at_once(lines, 5) == 4
+    assert [sum(len(part.jobs) for part in each) for each in memories(lines, 5)] == [1, 1, 1, 2]
+    assert kind_of(lines) == "hybrid"
+    assert kind_of(parse_sharing("mig=3g.71gb[3,1]/serial+4g.71gb[2]")) == "mig"
+    with pytest.raises(InvalidInput, match="whole GPU instances"):
+        parse_sharing("mig=7g.141gb/ci=3c[1,2]/serial+4c[3]")
 
 
 def test_the_memory_of_a_queue_is_for_so_many_of_its_jobs():

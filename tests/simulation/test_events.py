@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.sharing import Group, Naive, Phases, Queue, Serial
-from advisor.simulation.arrays import array_ends_s
 from advisor.simulation.events import PlacedJob, Stretch, Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder, queue_of
-from advisor.simulation.turns import from_the_start
+from advisor.simulation.turns import array_ends_s, from_the_start
 
 steps = st.floats(1, 1e6)
 speeds = st.floats(0.01, 1e3)

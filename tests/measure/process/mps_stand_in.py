@@ -11,19 +11,20 @@ import socket
 import stat
 import sys
 from pathlib import Path
-from uuid import uuid4
-
-from tests.measure.process.disguise import disguised
 
 
 def install(folder: Path) -> None:
     """Put the stand-in into `folder`, to be found on PATH."""
+    from uuid import uuid4  # not where it is a program, which is to start at once
+
+    from tests.measure.process.disguise import disguised
+
     program = folder / "nvidia-cuda-mps-control"
     here = Path(__file__).resolve()
-    control = disguised("nvidia-cuda-mps-control", [str(here)])
+    control = disguised("nvidia-cuda-mps-control", ["-I", "-S", str(here)])
     server = disguised("nvidia-cuda-mps-server", ["-c", "'import time; time.sleep(600)'"])
-    # In its disguise, a Python no longer knows where it lies: hence the second command here.
-    environment = f'export PYTHONPATH={here.parents[3]} START_SERVER="{server}"'
+    # In its disguise, a Python no longer knows where it lies: hence its server's command here.
+    environment = f'export START_SERVER="{server}"'
     # A daemon for "0" would serve every GPU, also those of tests that run at the same time.
     gpu = f"[[ $CUDA_VISIBLE_DEVICES == GPU-* ]] || export CUDA_VISIBLE_DEVICES=GPU-{uuid4()}"
     program.write_text(f'#!/bin/bash\n{environment}\n{gpu}\n{control} "$@"\n')
