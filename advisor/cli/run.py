@@ -100,7 +100,7 @@ def run(
         patience_s=patience,
     )
     if ray is not None:
-        from advisor.measure.ray_actors import connect
+        from advisor.measure.runners import connect
         from advisor.run.on_ray import RayRun
 
         on_ray = RayRun(connect(ray), planned, prepared, terms, device, aside)

@@ -1,13 +1,6 @@
-"""Plans for Kubernetes: a pod for each GPU or MIG instance runs the script of its plan.
+"""Plans for Kubernetes (1.34): a pod for each GPU or MIG instance runs the script of its plan.
 
-Pods of single jobs would have neither an order nor limits of their own. A pod with a whole GPU does
-all that the script does: queues in order, groups in turn, MPS with any limits and memory caps. It
-starts its own MPS daemon, whose programs NVIDIA's container toolkit adds to each container with a
-GPU. The MIG manager of NVIDIA's GPU operator makes MIG instances from a file for mig-parted.
-
-As in the documentation of Kubernetes 1.34: a Job is of ``batch/v1``, and its name is a DNS label.
-GPU feature discovery labels nodes with NVML's name of their GPU, without special characters and
-with ``-`` for blanks.
+The script starts MPS itself; the MIG manager of NVIDIA's GPU operator makes MIG instances.
 """
 
 import json
@@ -143,7 +136,12 @@ def _job(own: Allocation) -> tuple[Document, Document]:
     """The script of `own`, and the Job whose pod runs it; it is not tried again if it fails."""
     name = job_name(own.name)
     metadata = {"name": name, "labels": {_PART: _TRAINING}}
-    data = {"plan.sh": _script(own)}
+    if own.gpus == 1:
+        text = shell.commands_text([own.plan], "0" if own.profile is None else _MIG_DEVICE)
+    else:
+        command = shell.without_mps(own.starts[0])
+        text = "\n".join(["#!/usr/bin/env bash", *shell.secrets(own.starts), command, ""])
+    data = {"plan.sh": text}
     variables: list[Document] = [{"name": key, "value": value} for key, value in _VARIABLES.items()]
     for secret in _secret_names(own.starts):
         source = {"secretKeyRef": {"name": _SECRETS, "key": secret}}
@@ -182,14 +180,6 @@ def _job(own: Allocation) -> tuple[Document, Document]:
         "spec": {"backoffLimit": 0, "template": {"metadata": annotated, "spec": pod}},
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, job
-
-
-def _script(own: Allocation) -> str:
-    if own.gpus == 1:
-        return shell.commands_text([own.plan], "0" if own.profile is None else _MIG_DEVICE)
-    (start,) = own.starts
-    lines = ["#!/usr/bin/env bash", *shell.secrets(own.starts), f"{shell.without_mps(start)}\n"]
-    return "\n".join(lines)
 
 
 def _resources(own: Allocation) -> Document:

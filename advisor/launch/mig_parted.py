@@ -55,7 +55,14 @@ def mig_parted_document(plans: Sequence[LaunchPlan]) -> dict[str, Any]:
                 f"instances at different times. Plan without MIG: --no-root."
             )
         by_host[plan.host].append(plan)
-    hosts = [_entries(by_host[host]) for host in sorted(by_host)]
+    hosts = []
+    for host in sorted(by_host):  # an entry for all GPUs of a host that have equal instances
+        equal: dict[str, list[LaunchPlan]] = defaultdict(list)
+        for plan in by_host[host]:
+            equal[str(_entry(plan.stages[0], []))].append(plan)
+        devices = [[plan.device for plan in own] for own in equal.values()]
+        firsts = [own[0].stages[0] for own in equal.values()]
+        hosts.append(list(map(_entry, firsts, devices)))
     return _named(hosts[:1] if all(own == hosts[0] for own in hosts) else hosts, "advisor-host")
 
 
@@ -64,14 +71,6 @@ def _named(configurations: Sequence[list[dict[str, Any]]], name: str) -> dict[st
     numbered = {f"{name}-{number}": own for number, own in enumerate(configurations, start=1)}
     named = numbered if len(numbered) > 1 else {"advisor": configurations[0]}
     return {"version": "v1", "mig-configs": named}
-
-
-def _entries(plans: Sequence[LaunchPlan]) -> list[dict[str, Any]]:
-    """An entry for all GPUs of a host that have equal instances."""
-    equal: dict[str, list[LaunchPlan]] = defaultdict(list)
-    for plan in plans:
-        equal[str(_entry(plan.stages[0], []))].append(plan)
-    return [_entry(own[0].stages[0], [plan.device for plan in own]) for own in equal.values()]
 
 
 def _entry(stage: Stage, devices: list[int]) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""Plans as JSON files, and as scripts with a command for every job, which `advisor run` starts.
+"""Plans as JSON files, with the profiles of their jobs, and as scripts that `advisor run` starts.
 
-The keys of a file are those of ``advisor recommend --json`` that ``advisor run`` needs: each job
-has its name, its amount of work, its constraints, and its profile. So `run` needs no file of a
-profile, which may have been moved, changed or removed.
+The keys of a file are those of ``advisor recommend --json`` that ``advisor run`` needs.
 """
 
 import json

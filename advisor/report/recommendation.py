@@ -103,7 +103,8 @@ def fleet_instruction(advised: Recommendation) -> str:
     if len(advised.jobs) == 1:
         return f"Nothing to share: run the job alone{_cap(plan)}"
     where = "" if advised.gpus == 1 else " on each"
-    jobs = f"the {len(advised.jobs)} jobs on {_gpus_in_words(advised)}"
+    gpus = " and ".join(map(str, advised.hosts)) if where else with_article(advised.gpu.key)
+    jobs = f"the {len(advised.jobs)} jobs on {gpus}"
     most_in_all = max(len(on.members) for on in plan.gpus)
     most = max(
         each.at_once if isinstance(each, Group) else len(each.jobs)
@@ -146,12 +147,6 @@ def _common_way(plan: Plan) -> str:
         "naive": " by time-slicing",
     }
     return ways[modes.pop()] if len(modes) == 1 else ""
-
-
-def _gpus_in_words(advised: Recommendation) -> str:
-    if advised.gpus == 1:
-        return with_article(advised.gpu.key)
-    return " and ".join(map(str, advised.hosts))
 
 
 def gpu_notes(advised: Recommendation) -> Iterator[str]:
