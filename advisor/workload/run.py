@@ -138,6 +138,7 @@ class Run:
     schema: Schema = 1
 
     def __post_init__(self) -> None:
+        sharing = parse_sharing(self.sharing)
         if not self.tenants:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):
@@ -158,7 +159,7 @@ class Run:
             return
         if [each.outcome == "ok" for each in self.tenants] != [e is not None for e in done.ended_s]:
             raise InvalidInput(f"run {self.id}: a tenant has an end if and only if it ran to it")
-        groups = len(running_together(parse_sharing(self.sharing), len(self.tenants)))
+        groups = len(running_together(sharing, len(self.tenants)))
         if len(done.pauses_s) != groups - 1:
             raise InvalidInput(
                 f"run {self.id}: between {groups} groups are {groups - 1} pauses, got "

@@ -145,6 +145,7 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
         (("tenants", 0, "host_check_s"), -1.0),
         (("capacity_mib",), 24576),
         (("purpose",), "memory"),
+        (("sharing",), "mps/priority=0,1"),
         (("surprise",), 1),
     ],
 )
