@@ -29,10 +29,6 @@ class AdvisorError(Exception):
     exit_code = 1
 
 
-class AdvisorWarning(UserWarning):
-    """The advisor skipped something and answers without it; `main` prints it on stderr."""
-
-
 class InvalidInput(AdvisorError):
     exit_code = 2
 

@@ -11,13 +11,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from advisor import Advisor
-from advisor.measure import alone as probing
 from advisor.measure import (
     calibrate,
     campaign,
-    history_command,
     pace,
     process,
+    recorded_jobs,
     shared_run,
 )
 from advisor.measure import profile as profile_command
@@ -62,10 +61,10 @@ def installed(monkeypatch, folder):
         monkeypatch.setattr(module, "find_device", lambda _: h200)
     monkeypatch.setattr(calibrate, "bench_on", lambda *_: nullcontext())
     monkeypatch.setattr(calibrate, "_calibrate", lambda *_, **__: recorded.calibration())
-    monkeypatch.setattr(history_command, "recorded_series", _recorded_series)
+    monkeypatch.setattr(recorded_jobs, "recorded_series", _recorded_series)
     monkeypatch.setattr(campaign, "local_runners", lambda *_: ())
     monkeypatch.setattr(campaign.Dispatcher, "work", lambda *_: None)
-    monkeypatch.setattr("advisor.measure.ray_actors.connect", lambda _: _Ray)
+    monkeypatch.setattr("advisor.measure.runners.connect", lambda _: _Ray)
     monkeypatch.setattr(os, "execv", lambda _, words: sys.exit("run" not in words))  # the page
     mlflow_stand_in.install(monkeypatch)
     try:
@@ -75,10 +74,10 @@ def installed(monkeypatch, folder):
         server.server_close()
 
 
-def _recorded_series(_address, start_s, end_s, interval_s, *_):
-    """Return what Prometheus recorded of two pods that each had a GPU."""
+def _recorded_series(*_):
+    """Return what Prometheus recorded in a day of two pods that each had a GPU."""
     values = {"gract": 0.6, "memory_utilization": 0.3, "memory_mib": 9000.0, "power_w": 400.0}
-    times_s = range(int(start_s), int(end_s), int(interval_s))
+    times_s = range(0, 86_400, 30)
     return [
         Series(
             quantity,
@@ -87,7 +86,7 @@ def _recorded_series(_address, start_s, end_s, interval_s, *_):
         )
         for pod in "01"
         for quantity, value in values.items()
-    ]
+    ], 30.0
 
 
 class _Ray:
@@ -103,7 +102,7 @@ class _Ray:
 
 def _measure_on_cpu(monkeypatch):
     """Look at scripts for a moment: how long a measurement takes is no law."""
-    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.05, 2, 0.05))
+    monkeypatch.setattr(profile_command, "_TIMING", profile_command.Timing(0.0, 0.05, 2, 0.05))
     for name in ("_STRETCH_S", "_LEAST_LOOK_S", "_LONGEST_SETTLING_S"):
         monkeypatch.setattr(pace, name, 0.1)
     measured_alone = profile_command.profile_alone

@@ -7,9 +7,9 @@ import os
 import re
 import sys
 import traceback
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from inspect import getdoc
 from typing import Any, NoReturn
 
@@ -17,15 +17,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from advisor import __version__
-from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
-from advisor.cli.measure import calibrate, campaign, doctor, evaluate, fit, runs, validate
 from advisor.cli.options import flag, with_groups
-from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
-from advisor.cli.predict import compare, predict, simulate
-from advisor.cli.profile import as_commands, from_history, from_numbers, profile
-from advisor.cli.recommend import admit, batch, copies, export, recommend, trials
-from advisor.cli.run import run, stop
-from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
+from advisor.cli.output import aside, forget_stdout, ready, show_text
+from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or an invalid file; 3 no plan fits; 4 no GPU, no "
@@ -59,8 +53,7 @@ class _Commands(TyperGroup):
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         width = max(map(len, COMMANDS))
-        for group, members in _COMMANDS.items():
-            names = [member.__name__ for member in members]
+        for group, names in _GROUPS.items():
             helps = [self.commands[name].get_short_help_str(formatter.width) for name in names]
             with formatter.section(group):
                 formatter.write_dl(
@@ -68,19 +61,24 @@ class _Commands(TyperGroup):
                 )
 
 
-_COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
-    "Ask": (recommend, copies, admit, trials, batch, predict, compare, simulate),
-    "Measure": (profile, campaign, runs, calibrate, doctor),
-    "Run": (export, run, stop, validate),
-    "Learn": (fit, evaluate),
-    "Look up": (gpus, layouts, workloads, profiles, init, app),
+_GROUPS = {
+    "Ask": ("recommend", "copies", "admit", "trials", "batch", "predict", "compare", "simulate"),
+    "Measure": ("profile", "campaign", "runs", "calibrate", "doctor"),
+    "Run": ("export", "run", "stop", "validate"),
+    "Learn": ("fit", "evaluate"),
+    "Look up": ("gpus", "layouts", "workloads", "profiles", "init", "app"),
 }
-COMMANDS = tuple(command.__name__ for group in _COMMANDS.values() for command in group)
+COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
 """Names of all commands."""
 
-_OF_PROFILE: Mapping[str, Callable[..., None]] = {
-    "profile --from-numbers": from_numbers,
-    "profile --from-history": from_history,
+# The module of each command, which only that command imports.
+_HOMES = {
+    "recommend": ("recommend", "copies", "admit", "trials", "batch", "export"),
+    "predict": ("predict", "compare", "simulate"),
+    "profile": ("profile", "profile --from-numbers", "profile --from-history"),
+    "measure": ("campaign", "runs", "calibrate", "doctor", "validate", "fit", "evaluate"),
+    "run": ("run", "stop"),
+    "lists": ("gpus", "layouts", "workloads", "profiles", "init", "app"),
 }
 
 # Paragraphs of help with a command to copy, in which click breaks no line after this mark.
@@ -98,14 +96,20 @@ def typer_app(only: str | None = None) -> typer.Typer:
         epilog=_EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    commands = {each.__name__: (each, group) for group, of in _COMMANDS.items() for each in of}
-    for name, function in _OF_PROFILE.items():
-        commands[name] = function, ""
-    for name in [only] if only in commands else commands:
-        function, group = commands[name]
-        text = _EXAMPLES.sub("\b\n", getdoc(function) or "")
+    groups = {name: group for group, names in _GROUPS.items() for name in names}
+    homes = {name: home for home, names in _HOMES.items() for name in names}
+    for name in [only] if only in homes else homes:
+        # Numbers and histories have commands of their own, which the help of profile mentions.
+        function = getattr(
+            import_module(f"advisor.cli.{homes[name]}"),
+            name.removeprefix("profile --").replace("-", "_"),
+        )
         command = app.command(
-            name, cls=_Command, hidden=not group, rich_help_panel=group or "Measure", help=text
+            name,
+            cls=_Command,
+            hidden=name not in groups,
+            rich_help_panel=groups.get(name, "Measure"),
+            help=_EXAMPLES.sub("\b\n", getdoc(function) or ""),
         )
         command(with_groups(function))
     return app
@@ -137,7 +141,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with suppress(Exception):
             typer_app()(prog_name="advisor")
         sys.exit(AdvisorError.exit_code)
-    warnings.showwarning = _show_warning
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
@@ -147,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         typed = passed[1:] + rest  # which measurements keep
         if passed[:1] == ["profile"]:
+            from advisor.cli.profile import as_commands
+
             passed, rest = as_commands(passed, rest)
         app = typer_app(*passed[:1])  # to make the options of all commands takes long
         code = app(passed + rest, prog_name="advisor", standalone_mode=False, obj=typed)
@@ -180,16 +185,3 @@ def _fail(error: AdvisorError, *, debug: bool) -> NoReturn:
     # Steps outside their intervals are listed, one a line.
     aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
     sys.exit(error.exit_code)
-
-
-_show_others = warnings.showwarning
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], *where: Any, **more: Any
-) -> None:
-    """Print a warning of the advisor as one line, others as Python does."""
-    if issubclass(category, AdvisorWarning):
-        warn([message])
-    else:
-        _show_others(message, category, *where, **more)

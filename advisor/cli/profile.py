@@ -423,19 +423,8 @@ def from_history(
     are of the whole GPU, so the numbers are from samples in which the job was active and alone on
     its GPU. The exit code is 1 if no profile was written.
     """
-    from advisor.measure.history_command import HistoryTerms, write_recorded_profiles
+    from advisor.measure.recorded_jobs import jobs_in, write_recorded_profiles
 
-    terms = HistoryTerms(
-        start_s=start,
-        end_s=end,
-        interval_s=interval,
-        by=by,
-        match=dict(match or ()),
-        steps_s=dict(step_s or ()),
-        step_metric=step_metric,
-        gpu=gpu,
-        name=name,
-        out=out,
-    )
+    jobs = jobs_in(from_history, by, start, end, interval, dict(match or ()), step_metric)
     with _shown(out, mlflow, as_json=as_json):
-        write_recorded_profiles(from_history, terms)
+        write_recorded_profiles(jobs, name, dict(step_s or ()), gpu, out)

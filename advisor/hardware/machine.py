@@ -40,7 +40,7 @@ _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 
 def allowed_cores(text: str | None = None) -> tuple[int, ...]:
-    """The cores that tenants may have: those in `text`, e.g. ``"0-5,8"``, else all of this process.
+    """The cores in `text`, e.g. ``"0-5,8"``, else all that this process may use.
 
     Raises:
         InvalidInput: `text` is not a list of cores, or names one that this process may not use.
@@ -120,13 +120,13 @@ class HostCheck:
     made_at: float
 
 
+# One host changes its speed within minutes.
+_RECENT_S = 600.0
+
+
 def host_check_file() -> Path:
     """Return the file of this host's last check; machines often share home folders."""
     return cache_folder("host") / f"{node()}.json"
-
-
-# One host changes its speed within minutes.
-_RECENT_S = 600.0
 
 
 def recent_host_check() -> HostCheck | None:
@@ -147,14 +147,12 @@ _ROLES: dict[str, Role] = {CONTROL: "control", "nvidia-cuda-mps-server": "server
 
 @dataclass(frozen=True, slots=True)
 class MpsProcess:
-    """A process of NVIDIA's Multi-Process Service.
+    """A process of NVIDIA's Multi-Process Service: the daemon, or a server that runs clients.
 
     Attributes:
-        role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
         owner: The user it runs as; jobs of other users wait until its server is idle.
         pipe_directory: Its ``CUDA_MPS_PIPE_DIRECTORY``; None if not set, or not to be read.
-        gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
-            machine's, or its environment may not be read.
+        gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confines it to; empty: all, or not to be read.
     """
 
     pid: int
@@ -179,11 +177,8 @@ class MpsProcess:
 
 
 def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dict[str, str]:
-    """Variables that set what an MPS client may take; None: not set.
-
-    As in NVIDIA's MPS documentation, Environment Variables. Device 0 is the one that a client sees.
-    """
-    variables = {}
+    """Variables that set what an MPS client may take of the one device it sees; None: not set."""
+    variables = {}  # NVIDIA's MPS documentation, Environment Variables
     if limit_pct is not None:
         variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
     if memory_cap_mib is not None:
@@ -228,16 +223,13 @@ class LiveGpu:
     Attributes:
         index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
         product: NVML's name, e.g. ``"NVIDIA H200"``.
-        catalogue_key: For ``--gpu``; None if the catalogue does not list `product`, and its driver
-            does not say what is needed of it.
-        mig_enabled: Whether MIG mode is on now; None without MIG.
-        mig_pending: Whether MIG mode will be on after the next reset; None without MIG.
+        catalogue_key: For ``--gpu``; None if the catalogue lacks `product`, and its driver does not
+            say what is needed of it.
+        mig_enabled: Whether MIG mode is on; `mig_pending`: after the next reset; None without MIG.
         mps: The machine's MPS processes; empty if no daemon runs.
-        counters: ``"gpm"`` (Hopper and later), ``"dcgm"`` (its host engine knows the GPU),
-            ``"nvml"`` (utilisation only) or None.
+        counters: The best kind that the GPU has, as `Counters.source`.
         processes: Processes with a context on it, by pid.
-        gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s long, in which a kernel
-            ran, 0..1 (nvml.h, nvmlUtilization_t).
+        gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s, in which a kernel ran.
     """
 
     index: int
@@ -275,14 +267,12 @@ class Counters:
     Attributes:
         source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
             ``"nvml"`` (utilisation only).
-        gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
-        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); NVML alone measures neither
-            this nor the next three.
-        sm_occupancy: Mean share of warp slots in use, 0..1.
-        tensor_active: Share of cycles in which tensor cores worked, 0..1.
-        dram_active: Share of DRAM bandwidth in use, 0..1.
-        memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
-            it, 0..1.
+        gract: Share of time in which the graphics or compute engine was active.
+        sm_active: Mean share of SMs with a warp; NVML alone measures neither it nor the next three.
+        sm_occupancy: Mean share of warp slots in use.
+        tensor_active: Share of cycles in which tensor cores worked.
+        dram_active: Share of DRAM bandwidth in use.
+        memory_utilization: Share of time in which memory was read or written, by nvidia-smi.
         pcie_rx_mib_s: Traffic into the GPU; `pcie_tx_mib_s` is out of it.
     """
 
@@ -299,13 +289,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The activity of a whole GPU in a window of `seconds`; never attributed to one tenant.
-
-    Attributes:
-        counters: None if the GPU has none, or the window was too short for them.
-        power_w: Mean over the window; None without an energy counter.
-        energy_j: Over the window; None without an energy counter.
-    """
+    """The activity of a whole GPU in a window of `seconds`; None without a counter for it."""
 
     counters: Counters | None
     power_w: float | None
@@ -325,8 +309,7 @@ class Provenance:
         host_cores: Cores that the measuring process could choose from.
         date: UTC, ISO 8601, to the second.
         command: The command line, without paths.
-        recipes: Digest of the code that says how workloads are trained; None in older records. A
-            profile and a run with equal digests did the same work.
+        recipes: Digest of the code of workloads, equal where the work is; None in older records.
         host: Name of the machine; None in older records.
     """
 
@@ -393,11 +376,10 @@ class Switching:
     """The cost of turns between two processes that each repeat one kernel on the GPU.
 
     Attributes:
-        kernel_s: Seconds of the kernel alone.
-        overhead: Share of the time in which neither process advances; noise can bring it slightly
-            below 0.
+        kernel_s: Of the kernel alone.
+        overhead: Share of the time in which neither advances; by noise slightly below 0.
         slice_s: How long one keeps the GPU; None if the kernels were too long to show it.
-        switch_s: Seconds of a change from one to the other; None as `slice_s`.
+        switch_s: Of a change from one to the other; None as `slice_s`.
     """
 
     kernel_s: Seconds
@@ -408,13 +390,12 @@ class Switching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The calibration of one machine.
+    """The calibration of one machine, with a `switching` for each kernel tried.
 
     Attributes:
         gpu: Catalogue key.
-        switching: For each kernel tried.
         idle_power_w: Least power while nothing ran; None if not metered.
-        provenance: Clocks are those under the kernels of `switching`.
+        provenance: Clocks are those under these kernels.
     """
 
     gpu: str

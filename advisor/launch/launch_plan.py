@@ -19,7 +19,7 @@ from advisor.plan.values import Schedule
 from advisor.prediction.memory import memory_caps, memory_requests
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
-from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
+from advisor.sharing import Instance, PartitionSharing, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
 
@@ -208,6 +208,10 @@ def launch_plan(
         parts = []
         for part in group.partitions:
             partition += 1
+            profile = None if part.instance is None else part.instance.profile
+            if part.instance is not None and part.slices is not None:
+                offered = compute_profiles(gpu, part.instance.profile)
+                profile = next(row.name for row in offered if row.compute_slices == part.slices)
             starts = tuple(
                 Start(
                     number=position if numbers is None else numbers[position - 1],
@@ -228,7 +232,7 @@ def launch_plan(
                     sharing=part.sharing,
                     instance=part.instance,
                     slices=part.slices,
-                    profile=_profile(part, gpu),
+                    profile=profile,
                     starts=starts,
                     at_once=part.at_once,
                 )
@@ -275,16 +279,6 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
                 f"{plan.sharing}: some job, such as {job.job}, runs out of memory with a chance of "
                 f"{prediction.oom_probability:.0%}. Export another plan: `advisor recommend`."
             )
-
-
-def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
-    """MIG's name of the partition; None: the whole GPU."""
-    if part.instance is None:
-        return None
-    if part.slices is None:
-        return part.instance.profile
-    offered = compute_profiles(gpu, part.instance.profile)
-    return next(row.name for row in offered if row.compute_slices == part.slices)
 
 
 HOST_MARGIN = 0.25

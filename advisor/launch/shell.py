@@ -1,7 +1,4 @@
-"""Plans as shell scripts: what starts jobs on a GPU, and puts back what it changed.
-
-`plan_lines` is what a reader looks at: the jobs of a plan, as the body of a function. The files in
-``bash/`` define the functions that it calls:
+"""Plans as shell scripts: `plan_lines` are the jobs, files in ``bash/`` the functions they call.
 
     core.sh   finds the GPU, ends jobs
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
@@ -15,12 +12,7 @@ Before each change, `undo_by` adds the command that undoes it to a state file, w
 functions; it counts once it has its line ``# boot``. So the script's own end, the next script on
 that GPU after a kill, and `undo_left` in `advisor.run.start` undo it the same way. A process
 belongs to a job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an MPS daemon if it is
-mps-FOLDER. Each job is the child of a shell with its mark, in whose process group it is also found
-if it overwrites its environment.
-
-Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
-Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
-answers, CUDA silently runs without MPS: so the script asks each daemon before a job starts.
+mps-FOLDER. If no daemon answers, CUDA silently runs without MPS: so the script asks each daemon.
 """
 
 import re

@@ -1,11 +1,7 @@
 """Plans as scripts that submit jobs to Slurm, for one GPU or several of any models and hosts.
 
-After Slurm's documentation, Generic Resource Scheduling: jobs that share a GPU or a MIG instance
-run in one allocation of it. Its gres/shard and gres/mps are left alone. Slurm 22.05 spreads the
-shards of one GPU over all GPUs of the node, so jobs that ask for one each run on different GPUs.
-gres/mps sets percentages from shares, and without a daemon that a prolog starts, CUDA runs without
-MPS and prints nothing. Slurm gives out cores by count. It does not cut up GPUs itself: the node has
-the MIG instances of a plan, whose types Slurm names after slices and memory.
+Jobs that share a GPU or a MIG instance run in one allocation of it: Slurm 22.05 spreads gres/shard
+over all GPUs of a node, and gres/mps runs CUDA without MPS if no prolog starts its daemon.
 """
 
 import re

@@ -33,10 +33,9 @@ from advisor.prediction.correction import (
     Intervals,
     Kernel,
     corrected,
-    host_distance,
     scale_by_others,
 )
-from advisor.prediction.host import is_gpu_bound
+from advisor.prediction.host import is_gpu_bound, log_beyond_host
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 
@@ -60,7 +59,7 @@ def fit_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
     distance, scale = np.empty(len(logs)), np.empty(len(logs))
     for rows in jobs.by_run():
         profiles, steps_s = [jobs.profiles[row] for row in rows], middle_s[rows]
-        distance[rows] = host_distance(profiles, steps_s)
+        distance[rows] = list(map(log_beyond_host, profiles, steps_s))
         scale[rows] = scale_by_others(profiles, steps_s, distance[rows], growth)
     gpu_bound = np.array([is_gpu_bound(each) for each in jobs.profiles], dtype=bool)
     # Alone a host-bound job is at its host's path, and one that fills the GPU may be near it.
@@ -308,7 +307,8 @@ def _bare_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
     if mode == "naive":
         return fit_intervals(jobs, middle_s, mode)
     logs, every = np.log(jobs.measured_s / middle_s), np.ones(len(middle_s), dtype=bool)
-    ends = _ends(logs, host_distance(jobs.profiles, middle_s), every, _SLOWED_AT)
+    distance = np.array(list(map(log_beyond_host, jobs.profiles, middle_s)))
+    ends = _ends(logs, distance, every, _SLOWED_AT)
     return Intervals(gpu_bound=ends, host_bound=ends)
 
 

@@ -16,9 +16,9 @@ from datetime import datetime
 from http.client import HTTPException
 from io import StringIO
 from itertools import product
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
@@ -239,23 +239,19 @@ def _values(columns: Sequence[_Column], cells: Sequence[str], step_metric: str |
             labels[column.name] = cell
     if metric:
         values.append((_column(metric, step_metric), value))
-    numbers = [
-        (column.field[0], column.labels, number)
-        for column, cell in values
-        if column.field and (number := _number(column.name, column.field, cell)) is not None
-    ]
+    numbers: list[tuple[Quantity, Labels, float]] = []
+    for column, cell in values:
+        no_value = cell.strip("[]").lower() in _NONE or cell.startswith("[")  # [Not Supported]
+        if column.field is None or no_value:
+            continue
+        match = _CELL.fullmatch(cell)
+        if match is None or not isfinite(number := float(match[1])):
+            raise InvalidInput(f"{column.name}: expected a number, got {shortened(cell)}")
+        quantity, factor = column.field
+        factor = 0.01 if match[2] == "%" else factor * _FACTORS.get(match[2], 1.0)
+        if (in_range := _in_range((quantity, factor), number)) is not None:
+            numbers.append((quantity, column.labels, in_range))
     return (epoch_s(" ".join(times)) if times else None), labels, numbers
-
-
-def _number(name: str, field: tuple[Quantity, float], cell: str) -> float | None:
-    if cell.strip("[]").lower() in _NONE or cell.startswith("["):  # [Not Supported]
-        return None
-    match = _CELL.fullmatch(cell)
-    if match is None or not isfinite(value := float(match[1])):
-        raise InvalidInput(f"{name}: expected a number, got {shortened(cell)}")
-    quantity, factor = field
-    factor = 0.01 if match[2] == "%" else factor * _FACTORS.get(match[2], 1.0)
-    return _in_range((quantity, factor), value)
 
 
 def _in_range(field: tuple[Quantity, float], value: float) -> float | None:
@@ -283,6 +279,8 @@ def epoch_s(text: str) -> float:
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
 MOST_POINTS = 11_000
 """Most points of a series in one answer; Prometheus refuses more."""
+
+_INTERVAL_S = 30.0  # at which dcgm-exporter reads its counters by default
 
 # Until the server answers, and until the last byte of an answer.
 _ANSWER_S, _WHOLE_S = 30.0, 120.0
@@ -323,18 +321,32 @@ def _server(address: str) -> str:
 
 def recorded_series(
     address: str,
-    start_s: float,
-    end_s: float,
-    interval_s: float,
-    where: Mapping[str, str],
+    start_s: float | None,
+    end_s: float | None,
+    interval_s: float | None,
+    where: Labels,
     step_metric: str | None,
-) -> list[Series]:
+) -> tuple[list[Series], float]:
     """Return the series of GPUs that have the labels `where`, and those of `step_metric`.
+
+    Also return the seconds between samples. The range is the last day, unless it is passed.
 
     Raises:
         AdvisorError: The server does not answer, or refuses.
-        InvalidInput: It is no address, or the answer is not Prometheus's, or too large.
+        InvalidInput: It is no address, or the range has no samples or too many; or the answer is
+            not Prometheus's, or too large.
     """
+    end_s = time() if end_s is None else end_s
+    start_s = end_s - DAY_S if start_s is None else start_s
+    if start_s >= end_s:
+        raise InvalidInput("--start is not before --end. Correct one of them.")
+    least_s = (end_s - start_s) / (MOST_POINTS - 1)
+    interval_s = interval_s or max(_INTERVAL_S, float(ceil(least_s)))
+    if interval_s < least_s:
+        raise InvalidInput(
+            f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, and "
+            f"Prometheus refuses those. Use {least_s:.0f} s or more, or a shorter range."
+        )
     server, selectors = _server(address), list(_selectors(where))
     queries = {
         " or ".join(metric + selector for selector in selectors): field
@@ -358,7 +370,7 @@ def recorded_series(
                 history += [Series(field[0], labels, points)] if points else []
         except (LookupError, TypeError, ValueError):
             raise InvalidInput(f"{server}: its answer is not Prometheus's. {_REMEDY}") from None
-    return history
+    return history, interval_s
 
 
 def _selectors(where: Mapping[str, str]) -> Iterator[str]:

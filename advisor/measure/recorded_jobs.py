@@ -1,24 +1,42 @@
-"""Numbers of jobs from what monitoring recorded of their GPUs.
+"""``advisor profile --from-history``: profiles of jobs whose GPUs monitoring recorded.
 
-DCGM and ``nvidia-smi`` count for a whole GPU. So a job's numbers are taken from the moments in
-which it had its GPU to itself, and a job that never had is left out with the reason.
+DCGM and ``nvidia-smi`` count for a whole GPU, so the numbers of a job are from the moments in which
+it had its GPU to itself. A job that never had is left out with the reason.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
+from math import inf
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from advisor.errors import InvalidInput, counted
-from advisor.measure.history import HOSTS, PROFILED, Quantity, Series, renamed
+from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.files.reading import is_file, read_bytes, user_folder
+from advisor.files.writing import write_whole
+from advisor.hardware.gpus import Gpu, gpu_meant, gpu_of_product
+from advisor.measure.history import (
+    HOSTS,
+    PROFILED,
+    Labels,
+    Quantity,
+    Series,
+    has_labels,
+    read_history,
+    recorded_series,
+    renamed,
+)
+from advisor.measure.process import say
+from advisor.measure.profile import write_numbers
+from advisor.workload.arrivals import arrivals_text
 from advisor.workload.minimal_profile import MinimalProfile, idle
 
-JOB_LABELS = {"pod": "namespace", "hpc_job": ""}
-"""Labels of a job in the order of preference, with those of its namespace."""
+# Labels of a job in the order of preference, with those of its namespace.
+_JOB_LABELS = {"pod": "namespace", "hpc_job": ""}
 
-CURE = "A profiling counter that is stuck counts again after `dcgmi dmon -e 1001` on its host."
+_CURE = "A profiling counter that is stuck counts again after `dcgmi dmon -e 1001` on its host."
 
 LEAST_SAMPLES = 10
 """A profile needs so many samples in which the job was active and alone."""
@@ -66,28 +84,6 @@ class RecordedJob:
     doubted: int = 0
     problem: str | None = None
 
-    def minimal(self, gpu: str) -> MinimalProfile:
-        """Return its profile of bare numbers on the GPU model of this key.
-
-        Raises:
-            InvalidInput: A number cannot be, or is not known.
-        """
-        numbers: dict[str, Any] = {
-            name: value if name == "step_s" else round(value, 1 if name in _SIZES else 4)
-            for name, value in self.numbers.items()
-        }
-        if self.active_s is not None:
-            numbers["duration_s"] = round(self.active_s, 1)
-        elif "step_s" not in numbers:
-            raise InvalidInput(
-                "samples have no times, so its duration is not known. Pass --interval or --step-s"
-            )
-        unknown = dict.fromkeys(("step_s", "power_w", "gpu_utilization", "memory_utilization"))
-        numbers = unknown | numbers
-        return MinimalProfile(schema=1, workload=self.name, gpu=gpu, batch_size=1, **numbers)
-
-
-_SIZES = ("memory_mib", "power_w")
 
 _Job = tuple[str, str]  # namespace and name
 _Place = tuple[str, float]  # a GPU at a moment
@@ -169,7 +165,7 @@ def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]
                 f"no series has the label {by}. They have {', '.join(sorted(present))}."
             )
         return by, next((host for host in HOSTS if host in present), "") if by == "gpu" else ""
-    for label, space in JOB_LABELS.items():
+    for label, space in _JOB_LABELS.items():
         if renamed(label) in present:  # `label` is then the exporter's own
             return renamed(label), space and renamed(space)
         if label in present:
@@ -271,7 +267,7 @@ def _problems(
     if not job.samples and memory_mib:
         watts = max(_numbers(alone, "power_w"), default=None)
         power = "" if watts is None else f" and takes up to {watts:.0f} W"
-        yield f"{idle(memory_mib, power)}. Choose a range in which it trains. {CURE}"
+        yield f"{idle(memory_mib, power)}. Choose a range in which it trains. {_CURE}"
     if job.samples < LEAST_SAMPLES:
         yield (
             f"it was active and alone in {counted(job.samples, 'sample')}, and {LEAST_SAMPLES} are "
@@ -290,3 +286,184 @@ def _numbers(rows: Iterable[_Row], quantity: Quantity) -> list[float]:
 
 def _middle(values: Iterable[float]) -> float | None:
     return median(numbers) if (numbers := [*values]) else None
+
+
+def jobs_in(
+    source: str,
+    by: str | None,
+    start_s: float | None,
+    end_s: float | None,
+    interval_s: float | None,
+    match: Labels,
+    step_metric: str | None,
+) -> list[RecordedJob]:
+    """Return the jobs in the history at `source`, a file or Prometheus's address, by name.
+
+    Args:
+        source: The path or the address.
+        by: Label by which jobs are named.
+        start_s: Earlier samples are left out, seconds since the epoch; later than `end_s` too.
+        end_s: See `start_s`.
+        interval_s: Seconds between samples; None: as they show.
+        match: Labels that series must have, with their values.
+        step_metric: Name of the jobs' own metric of their steps.
+
+    Raises:
+        InvalidInput: It is no history, or has no GPU in that range, or no label names jobs.
+        AdvisorError: Prometheus does not answer.
+    """
+    timed, of_server = True, source.lower().startswith(("http://", "https://"))
+    if of_server:
+        history, interval_s = recorded_series(
+            source, start_s, end_s, interval_s, match, step_metric
+        )
+    else:
+        history, timed = read_history(Path(source), step_metric)
+        if not timed and (start_s or end_s):
+            raise InvalidInput(f"{source}: it has no times. Leave out --start and --end.")
+        first_s, last_s = start_s or 0.0, end_s or inf
+        for number, each in enumerate(history):
+            within = [point for point in each.points if first_s <= point[0] <= last_s]
+            history[number] = replace(each, points=within)
+    chosen = [  # an application's own metric has other labels
+        each
+        for each in history
+        if each.points and (each.quantity == "step_s" or has_labels(each.labels, match))
+    ]
+    if not chosen:
+        raise InvalidInput(
+            f"{source}: no series of a GPU in this range{' with these labels' * bool(match)}. "
+            "Check --start, --end and --match, and that dcgm-exporter is scraped."
+        )
+    labels = {name for each in chosen for name, value in each.labels.items() if value}
+    if by is None and not of_server and not labels & {*_JOB_LABELS, *map(renamed, _JOB_LABELS)}:
+        by = "gpu"
+    return recorded_jobs(chosen, by, interval_s, timed=timed)
+
+
+def write_recorded_profiles(
+    jobs: Sequence[RecordedJob],
+    name: str | None,
+    steps_s: Mapping[str | None, float],
+    gpu: str | None,
+    out: Path | None,
+) -> None:
+    """Write a profile of each of `jobs` to the folder `out`, and when they began.
+
+    Args:
+        jobs: From `jobs_in`.
+        name: Of the only job.
+        steps_s: Seconds of a step by job; under None, of the only one.
+        gpu: The GPU model, which others must not be.
+        out: None: the user's own folder.
+
+    Raises:
+        InvalidInput: `name` or a step is not for these jobs.
+        AdvisorError: No job has the numbers of a profile.
+    """
+    if name is not None:
+        if len(jobs) != 1:
+            raise InvalidInput(f"--name is for one job, and there are {len(jobs)}. Use --match.")
+        jobs = [replace(jobs[0], name=name)]
+    if None in steps_s and len(jobs) != 1:
+        raise InvalidInput(f"there are {counted(len(jobs), 'job')}. Write --step-s JOB=SECONDS.")
+    names = {job.name for job in jobs}
+    if others := {str(job) for job in steps_s.keys() - names - {None}}:
+        raise InvalidInput(
+            f"--step-s names {', '.join(sorted(others))}, and the jobs are "
+            f"{', '.join(sorted(names)[:9])}. Correct the name."
+        )
+    written: list[tuple[RecordedJob, MinimalProfile]] = []
+    left_out: list[str] = []
+    for job in jobs:
+        step_s = steps_s.get(job.name, steps_s.get(None))
+        own = {} if step_s is None else {"step_s": step_s}
+        try:
+            minimal, card = _minimal(replace(job, numbers={**job.numbers, **own}), gpu)
+            write_numbers(minimal, card, out)
+            written.append((job, minimal))
+        except InvalidInput as error:
+            left_out.append(f"left out {job.name}: {str(error).removesuffix('.')}.")
+    for line in (*_report(written), *_arrivals([job for job, _ in written], out), *left_out):
+        say(line)
+    if not written:
+        raise AdvisorError("no job of this history has the numbers of a profile; see above")
+
+
+def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
+    """The numbers of `job`, and its GPU model, which must be `gpu` if that is passed."""
+    if job.problem is not None:
+        raise InvalidInput(job.problem)
+    card = None if job.model is None else gpu_of_product(job.model)
+    if card is None and job.model is not None and gpu is None:
+        card = gpu_meant(job.model)
+    chosen = None if gpu is None else gpu_meant(gpu)
+    if card is not None and chosen is not None and card.key != chosen.key:
+        raise InvalidInput(f"it ran on {card.key}, not on {chosen.key}")
+    card = card or chosen
+    if card is None:
+        raise InvalidInput("the history does not name its GPU model. Pass --gpu")
+    numbers: dict[str, Any] = dict.fromkeys(
+        ("step_s", "power_w", "gpu_utilization", "memory_utilization")
+    )
+    for name, value in job.numbers.items():
+        digits = 1 if name in {"memory_mib", "power_w"} else 4
+        numbers[name] = value if name == "step_s" else round(value, digits)
+    if job.active_s is not None:
+        numbers["duration_s"] = round(job.active_s, 1)
+    elif numbers["step_s"] is None:
+        raise InvalidInput(
+            "samples have no times, so its duration is not known. Pass --interval or --step-s"
+        )
+    return MinimalProfile(schema=1, workload=job.name, gpu=card.key, batch_size=1, **numbers), card
+
+
+def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
+    """Yield lines with the numbers of each job, and with what is to be known of them."""
+    for job, numbers in written:
+        many = f"{job.gpus} x " * (job.gpus > 1)
+        shown = {
+            "busy {:.0%}": numbers.gpu_utilization,
+            "memory busy {:.0%}": numbers.memory_utilization,
+            "{:,.0f} MiB": numbers.memory_mib,
+            "{:.0f} W": numbers.power_w,
+            "{:g} s a step": numbers.step_s,
+            "active for {:,.0f} s": job.active_s,
+        }
+        values = [form.format(number) for form, number in shown.items() if number is not None]
+        beginning = f"{job.name}: {many}{numbers.gpu}, {counted(job.samples, 'sample')}"
+        yield ", ".join([beginning, *values])
+    if several := [job.name for job, _ in written if job.gpus > 1]:
+        yield (
+            f"The numbers of {', '.join(several)} are those of one of its GPUs: set gpus in a job "
+            "file."
+        )
+    for job, _ in written:
+        if job.doubted:
+            yield (
+                f"{job.name}: DCGM_FI_DEV_GPU_UTIL contradicts DCGM_FI_PROF_GR_ENGINE_ACTIVE in "
+                f"{counted(job.doubted, 'sample')}, and stands for it there. {_CURE}"
+            )
+    if any(numbers.step_s is None for _, numbers in written):
+        yield (
+            "A history has no step times, so nominal ones stand for them: read slowdowns and times "
+            "of whole jobs. --step-s and --step-metric set steps."
+        )
+
+
+def _arrivals(jobs: Sequence[RecordedJob], out: Path | None) -> Iterator[str]:
+    """Write when the jobs began into a trace with their profiles; yield a line about it."""
+    starts = sorted(
+        (job.first_s, f"{job.name}.json" if out else job.name, job.gpus)
+        for job in jobs
+        if job.first_s is not None
+    )
+    if not starts:
+        return
+    text = arrivals_text((at_s - starts[0][0], name, gpus) for at_s, name, gpus in starts)
+    path = (out or user_folder("profiles")) / "arrivals.csv"
+    if is_file(path) and not read_bytes(path).startswith(text.partition("\n")[0].encode()):
+        yield f"{path} is another table, so times of arrival are not written."
+        return
+    write_whole(path, text)
+    yield f"{path} has the times of arrival: `advisor simulate --trace-in {path}`."

@@ -1,11 +1,16 @@
-"""Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster."""
+"""Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster.
 
+Runs of plans (`advisor.run.on_ray`) and campaigns have their own queues: `ray.util.ActorPool`
+loses the task of an actor that is lost, and cannot replace the actor.
+"""
+
+import logging
 import os
+import re
 import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -13,16 +18,15 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, require_extra, with_article
 from advisor.hardware import DEFAULT_DEVICE
+from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores, split_cores
-from advisor.measure import ray_actors
-from advisor.measure.alone import profile_alone
 from advisor.measure.bench import bench_on
 from advisor.measure.device import devices_in, find_device
 from advisor.measure.planned_runs import Campaign, PlannedRun
-from advisor.measure.process import INTERRUPTED, start_own, sweep
-from advisor.measure.profile import idle_power_w
+from advisor.measure.process import INTERRUPTED, error_line, start_own, sweep
+from advisor.measure.profile import idle_power_w, profile_alone
 from advisor.measure.shared_run import measure
 from advisor.measure.tenant import error_of
 from advisor.workload.profile import Profile
@@ -37,7 +41,7 @@ Record = Run | Profile
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """The campaign and `command` of the user, and a runner's device, with host cores of its own."""
+    """A campaign and the user's command, and a runner's device, with host cores of its own."""
 
     campaign: Campaign
     command: str
@@ -109,8 +113,7 @@ class LocalRunner:
     def measured(self, task: Task) -> Record:
         """Measure `task`; raises InvalidInput if no runner can."""
         # Longer than the timeouts that a measurement has for all its tenants.
-        record: Record = self._ask(task, 1800.0)
-        return record
+        return self._ask(task, 1800.0)  # type: ignore[no-any-return]
 
     def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
         """The answer of the process; raises the error that it had."""
@@ -146,6 +149,109 @@ class LocalRunner:
         sweep()  # if it was killed, its folder and its MPS daemon are left
 
 
+TIMEOUT_S = 120.0
+"""A cluster with free resources starts an actor in seconds."""
+
+
+class ActorLost(AdvisorError):
+    """An actor that ended, or whose node is lost."""
+
+
+def connect(address: str) -> Any:
+    """Connect to the cluster at `address`, ``"auto"`` for the running one, and return Ray.
+
+    Raises:
+        AdvisorError: Ray is not installed.
+        GpuUnavailable: There is no such cluster.
+    """
+    require_extra("--ray", "ray", "ray")
+    # Ray prints what happens to its nodes on stdout, among answers; it reads this when imported.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    ray = import_module("ray")
+    try:
+        ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise GpuUnavailable(
+            f"--ray {address}: {str(error).rstrip('.')}. Is the cluster up?"
+        ) from None
+    return ray
+
+
+def gpu_resource(
+    key: str, nodes: Sequence[Mapping[str, Any]], *, on_cpu: bool = False
+) -> dict[str, float]:
+    """Return the resource, with its amount, by which Ray places an actor on a GPU model.
+
+    That is ``advisor:KEY`` if a node has it, else Ray's own, which marks nodes: it has 1 on each.
+
+    Args:
+        key: Of the catalogue.
+        nodes: That live, as Ray lists them.
+        on_cpu: Only ``advisor:KEY``, by which a node without GPUs stands for one.
+
+    Raises:
+        GpuUnavailable: No node has either.
+    """
+    own, names = f"advisor:{key}", {name for node in nodes for name in node["Resources"]}
+    if own in names:
+        return {own: 1.0}
+    products = [_words(product) for product in gpu(key).products]
+    for name in sorted(names):
+        kind, _, product = name.partition(":")
+        named = kind == "accelerator_type" and any(_words(product) in each for each in products)
+        if named and not on_cpu:
+            return {name: 0.001}
+    raise GpuUnavailable(
+        f"no node of the Ray cluster has {own}{'' if on_cpu else ' or an accelerator_type of it'}. "
+        f"Start Ray on a node with {with_article(key)}: `ray start --address HEAD "
+        f"--resources='{{\"{own}\": N}}'`."
+    )
+
+
+def _words(product: str) -> str:
+    """Words of a product between blanks: Ray joins them, as in ``GeForce-RTX-4090``."""
+    return f" {product.replace('-', ' ').lower()} "
+
+
+def make_actor(kind: type, *args: Any, **options: Any) -> Any:
+    """Make an actor of the class `kind` with Ray's `options`; Ray does not replace a lost one."""
+    return import_module("ray").remote(max_restarts=0, **options)(kind).remote(*args)
+
+
+def result(reference: Any, timeout_s: float | None = None) -> Any:
+    """Return the result of a remote call.
+
+    Raises:
+        ActorLost: The actor is lost, or does not answer within `timeout_s`.
+        AdvisorError: As the call did.
+    """
+    ray = import_module("ray")
+    try:
+        return ray.get(reference, timeout=timeout_s)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, AdvisorError):
+            raise error.cause from None
+        raise AdvisorError(f"its Ray actor: {error.cause!r}") from None
+    except ray.exceptions.RayError as error:
+        raised = re.match(r"[\w.]+Error: .*", error_line(str(error)))  # where it cannot start
+        why = raised[0] if raised else type(error).__name__
+        raise ActorLost(f"its Ray actor is lost ({why})") from None
+
+
+def assigned_device() -> str:
+    """Return the index or UUID of the GPU that Ray assigned to this actor; ``"cpu"`` without one.
+
+    The driver finds a GPU by these; so how Ray masks GPUs does not matter.
+    """
+    context = import_module("ray").get_runtime_context()
+    return next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
+
+
+def node_name() -> str:
+    """Return the start of Ray's id of this node, by which `ray list nodes` shows it."""
+    return str(import_module("ray").get_runtime_context().get_node_id())[:8]
+
+
 class Actor(LocalRunner):
     """A Ray actor: it holds a whole GPU, and its runner measures there.
 
@@ -155,12 +261,12 @@ class Actor(LocalRunner):
     def place(self) -> tuple[str, str, tuple[int, ...]]:
         """Return Ray's id of its node, its device there, and the host cores there."""
         node = import_module("ray").get_runtime_context().get_node_id()
-        return node, ray_actors.assigned_device(), allowed_cores()
+        return node, assigned_device(), allowed_cores()
 
     def start_with(self, settings: RunnerSettings) -> None:
         """Start the runner on the device that Ray assigned."""
         sweep()  # removes what killed runs left on this node
-        self.settings = replace(settings, device=ray_actors.assigned_device())
+        self.settings = replace(settings, device=assigned_device())
         self.start()
 
 
@@ -187,17 +293,16 @@ class ClusterRunner:
         if self._actor is None:
             here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
             self._actor = _actor(self._settings, self._resource, here)
-        ray_actors.result(self._actor.start_with.remote(self._settings), ray_actors.TIMEOUT_S)
+        result(self._actor.start_with.remote(self._settings), TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = ray_actors.result(self._actor.measured.remote(task))
-        return record
+        return result(self._actor.measured.remote(task))  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         actor, self._actor = self._actor, None
         if actor is not None:
             with suppress(AdvisorError):
-                ray_actors.result(actor.stop.remote(), ray_actors.TIMEOUT_S)
+                result(actor.stop.remote(), TIMEOUT_S)
             import_module("ray").kill(actor)
 
 
@@ -205,7 +310,7 @@ Runner = LocalRunner | ClusterRunner
 
 
 def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: Any) -> Any:
-    return ray_actors.make_actor(
+    return make_actor(
         Actor,
         "",
         settings,
@@ -215,12 +320,6 @@ def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: An
         scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
     )
-
-
-def stop_all(runners: Sequence[Runner]) -> None:
-    """Stop all at once."""
-    with ThreadPoolExecutor(max(1, len(runners))) as pool:
-        list(pool.map(lambda runner: runner.stop(), runners))
 
 
 def local_runners(device: str | None, cores: str | None, settings: RunnerSettings) -> list[Runner]:
@@ -249,10 +348,10 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
         GpuUnavailable: There is no such cluster, or it has no GPU of the campaign free.
     """
     on_gpus = settings.campaign.gpu != "cpu"
-    ray, resource = ray_actors.connect(address), dict[str, float]()
+    ray, resource = connect(address), dict[str, float]()
     if on_gpus:
         nodes = [node for node in ray.nodes() if node["Alive"]]
-        resource = ray_actors.gpu_resource(settings.campaign.gpu, nodes)
+        resource = gpu_resource(settings.campaign.gpu, nodes)
         having = [
             node["Resources"] for node in nodes if resource.keys() <= node["Resources"].keys()
         ]
@@ -262,7 +361,7 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
         raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
     on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
     for actor in [_actor(settings, resource, "SPREAD") for _ in range(most)]:
-        node, device, cores = ray_actors.result(actor.place.remote(), ray_actors.TIMEOUT_S)
+        node, device, cores = result(actor.place.remote(), TIMEOUT_S)
         on_node[node].append((actor, device, cores))
     runners: list[Runner] = []
     for node, placed in on_node.items():

@@ -20,9 +20,13 @@ from statistics import mode, quantiles
 from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpus import Capability
-from advisor.hardware.partition import resident_blocks
+from advisor.hardware.gpus import Capability, gpu
+from advisor.hardware.partition import resident_blocks, sm_limits
+from advisor.measure.device import Device
 from advisor.measure.inside import MARK
+from advisor.measure.pace import SoloPace, Stopwatch, mean_step_s
+from advisor.measure.process import say
+from advisor.measure.tenant import Ended, Tenant, living
 from advisor.workload.profile import HOST_COPY, QUEUED_COPY, KernelTrace
 
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
@@ -405,3 +409,92 @@ def phases_without_waits(
         return without_s * (1 - waited) + min(without_s, at_pace_s) * waited
 
     return tuple(seconds if phase.timed else host_s(seconds, phase) for seconds, phase in pairs)
+
+
+# For the host's path; and rounds that are traced, fewer of those that take long.
+_ISSUE_S, _TRACED, _TRACED_IF_LONG, _LONG_S = 1.0, 3, 1, 0.5
+
+# A trace of all kernels of longer steps would fill megabytes.
+_LONGEST_S = 4.0
+
+# Kernels take longer in the profiler, short ones most; beyond this ratio they are traced again.
+_TRACE_MAY_EXCEED = 1.05
+
+# A program whose steps are not found is recorded for so much longer than its steps.
+_SPARE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Host path and GPU path of a step, and the kernel trace of a round; all None on a CPU."""
+
+    host_s: float | None = None
+    gpu_s: float | None = None
+    trace: KernelTrace | None = None
+    main_s: float | None = None
+    loader_s: float | None = None
+
+
+def step_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    """Measure the host path of a step of `tenant`, and trace its kernels."""
+    if not tenant.setup.script.by_steps:
+        return _recorded_parts(tenant, pace, device, watch)
+    round_s, steps = sum(pace.rounds.steps_s), pace.rounds.steps
+    if round_s > _LONGEST_S:
+        say(f"  a round of {steps} steps takes {round_s:.1f} s: one step of it is traced")
+        round_s, steps = round_s / steps, 1
+    issued = tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps)
+    watch.lap("host_path_s")
+    if isinstance(issued, Ended) and tenant.running.exit_code == 0:
+        say("  it ended by itself before its host path and its kernels were measured")
+        return StepParts()
+    issued = living(issued)
+    phases_s, gpu_s, trace = tuple(issued["phases_s"]), None, None
+    count = _TRACED if round_s < _LONG_S else _TRACED_IF_LONG
+    try:
+        traced = _traced(tenant, device, steps, count)
+        if traced.busy_s > _TRACE_MAY_EXCEED * steps * mean_step_s(pace.windows):
+            say("  its kernels add up to more than the step without a profiler; tracing it again")
+            traced = min(traced, _traced(tenant, device, steps, count), key=lambda it: it.busy_s)
+        phases_s = phases_without_waits(issued["phases_s"], traced.phases)
+        gpu_s, trace = traced.busy_s / steps, kernel_trace(traced, phases_s, steps)
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+    finally:
+        watch.lap("trace_s")
+    main_s, loader_s = sum(phases_s) / steps, issued["loader_s"]
+    # The host path is at least that of the loader it waits for.
+    return StepParts(max(main_s, loader_s or 0.0), gpu_s, trace, main_s, loader_s)
+
+
+def _traced(tenant: Tenant, device: Device, steps: int, count: int) -> TracedStep:
+    path = tenant.folder / "trace.json"
+    answer = living(tenant.ask("trace", path=str(path), round_steps=steps, rounds=count))
+    limits = sm_limits(gpu(device.key).compute_capability)
+    with events_in(path) as events:
+        return traced_round(events, answer["phases"], answer["passes"], limits)
+
+
+def _recorded_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    """Return the parts of a program whose steps are not found: by a window as long as one."""
+    step_s = mean_step_s(pace.windows)
+    try:
+        step = _recorded(tenant, device, step_s)
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+        counters = pace.activity.counters  # of the whole GPU, as its driver counted
+        return StepParts(gpu_s=None if counters is None else counters.gract * step_s)
+    finally:
+        watch.lap("trace_s")
+    phases_s = phases_without_waits((step_s,), step.phases)
+    return StepParts(sum(phases_s), step.busy_s, kernel_trace(step, phases_s, 1))
+
+
+def _recorded(tenant: Tenant, device: Device, step_s: float) -> TracedStep:
+    if step_s > _LONGEST_S / 2:
+        raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
+    path, seconds = tenant.folder / "trace.json", RECORDED_STEPS * step_s + _SPARE_S
+    if not living(tenant.ask("record", path=str(path), seconds=seconds)):
+        raise AdvisorError("no process of it uses the GPU by torch")
+    with events_in(path) as events:
+        return recorded_step(events, step_s, sm_limits(gpu(device.key).compute_capability))

@@ -3,13 +3,15 @@
 Streamlit keeps the fields in the page's address: their keys are the parameters of a link.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from math import isfinite
 from string import punctuation
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import pandas as pd
 import streamlit as st
@@ -21,24 +23,15 @@ from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant, known_gpus
 from advisor.hardware.live_gpu import as_offered_here, first_gpu
 from advisor.measure.device import present_machine
-from advisor.page.job_rows import (
-    COLUMNS,
-    Row,
-    Uploaded,
-    jobs_of_rows,
-    read_uploaded,
-    row_of,
-    rows_of,
-    rows_text,
-)
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.schedule import why_no_caps
 from advisor.plan.values import Recommendation
-from advisor.prediction.find_profile import names_of_jobs
+from advisor.prediction.find_profile import names_of_jobs, profile_of_file
 from advisor.prediction.prediction import Level
-from advisor.workload.job import Job
+from advisor.workload.job import Job, checked_copies, handed_jobs, job_set, name_at_batch
+from advisor.workload.profile import Profile
 from advisor.workload.store import profiled_gpus
 
 _LITERAL = str.maketrans({mark: f"\\{mark}" for mark in punctuation})
@@ -223,6 +216,135 @@ def _conditions(
     return cap_w, conditions, "p95" if upper else "p50"
 
 
+Row = dict[str, Any]
+"""The cells of a job by the names of `COLUMNS`; None or missing: empty."""
+
+COLUMNS = ("job", "copies", "epochs", "batch", "due", "user", "alone")
+_NUMBERS = ("copies", "epochs", "batch", "due")
+_WHOLE = ("copies", "batch")
+
+
+def row_of(job: Job, name: str, copies: int = 1) -> Row:
+    """Return `copies` of a job as a row with that `name`."""
+    due_min = None if job.deadline_s is None else job.deadline_s / 60
+    return {
+        "job": name,
+        "copies": float(copies),
+        "epochs": float(job.epochs),
+        "batch": None,
+        "due": due_min,
+        "user": job.user,
+        "alone": job.isolated,
+    }
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """Return `rows` as text, without cells that have their defaults."""
+    texts = []
+    for row in rows:
+        copies, epochs = row.get("copies"), row.get("epochs")
+        text = quote(str(row["job"]), safe=" ()")
+        text += "" if copies in (None, 1) else f":{copies:.12g}"
+        text += "" if epochs in (None, 1) else f"@{epochs:.12g}"
+        for name in ("batch", "due"):
+            text += "" if row.get(name) is None else f";{name}={row[name]:.12g}"
+        text += "" if row.get("user") is None else f";user={quote(str(row['user']), safe=' ')}"
+        texts.append(text + (";alone" if row.get("alone") else ""))
+    return ",".join(texts)
+
+
+def rows_of(text: str) -> list[Row]:
+    """Return the rows in `text`: ``NAME:COPIES@EPOCHS;batch=64;due=30;user=ann;alone,NAME2``.
+
+    Raises:
+        InvalidInput: A word is not a job.
+    """
+    rows = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        first, *others = word.split(";")
+        job, _, epochs = first.partition("@")
+        name, _, copies = job.partition(":")
+        cells = dict(each.partition("=")[::2] for each in others)
+        row: Row = {"job": unquote(name), "copies": copies or 1, "epochs": epochs or 1, **cells}
+        try:
+            row |= {column: float(row[column]) for column in _NUMBERS if column in row}
+        except ValueError:
+            row = {}
+        numbers = [row[column] for column in _NUMBERS if column in row]
+        if not row or row.keys() - {*COLUMNS} or not all(map(isfinite, numbers)):
+            raise InvalidInput(f"{word!r} is not a job. Write NAME, or NAME:COPIES@EPOCHS.")
+        user = unquote(row["user"]) if "user" in row else None
+        rows.append(dict.fromkeys(COLUMNS) | row | {"user": user, "alone": "alone" in row})
+    return rows
+
+
+def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, ...]:
+    """Return the jobs of `rows`, copies next to each other; `find` finds a job by its name.
+
+    Raises:
+        InvalidInput: A cell is impossible, or there are no jobs or too many.
+    """
+    jobs: list[Job] = []
+    for row in rows:
+        cells = {name: value for name, value in row.items() if value is not None}
+        for column in cells.keys() & {*_WHOLE}:
+            if cells[column] != int(cells[column]):
+                raise InvalidInput(
+                    f"{cells['job']}: {column} is a whole number, got "
+                    f"{cells[column]:g}. Correct the cell."
+                )
+        job, due_min = find(cells["job"]), cells.get("due")
+        batch = int(cells.get("batch", job.batch))
+        if batch != job.batch:
+            job = replace(job, profile=find(name_at_batch(job.name, job.profile, batch)).profile)
+        job = replace(
+            job,
+            epochs=cells.get("epochs", 1.0),
+            user=cells.get("user"),
+            isolated=bool(cells.get("alone")),
+            deadline_s=None if due_min is None else 60 * due_min,
+        )
+        jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
+    return job_set(jobs, max((job.gpus for job in jobs), default=1))
+
+
+@st.cache_resource(max_entries=20, show_spinner=False)
+def _read(
+    gpu: str, files: tuple[tuple[str, bytes], ...]
+) -> tuple[dict[str, Job], list[Row], list[str], list[str]]:
+    """Read uploaded `files`, names and contents: jobs by row, rows, what is left out, and errors.
+
+    The same files give the same objects, so that predictions of their jobs stay remembered.
+    """
+    find, model = advisor_of(gpu, None).find_profile, known_gpus()[gpu]
+    jobs: dict[str, Job] = {}
+    rows: list[Row] = []
+    notes: list[str] = []
+    errors: list[str] = []
+
+    def find_here(name: str) -> Profile:
+        return jobs[name].profile if name in jobs else find(name)
+
+    # Profiles before the jobs that use them.
+    for file, content in sorted(files, key=lambda each: each[0].endswith(".toml")):
+        try:
+            if not file.endswith(".toml"):
+                profile = profile_of_file(content, file, model)
+                jobs[profile.name] = Job(profile)
+                rows.append(row_of(jobs[profile.name], profile.name))
+                continue
+            handed, left_out = handed_jobs(content, file, find_here)
+            notes += left_out
+            for number, (_, run) in enumerate(groupby(handed, key=id), start=1):
+                job, *copies = run
+                name = f"{job.name} ({file} {number})"
+                jobs[name] = job
+                rows.append(row_of(job, name, 1 + len(copies)))
+        except AdvisorError as error:
+            errors.append(str(error))
+    return jobs, rows, notes, errors
+
+
 _KINDS = dict(
     zip(
         COLUMNS,
@@ -333,9 +455,3 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
         "user": text(help="Its owner: MPS serves one user at a time."),
         "alone": st.column_config.CheckboxColumn(help="No other job may share its memory."),
     }
-
-
-@st.cache_resource(max_entries=20, show_spinner=False)
-def _read(gpu: str, files: tuple[tuple[str, bytes], ...]) -> Uploaded:
-    """The same objects for the same files, so that predictions of their jobs stay remembered."""
-    return read_uploaded(files, known_gpus()[gpu], advisor_of(gpu, None).find_profile)

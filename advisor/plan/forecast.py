@@ -14,7 +14,7 @@ from typing import Annotated
 from advisor.documents import Inline, Mark
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import GpuCount, gpu_meant
-from advisor.hardware.machine import Calibration, HostCheck
+from advisor.hardware.machine import Calibration, HostCheck, Provenance
 from advisor.hardware.mig import largest_layouts
 from advisor.plan import step
 from advisor.plan.rules import (
@@ -61,7 +61,6 @@ from advisor.workload.profile import Profile
 from advisor.workload.profile_checks import (
     Present,
     preallocating_profiles,
-    present_of,
     stale_profiles,
     unsteady_profiles,
 )
@@ -276,7 +275,7 @@ class Machine:
 
     file: Path | None
     calibration: Calibration | None
-    present: Present | None
+    present: Present | Provenance | None
     host: Host | None
 
     def predictor(self, plain: Predictor) -> Predicts:
@@ -333,9 +332,8 @@ def machine(
     file, stored = load_calibration(gpu, calibration) or (None, None)
     solo = {} if present is None else last_solo_runs(gpu, node())
     host = Host(check, solo) if check or solo else None
-    if present is None and stored is not None:
-        present = present_of(stored.provenance)
-    return Machine(file, stored, present, host)
+    calibrated = None if stored is None else stored.provenance
+    return Machine(file, stored, present or calibrated, host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,7 +345,7 @@ class Intervals:
 
     def log_ends(self, profiles: Sequence[Profile], steps_s: Floats) -> tuple[Floats, Floats]:
         """Return logs of both ends over the predicted steps of jobs together, shapes (jobs,)."""
-        distance = host_distance(profiles, steps_s)
+        distance = np.array(list(map(log_beyond_host, profiles, steps_s)))
         scale = scale_by_others(profiles, steps_s, distance, self.by_others)
         gpu_bound = np.array(list(map(_weight_of_gpu, profiles)))
         low, high = (
@@ -400,11 +400,6 @@ def _follows_moments(profile: Profile, step_s: float) -> float:
     else:
         beyond = log(step_s / profile.step_s)
     return min(1.0, max(0.0, 1 - beyond / _FOLLOWS))
-
-
-def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
-    """Return the log of each step over the job's host path, at least 0, shape (jobs,)."""
-    return np.array(list(map(log_beyond_host, profiles, steps_s.tolist())))
 
 
 def scale_by_others(

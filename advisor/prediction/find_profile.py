@@ -137,9 +137,6 @@ def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
             in_file = name.startswith((f"{match['job']}:", f"{match['job']}@"))
             alone = f"{match['job']}, with copies and epochs in fields of their own"
             return f"Write {alone if in_file else match['job'] + ':' + match['copies']}."
-    parts = re.split(r"\s*[;+&|]\s*|\s+", name)
-    if len(parts) > 1 and all(part in names for part in parts):
-        return f"Write {' '.join(parts)}, with spaces between."
     if is_launcher(name):
         return (
             f"Measure the script that {name} starts: `advisor profile -- {name} train.py`; then "

@@ -74,8 +74,7 @@ def host_factor(profile: Profile, check_s: float | None, solo_s: float | None = 
     """Return the factor on the host work of `profile` on another host; 1 if nothing is known of it.
 
     The factor is the geometric mean of what the check says and of how much longer a step alone
-    takes there. Both together leave less than either: of 4,108 steps on 18 hosts 2.9, 6.0 and 7.4 %
-    (naive, MPS, limits), where the check leaves 3.0, 6.2 and 7.9, a step alone 3.1, 6.2 and 7.7.
+    takes there: over 4,108 steps on 18 hosts both together leave less error than either.
 
     Args:
         profile: Its step shows the host only if the host sets its pace.
@@ -198,8 +197,7 @@ def engine_growth(profile: Profile, busier: float) -> float:
     """Return the factor on the time that the engine is active, if kernels take `busier` times.
 
     Between kernels that queue up about a microsecond passes, in which the engine counts as active,
-    however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100, which is 40 % of
-    the active time of those whose kernels take less than 3 us, and 3 % where they take 20 us.
+    however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100.
     """
     if profile.counters is None or not profile.counters.gract or profile.busy_share is None:
         return busier

@@ -247,7 +247,8 @@ class Edge:
         """Return the chance that `needs` together run out of `capacity_mib`, 0..1."""
         held_mib = sum(need.held_mib for need in needs)
         spread_mib = sum(need.spread_mib for need in needs)
-        over = self._over(held_mib, caches_mib(needs), capacity_mib, spread_mib)
+        edge = self.share, self.width, self.sigma
+        over = deviations_over(held_mib, caches_mib(needs), capacity_mib, edge, spread_mib)
         return 0.5 * (1 + erf(float(over) / sqrt(2)))
 
     def allows(
@@ -257,21 +258,14 @@ class Edge:
 
         Arrays have the shape (sets,); see `deviations_over`. `most_risk` is 0..1, neither end.
         """
-        over = self._over(held_mib, cache_mib, capacity_mib)
+        edge = self.share, self.width, self.sigma
+        over = deviations_over(held_mib, cache_mib, capacity_mib, edge)
         return np.asarray(over <= NormalDist().inv_cdf(most_risk))
-
-    def _over(
-        self, held_mib: Numbers, cache_mib: Numbers, capacity_mib: float, spread_mib: float = 0.0
-    ) -> Floats:
-        edge = (self.share, self.width, self.sigma)
-        return deviations_over(held_mib, cache_mib, capacity_mib, edge, spread_mib)
 
     def risk_of_each(self, needs: Sequence[Need], risk: float) -> list[float]:
         """Return the chance that each of `needs` is refused memory, if one is at that `risk`.
 
-        Jobs allocate weights before the card is full, and caches until the end. Half of the risk
-        goes evenly and half by caches: on an H200 that predicted the refused job better than even
-        shares, and better than shares of all memory.
+        Half of the risk goes evenly and half by caches, which jobs allocate until the end.
         """
         # Even shares where no process has a cache.
         caches_mib = [need.held_mib - need.least_mib + 1e-9 for need in needs]

@@ -251,9 +251,8 @@ def _busy_s(played: ReplayTrace, profile: Profile, partition: Partition) -> floa
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     """Return SMs times seconds that a step keeps busy on a partition, over those on the whole GPU.
 
-    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over
-    289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
-    12 % off, and 25 % if each step took as much SM time as alone. 1 without a trace.
+    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer. 1
+    without a trace.
     """
     played = replay_trace(profile, partition.gpu.sms, physics.packing)
     if played is None:

@@ -53,8 +53,7 @@ def steps_together(
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
     None without traces, or where the model did not learn the mode. Replay and correction see each
-    limit by itself: in 6,340 steps from one limit to the next higher, a job slowed by more than 1 %
-    in 0.6 % of them, and by 2.5 % at most; from any limit to any higher one by 9 % at most.
+    limit by itself: a higher one may slow a job, by 2.5 % at most from one to the next.
     """
     physics, intervals = model.of(gpu).physics, model.intervals.get(sharing.mode)
     replayed_s = None if intervals is None else replay(profiles, sharing, gpu, physics, Effort())

@@ -56,9 +56,8 @@ class OwnPace:
     """Pace of a job in the user's own runs.
 
     A profile is of one minute on some core, and runs of the same job on the user's machine show
-    more minutes: of eight scripts on an H100 (43 steps), one was profiled a third slower than it
-    ran in all of its runs, and a check of the host did not show that. Where the GPU sets the pace,
-    the profile is right, and the prediction of jobs together is wrong by one factor.
+    more minutes. Where the GPU sets the pace, the profile is right, and the prediction of jobs
+    together is wrong by one factor.
 
     Attributes:
         slowdown: Seconds of its host path over those in the profile; 1 where no run showed that.

@@ -88,22 +88,12 @@ class WorkSign:
         return self.constant + self.slope * log(odds), self.doubt
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSigns:
-    """The same sign on parts with less bandwidth, and on those with all of it."""
-
-    on_slices: WorkSign
-    under_limits: WorkSign
-
-    def on(self, *, on_slice: bool) -> WorkSign:
-        return self.on_slices if on_slice else self.under_limits
-
-
 # What fills the memory all the time fills a slice's too: on slices the mean error of models left
 # out is 4.5 % by its log odds, and 5.7 % by its log. A limit leaves the bandwidth.
-BY_MEMORY = WorkSigns(WorkSign(0.94, 0.76, 0.35, of_odds=True), WorkSign(0.48, 0.6, 0.65))
-BY_POWER = WorkSigns(WorkSign(2.84, 2.96, 0.65), WorkSign(2.35, 2.92, 0.87))
-BY_UTILISATION = WorkSigns(WorkSign(1.25, 2.96, 1.25), WorkSign(1.32, 3.35, 1.16))
+# Each on parts with all of the bandwidth, and on slices, which have less.
+_BY_MEMORY = WorkSign(0.48, 0.6, 0.65), WorkSign(0.94, 0.76, 0.35, of_odds=True)
+_BY_POWER = WorkSign(2.35, 2.92, 0.87), WorkSign(2.84, 2.96, 0.65)
+_BY_UTILISATION = WorkSign(1.32, 3.35, 1.16), WorkSign(1.25, 2.96, 1.25)
 # The log odds by power are above those by memory by no more for 16 jobs of an A100. A job for which
 # they are computes much on few data, so the rest of the difference counts.
 _APART = 0.6
@@ -190,9 +180,9 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
     """Return log odds of W by the best sign there is, and their doubt; None without a sign."""
     memory = None if profile.counters is None else profile.counters.memory_utilization
     power, busy = power_share(profile, gpu), profile.busy_share
-    by_power = None if power is None else BY_POWER.on(on_slice=on_slice).at(power)
+    by_power = None if power is None else _BY_POWER[on_slice].at(power)
     if memory is not None and slices_follow_memory(gpu):
-        odds, doubt = BY_MEMORY.on(on_slice=on_slice).at(memory)
+        odds, doubt = _BY_MEMORY[on_slice].at(memory)
         if by_power is not None and (beyond := by_power[0] - _APART - odds) > 0:
             odds, doubt = odds + beyond, min(doubt + beyond, by_power[1])
     elif profile.mps is not None and profile.mps.limited:
@@ -200,7 +190,7 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
     elif by_power is not None:
         odds, doubt = by_power
     elif busy is not None:
-        odds, doubt = BY_UTILISATION.on(on_slice=on_slice).at(busy)
+        odds, doubt = _BY_UTILISATION[on_slice].at(busy)
     else:
         return None
     if busy is None or busy >= 1:

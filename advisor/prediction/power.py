@@ -132,9 +132,8 @@ def gract(profiles: Sequence[Profile], speeds: Sequence[float], mode: Mode) -> f
     """Return the share of time in which the engine is active, 0..1 (GRACT); None without counters.
 
     `speeds` are solo step over shared step of each job. The engine is active for the jobs' own
-    work, and while a step takes longer than alone. Time slices count as activity: with two jobs or
-    more the median was 99.9 % on an H200 and on an H100. In 1,140 drawn runs there, at the measured
-    speeds, GRACT so computed is 0.7 points off.
+    work, and while a step takes longer than alone. Time slices count as activity. In 1,140 runs on
+    an H200 and an H100, at the measured speeds, GRACT so computed is 0.7 points off.
     """
     own = all_known(None if each.counters is None else each.counters.gract for each in profiles)
     if own is None:
@@ -243,9 +242,8 @@ def activity_on_instances(
     """Return GRACT and SMACT of `gpu` cut up into instances, 0..1; None without their counters.
 
     An instance's engine is active while any kernel runs on it, and counts for its part of the GPU's
-    compute slices: so DCGM computes the whole GPU's activity. Robroek et al. (2024) report
-    accordingly that small instances never fill a GPU. `steps` are those on the instances, in the
-    order of `profiles`, which were measured alone on the whole GPU.
+    compute slices: so DCGM computes the whole GPU's activity. `steps` are those on the instances,
+    in the order of `profiles`, which were measured alone on the whole GPU.
     """
     whole = max(row.compute_slices for row in gpu.mig)
     gracts: list[float | None] = []
@@ -374,9 +372,8 @@ def throttled(
 ) -> list[Interval]:
     """Return `steps` on MIG instances, longer where jobs would draw more than the GPU may.
 
-    Instances have one clock, and one power limit together. A job's own profile shows how it slows
-    near the limit as far as it draws power itself; the rest goes by the law of caps. That was never
-    measured on MIG, so the interval is from nothing to twice as much.
+    Instances have one clock, and one power limit together. What a job's own power does not show
+    goes by the law of caps: never measured on MIG, so the interval is from none to twice as much.
     """
     pace = [profile.step_s / step.p50 for profile, step in zip(profiles, steps, strict=True)]
     together_w = power.awake_w + float(power.added_w(profiles, pace, PowerLaw()).sum())

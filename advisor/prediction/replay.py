@@ -34,10 +34,7 @@ class Effort:
     """Bounds of a replay, which ends at the first that is reached.
 
     If a job has a round of several steps, the replay goes on until two whole rounds were counted.
-
-    Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
-    not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
-    with twice as many, no better.
+    Eight jobs of long steps need most of the events; with twice as many they are no better.
 
     Attributes:
         steps: Steps of the slowest tenant, at its pace alone times the tenants.

@@ -63,14 +63,6 @@ def _by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     return _coloured("job:N", colours, below if named else None)
 
 
-def _by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
-    """The colours by `short_basis`: grey is not confirmed by real runs."""
-    sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
-    colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}
-    below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
-    return _coloured("basis:N", colours, below)
-
-
 def _coloured(field: str, colours: dict[str, str], legend: alt.Legend | None) -> alt.Color:
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     return alt.Color(field, title=None, scale=scale, legend=legend)
@@ -133,7 +125,11 @@ def trials_chart(trials: Trials) -> Layered:
     ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"
-    colour = _by_basis(row.prediction for row in trials.copies.rows)
+    mixes = [row.prediction for row in trials.copies.rows]
+    sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
+    colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}
+    below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
+    colour = _coloured("basis:N", colours, below)
     base = _chart(rows).encode(x=x, tooltip=_hints("sharing"), color=colour)
     middle = alt.Y("middle:Q", title=title)
     ring = _chart(row for row in rows if row["advised"]).mark_point(size=300, color=_FRAME)

@@ -60,7 +60,7 @@ def plans_report(
         parts += [Text(), _ways_table(advised), *map(Text, missing)]
     start = [Text(command)] if command else []
     if details:
-        full = _gpus_in_full(advised) if many else _plans_in_full(advised)
+        full = _fleet_in_full(advised) if many else _plans_in_full(advised)
         more = [] if many else [*map(Text, (*notes, *hints(advised)))]
         return Group(*parts, *start, *more, Text(), *full)
     known = " ".join([*notes] if many else notes[:1])
@@ -71,13 +71,6 @@ def plans_report(
             return every
         rest = Text(f"{known} The jobs of each GPU, and more: --details.")
     return Group(*parts, *start, rest, *map(Text, hints(advised)))
-
-
-def _gpus_in_full(advised: Recommendation) -> list[RenderableType]:
-    every = table_of(_gpu_rows(advised))
-    every.columns[1].overflow = "fold"
-    numbered, notes = _numbered_jobs(advised.jobs), _more_notes(advised)
-    return [*map(Text, numbered), Text(), every, Text(), *map(Text, notes)]
 
 
 def _few_gpus(advised: Recommendation) -> Table:
@@ -117,30 +110,28 @@ def _done(on: GpuPlan) -> str:
     return units.seconds(around([max(each.at(level) for each in on.ends_s) for level in LEVELS]))
 
 
+_EQUAL_LIMITS = re.compile(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)")
+_JOB_NUMBERS = re.compile(r"(?<=\[)[\d,]+(?=\])")
+
+
 def _gpu_rows(advised: Recommendation) -> list[dict[str, str]]:
     """Return a row for each GPU that runs a job; the keys are the columns' names."""
     rows = []
     for on in advised.best.gpus:
         cap_w = on.prediction.power_cap_w
-        groups = [_shortened(str(each)) for each in relabelled(on.sharing, on.job_numbers)]
-        groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
+        own = "\n".join(map(str, relabelled(on.sharing, on.job_numbers)))
+        own = _EQUAL_LIMITS.sub(r"=\1 each ", own)
+        own = _JOB_NUMBERS.sub(lambda jobs: units.numbers(map(int, jobs[0].split(","))), own)
+        own += "" if cap_w is None else f"\nat most {cap_w:g} W"
         rows.append(
             {
                 "GPU": str(on.number) if len(advised.hosts) == 1 else f"{on.number} {on.gpu.key}",
-                "jobs by number, group after group": "\n".join(groups),
+                "jobs by number, group after group": own,
                 "all done": _done(on),
                 "memory": units.held(on.prediction),
             }
         )
     return rows
-
-
-def _shortened(notation: str) -> str:
-    """Notation with equal limits once and runs of job numbers as ranges."""
-    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", notation)
-    return re.sub(
-        r"\[([\d,]+)\]", lambda jobs: f"[{units.numbers(map(int, jobs[1].split(',')))}]", once
-    )
 
 
 def _numbered_jobs(jobs: Sequence[Job]) -> Iterator[str]:
@@ -158,17 +149,21 @@ def _numbered_jobs(jobs: Sequence[Job]) -> Iterator[str]:
         yield f"{numbered:{width}}  {job.name}{epochs}{gpus}{due}"
 
 
-def _more_notes(advised: Recommendation) -> Iterator[str]:
-    """Yield further figures of the best plan, how it was found, and what it rests on."""
-    plan = advised.best
+def _fleet_in_full(advised: Recommendation) -> Iterator[RenderableType]:
+    """Every job by its number, every GPU, further figures, and how the plan was found."""
+    plan, every = advised.best, table_of(_gpu_rows(advised))
+    every.columns[1].overflow = "fold"
+    yield from map(Text, _numbered_jobs(advised.jobs))
+    yield from (Text(), every, Text())
     if (mean_s := cost(plan, "mean-completion")) is not None:
-        yield f"Mean of the jobs' ends: {units.seconds(mean_s)}."
+        yield Text(f"Mean of the jobs' ends: {units.seconds(mean_s)}.")
     if plan.energy_j is not None:
-        yield f"Energy of all GPUs until then: {units.joules(plan.energy_j)}."
-    yield " ".join([f"{advised.searched}.", *effort(advised)])
-    yield from map(forecast.cap_note, plan.power_caps_w)
-    yield "In parentheses: 90 % intervals."
-    yield from dict.fromkeys([caveat(advised), forecast.host_note(advised.standing)])
+        yield Text(f"Energy of all GPUs until then: {units.joules(plan.energy_j)}.")
+    yield Text(" ".join([f"{advised.searched}.", *effort(advised)]))
+    yield from (Text(forecast.cap_note(cap_w)) for cap_w in plan.power_caps_w)
+    yield Text("In parentheses: 90 % intervals.")
+    basis = [caveat(advised), forecast.host_note(advised.standing)]
+    yield from map(Text, dict.fromkeys(basis))
 
 
 def _ways_table(advised: Recommendation) -> FittedTable:

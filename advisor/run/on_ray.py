@@ -13,7 +13,7 @@ from typing import Any
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
-from advisor.measure import ray_actors
+from advisor.measure import runners
 from advisor.measure.process import sweep
 from advisor.run.start import Say, StartTerms, start
 from advisor.run.watch import LOOK_S, Watcher, keep
@@ -58,9 +58,9 @@ class PlanActor:
         """Start the script of `plan` on the GPU that Ray assigned."""
         sweep()  # removes what killed runs left on this node
         os.environ.pop("OMP_NUM_THREADS", None)  # which Ray sets for its own workers
-        self._node = ray_actors.node_name()
+        self._node = runners.node_name()
         terms = self._terms
-        folder = start(plan, self._device or ray_actors.assigned_device(), terms)
+        folder = start(plan, self._device or runners.assigned_device(), terms)
         self._watcher = Watcher(folder, self._news.append, terms.deadline_s, terms.patience_s)
         self._news.append(f"{folder.name}: started on node {self._node}, in {folder}")
         return self.look()
@@ -159,7 +159,7 @@ class RayRun:
     """Plans of several GPUs that run on the cluster to which `ray` is connected.
 
     Args:
-        ray: From `advisor.measure.ray_actors.connect`.
+        ray: From `advisor.measure.runners.connect`.
         plans: One for each GPU.
         prepare: Makes a plan ready for its start.
         terms: Wishes of the user.
@@ -189,7 +189,7 @@ class RayRun:
         self._terms, self._device = terms, device
         self._nodes = [node for node in ray.nodes() if node["Alive"]]
         self._resources = {
-            plan.gpu: ray_actors.gpu_resource(plan.gpu, self._nodes, on_cpu=device is not None)
+            plan.gpu: runners.gpu_resource(plan.gpu, self._nodes, on_cpu=device is not None)
             for plan in plans
         }
         self.plans = [PlacedPlan(plan, prepare(plan)) for plan in plans]
@@ -247,7 +247,7 @@ class RayRun:
         """Make the actors that lack, wait a moment for answers, and note them."""
         for plan in self.plans:
             if plan.code is None and plan.answer is None and monotonic() >= plan.ready_s:
-                plan.actor = ray_actors.make_actor(  # Ray starts it once a GPU is free
+                plan.actor = runners.make_actor(  # Ray starts it once a GPU is free
                     PlanActor,
                     self._terms,
                     self._device,
@@ -267,11 +267,11 @@ class RayRun:
     def _note(self, plan: PlacedPlan) -> None:
         """Note the answer of the actor of `plan`."""
         try:
-            report: Report = ray_actors.result(plan.answer)
+            report: Report = runners.result(plan.answer)
         except AdvisorError as error:
             self._drop(plan)
             still_ends = plan.lost and isinstance(error, GpuUnavailable)  # the script that was lost
-            if still_ends or isinstance(error, ray_actors.ActorLost):
+            if still_ends or isinstance(error, runners.ActorLost):
                 self._lose(plan, error)
             else:
                 self._refuse(plan, error)

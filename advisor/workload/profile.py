@@ -47,9 +47,8 @@ class Window:
     """Steps in a stretch of time; an unfinished step counts as the fraction that was done.
 
     Attributes:
-        check_s: Seconds of the host check (`advisor.measure.device`) at its ends, on its core;
-            None: not checked. In a profile, `seconds` are then at the pace of a core on which it
-            takes `Profile.host_check_s`.
+        check_s: Seconds of the host check at its ends, on its core; None: not checked. In a profile
+            `seconds` are then at the pace of a core on which it takes `Profile.host_check_s`.
     """
 
     seconds: Length
@@ -167,10 +166,8 @@ class PartSeconds:
     Attributes:
         start_s: Starting and ending its process, building the model, the first steps.
         settle_s: Until its pace was steady.
-        windows_s: The windows for pace, memory, counters and power, with the lead before them and
-            the host checks.
-        meter_s: The part of `windows_s` in which the driver answered for counters, power and
-            clocks.
+        windows_s: The windows, with the lead before them and the host checks.
+        meter_s: The part of `windows_s` in which the driver answered.
         mps_s: Alone under MPS without a limit, its daemon and process included.
     """
 
@@ -209,16 +206,12 @@ class KernelTrace:
     The columns have shape (kernels,).
 
     Attributes:
-        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``;
-            profiles from before `HOST_COPY` have all copies as ``"copy"``.
-        class_of: Index in `classes`.
-        launch_us: When the host launched it, from the round's start, at the pace of an unprofiled
-            host; never decreasing.
+        classes: Names that `class_of` points into; old profiles have all copies as ``"copy"``.
+        launch_us: When an unprofiled host launches it, from the round's start; never decreasing.
         duration_us: How long it ran alone.
-        blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
-        threads: Threads of a block; 0 for a copy.
-        resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
-            threads and block slots; 0 for a copy.
+        blocks: Thread blocks of its grid; 0, as what follows, for a copy, which needs no SM.
+        threads: Threads of a block.
+        resident_blocks: Blocks of it that fit on one SM at once.
         stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, too.
         waits_us: When the host waits until the GPU has done all that was launched, as to read a
             loss, on the clock of `launch_us`, shape (waits,); never decreasing.
@@ -264,13 +257,10 @@ class HostSide:
     """Host work of a workload, measured alone on cores of its own.
 
     Attributes:
-        main_s: Seconds of a step's host path in the process itself: Python and launches, its
-            loader left out.
-        loader_s: Seconds between two batches of its loader with nothing else to do.
-        loader_cpu_s: CPU seconds of the loader's workers for a batch: reading, decoding and
-            augmenting its examples.
-        wait_s: Seconds of a step in which the process took its batch, waits included, while
-            training.
+        main_s: Of a step's host path in the process itself: Python and launches, no loader.
+        loader_s: Between two batches of its loader with nothing else to do.
+        loader_cpu_s: CPU seconds of the loader's workers for a batch.
+        wait_s: Of a step in which the process took its batch, waits included, while training.
         read_mib: What the workers read from files and pipes for a step.
     """
 
@@ -296,8 +286,7 @@ class Moment:
 
     Attributes:
         date: UTC, ISO 8601, to the second.
-        step_s: Seconds of a step, as `host_s` of its host path and `host_check_s` of the host
-            check: as they were measured then, while the profile has the geometric means.
+        step_s: As measured then, as `host_s` and `host_check_s`; the profile has their means.
     """
 
     date: str
@@ -314,11 +303,11 @@ class EpochEnd:
     """Work between two steps that only a few pairs of steps have between them.
 
     Attributes:
-        seconds: Seconds of one end, beyond those of a step.
+        seconds: Of one end, beyond those of a step.
         steps: Steps from one end to the next; None: one in each pass over the data.
-        loader_s: Seconds in which the loader of the next pass started; 0 where not known.
-        checkpoint_s: Seconds in which tensors were saved.
-        validation_s: Seconds of validation, which uses the host and the GPU as steps do.
+        loader_s: In which the loader of the next pass started; 0 where not known.
+        checkpoint_s: In which tensors were saved.
+        validation_s: Of validation, which uses the host and the GPU as steps do.
     """
 
     seconds: Length
@@ -368,22 +357,17 @@ class Profile:
         idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
         provenance: Machine, software and time of the measurement; None: only numbers are known.
-        host_check_s: Seconds of the piece of host work (`advisor.measure.device`) on its core,
-            mean of the checks of the windows.
-        estimated_from: Catalogue key of the GPU on which it was measured, if this is an estimate
-            for `gpu`; None: measured on `gpu`.
-        host_from: Catalogue key of the GPU of the profile from which its CPU time comes; None: all
-            comes from one profile.
+        host_check_s: Seconds of the host check (`advisor.measure.device`), mean of the windows.
+        estimated_from: Catalogue key of the GPU of which this is an estimate; None: measured.
+        host_from: Catalogue key of the GPU whose profile has its CPU time; None: this one.
         host: Host work of a step, in parts.
         other_batches: Batch sizes from which it is estimated; None: measured at its own.
-        sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
-            measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
-            of their pace. None: see `mps`.
+        sm_exponent: With a quarter of the SMs that they could use its kernels run at
+            ``0.25 ** sm_exponent`` of their pace, by its probe elsewhere; None: see `mps`.
         epoch_end: Work that belongs to no step; None: none was seen.
-        host_memory_mib: Memory that its processes held on the host, what they share counted in
-            each; None: not measured.
+        host_memory_mib: Memory of its processes on the host, shared pages counted in each.
         moments: Measurements whose geometric mean its step, host path and host check are, oldest
-            first; empty: it was measured once. All else is from the newest.
+            first; empty: one. All else is from the newest.
     """
 
     workload: Workload

@@ -131,20 +131,9 @@ class Stale:
         )
 
 
-def present_of(measured: Provenance | None) -> Present:
-    """Return the machine on which `measured` was made; unknown for bare numbers."""
-    if measured is None:
-        return Present()
-    return Present(
-        driver=measured.driver,
-        torch=measured.torch,
-        host_cpu=measured.host_cpu,
-        host_cores=measured.host_cores,
-    )
-
-
-def _kinds(where: Present) -> dict[What, str | None]:
+def _kinds(where: Present | Provenance | None) -> dict[What, str | None]:
     """Versions on which profiles depend, e.g. ``"580"`` and ``"2.11"``, and the host."""
+    where = where or Present()  # of bare numbers, whose machine is not known
     known_host = where.host_cpu is not None and where.host_cores is not None
     return {
         "driver": where.driver and where.driver.split(".")[0],
@@ -154,7 +143,7 @@ def _kinds(where: Present) -> dict[What, str | None]:
 
 
 def stale_profiles(
-    profiles: Iterable[Profile], present: Present, *, host_known: bool = False
+    profiles: Iterable[Profile], present: Present | Provenance, *, host_known: bool = False
 ) -> tuple[Stale, ...]:
     """Return the differences between `profiles` and the `present` machine, by kind.
 
@@ -162,7 +151,7 @@ def stale_profiles(
     converted to this one, and is not stale.
     """
     jobs = {profile.name: profile for profile in profiles}
-    made = {name: _kinds(present_of(job.provenance)) for name, job in jobs.items()}
+    made = {name: _kinds(job.provenance) for name, job in jobs.items()}
     differences = []
     for what, here in _kinds(present).items():
         other = {
@@ -202,7 +191,7 @@ def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:
     """Count the records made with another driver or torch than most; None if all agree."""
-    kinds = [_kinds(present_of(one)) for one in measured]
+    kinds = map(_kinds, measured)
     made_with = Counter(
         f"driver {each['driver'] or 'unknown'} and torch {each['torch'] or 'unknown'}"
         for each in kinds

@@ -31,16 +31,14 @@ from advisor.workload.spec import Script, Workload
 class Completion:
     """The time that whole jobs took together; columns have shape (tenants,), in the run's order.
 
-    Tenants that ran at the same time are a group. In these times a group starts when the one
-    before it has ended and MPS is set for it: that its processes start and load is left out, as it
-    is for the first group.
+    Tenants that ran at the same time are a group. A group starts when the one before it has ended
+    and MPS is set for it; the start of its processes is left out.
 
     Attributes:
         steps: Steps that each tenant had to do.
         began_s: When its group started, seconds after the first group did.
         ended_s: When its last step ended on the device, on the same clock; None if it ended early.
-        pauses_s: Seconds to start or stop MPS, or to check that it is off, before each group but
-            the first, shape (groups - 1,).
+        pauses_s: Seconds to set MPS before each group but the first, shape (groups - 1,).
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
 
@@ -74,15 +72,14 @@ class Tenant:
     """One job of a shared run.
 
     Attributes:
-        outcome: ``"ok"``, or how it ended before the window did.
-        detail: Its message when it ended early; None if it did not.
-        windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``. Of
-            whole jobs, windows are cut where one of those that run at the same time ends.
+        outcome: ``"ok"``, or how it ended before the window did, with its message in `detail`.
+        windows: Its steps, shape (windows,); empty unless `outcome` is ``"ok"``. Those of whole
+            jobs are cut where one of the jobs that run at the same time ends.
         memory: None if it ended before it had run.
         cores: Host cores it was pinned to.
         sms: SMs that its CUDA context could use, as reported; None without a GPU.
         host_check_s: Seconds of the host check on its core, with all tenants' checks at once, mean
-            of before and after the windows; None in runs older than that check.
+            of before and after the windows; None in older runs.
     """
 
     workload: Workload
@@ -112,20 +109,16 @@ class Run:
         id: Unique among a GPU's runs.
         gpu: Catalogue key, or ``"cpu"``.
         sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
-        purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
-            ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
-            ``"validation"`` of advice, ``"control"`` of what the other GPUs of the host do to
-            a run: never fitted, never scored; ``"memory"``: whether the tenants fit on a
-            smaller card, with windows too short to measure pace; or ``"completion"``: how long
-            whole jobs take that end one after another: scored by that alone.
+        purpose: ``"drawn"`` by a fixed seed, ``"chosen"``, ``"solo"`` between others, ``"repeat"``
+            of another with fresh workers, ``"validation"`` of advice, ``"control"`` of what other
+            GPUs of the host do to a run: never fitted or scored; ``"memory"``: whether tenants fit
+            on a smaller card, with windows too short for pace; ``"completion"``: how long whole
+            jobs take that end one after another: scored by that alone.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
-        power_w: Mean power of the whole GPU in the window.
-        counters: Of the whole GPU in the window, never of one tenant.
-        capacity_mib: Size of the card that this one was made to look like, with purpose
-            ``"memory"``; None if tenants had all of it.
-        free_mib: Device memory free for tenants, and the MPS server under MPS, on that smaller
-            card; None as `capacity_mib`.
+        power_w: Mean power of the whole GPU in the window, as `counters`; never of one tenant.
+        capacity_mib: Size of that smaller card; None, as `free_mib`, for another purpose.
+        free_mib: Device memory free there for tenants, and for the MPS server under MPS.
         completion: When each tenant was done, with purpose ``"completion"``; None for others.
     """
 
@@ -145,6 +138,7 @@ class Run:
     schema: Schema = 1
 
     def __post_init__(self) -> None:
+        sharing = parse_sharing(self.sharing)
         if not self.tenants:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):
@@ -165,7 +159,7 @@ class Run:
             return
         if [each.outcome == "ok" for each in self.tenants] != [e is not None for e in done.ended_s]:
             raise InvalidInput(f"run {self.id}: a tenant has an end if and only if it ran to it")
-        groups = len(running_together(parse_sharing(self.sharing), len(self.tenants)))
+        groups = len(running_together(sharing, len(self.tenants)))
         if len(done.pauses_s) != groups - 1:
             raise InvalidInput(
                 f"run {self.id}: between {groups} groups are {groups - 1} pauses, got "

@@ -46,10 +46,9 @@ class Script:
         command: Its words, the program first, e.g. ``("python", "train.py", "--lr", "0.1")``.
         folder: Absolute path of the folder in which it runs.
         environment: Variables that the user gave, by name; added to those inherited.
-        throughput: For what does not train by torch: a regular expression that finds in its output
-            how many examples it did a second, as its only group; None: its steps are counted.
-        seconds_per_step: As `throughput`, for the seconds of a step; milliseconds if the group is
-            called ``ms``.
+        throughput: Without torch: a regular expression that finds the examples a second in its
+            output, as its only group; None: its steps are counted.
+        seconds_per_step: Likewise the seconds of a step; milliseconds of a group called ``ms``.
     """
 
     command: tuple[str, ...]
@@ -110,20 +109,16 @@ class Workload:
 
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
-        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`;
-            ``"script"``: a training script of the user's; ``"numbers"``: a job of the user's, of
-            which only numbers are known; ``"duration"``: the same without the length of its step,
-            which is nominal.
+        source: ``"timm"``: `model` is timm's name; ``"plain"``: one of `advisor.zoo`; of the user's
+            ``"script"``, ``"numbers"`` (no more is known) or ``"duration"`` (a nominal step).
         model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
-        family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
-            leaves whole families out.
+        family: One architecture in several sizes, e.g. ``"resnet"``, which evaluation leaves out.
         batch: Examples a step.
         precision: ``"default"`` as torch does, ``"tf32"`` with both switches on, ``"amp"`` under
             bf16 autocast, ``"fp16"`` under fp16 autocast with scaled gradients.
         execution: ``"eager"``, ``"compiled"`` by `torch.compile`, or ``"graph"``: the whole step
             captured once as a CUDA graph, then replayed.
-        loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input is
-            already on the GPU.
+        loader_workers: Processes of a `DataLoader`; 0: the input is already on the GPU.
         resolution: Pixels of an image's side; None if the input is not an image.
         sequence_length: Tokens or frames an example; None if the input is not a sequence.
         table_mib: Size of the embedding tables; None if there are none.

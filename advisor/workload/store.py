@@ -5,15 +5,13 @@ A malformed file raises `InvalidInput` with the file, the field and what to do.
 
 import json
 import os
-import re
-import warnings
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
+from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.files.reading import (
     MODEL_FILE,
     Kind,
@@ -226,24 +224,12 @@ def measured_profiles(
     return {name: each for name, each in profiles.items() if not each.is_estimate}, refused
 
 
-# How a run names MPS client priorities, as runs of earlier versions do.
-_PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
-
-
 def read_runs(path: Path) -> tuple[Run, ...]:
-    """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
-    content, where, runs, skipped = read_bytes(path), shown(path), [], 0
+    """Return the runs in a JSON Lines file, in its order."""
+    content, where = read_bytes(path), shown(path)
     with expecting("a list of runs", content, where):
-        for number, line in enumerate(content.splitlines(), start=1):
-            if _PRIORITIES.search(line):
-                skipped += 1
-            elif line:
-                runs.append(parse_record(Run, line, f"{where}:{number}"))
-    if skipped:
-        runs_with = f"{counted(skipped, 'run')} with MPS priorities in {where}"
-        message = f"skipped {runs_with}: the mode was removed"
-        warnings.warn(message, AdvisorWarning, stacklevel=1)
-    return tuple(runs)
+        lines = enumerate(content.splitlines(), start=1)
+        return tuple(parse_record(Run, line, f"{where}:{at}") for at, line in lines if line)
 
 
 def last_solo_runs(gpu: str, host: str) -> dict[str, Run]:

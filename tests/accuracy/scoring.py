@@ -15,7 +15,7 @@ from research.scoreboard import ALL, scores_of
 GPU = "h200-141gb"
 LEFT_OUT = ("bert", "resnet", "t5")
 # What the model is fitted to besides, in the quick version.
-LEARNT = ("convnext", "dlrm", "efficientnetv2", "gpt2")
+LEARNT = ("convnext", "gpt2")
 MODES = ("naive", "mps", "mps-limits")
 
 _ROOT = Path(__file__).parents[2]

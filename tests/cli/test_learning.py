@@ -14,8 +14,6 @@ from advisor.measure import device
 from advisor.measure.planned_runs import single_runs
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import PHYSICS
-from advisor.workload.profile_checks import present_of
-from advisor.workload.store import read_runs
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
 from tests.measure.calibrate import recorded
@@ -78,17 +76,6 @@ def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tm
     append_record(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
     said = advisor("validate", "--runs", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
     assert (said.code, "outside" in said.err) == (5, True)
-
-
-@pytest.mark.filterwarnings("default")
-def test_runs_of_a_removed_mode_are_skipped_and_counted_on_stderr(advisor, tmp_path):
-    file = tmp_path / "runs.jsonl"
-    for sharing, count in (("mps/priority=0,1", 12), ("mps", 1)):
-        for number in range(count):
-            append_record(file, synthetic.run(JOBS, sharing, run_id=f"{sharing}-{number}"))
-    said = advisor("validate", "--runs", file, "--out", tmp_path / "kept")
-    assert said.err.count("warning: skipped 12 runs with MPS priorities in") == 1
-    assert len(read_runs(tmp_path / "kept" / GPU / "runs" / "validation.jsonl")) == 1
 
 
 @pytest.fixture(params=["h100-sxm-80gb", UNLISTED])
@@ -185,7 +172,7 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     advisor, own, on_slow_host, monkeypatch
 ):
     monkeypatch.delenv("ADVISOR_CHECK_HOST")
-    here = present_of(synthetic.PROVENANCE)
+    here = synthetic.PROVENANCE
     monkeypatch.setattr("advisor.hardware.live_gpu.first_gpu", lambda: GPU)
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
     recent = "advisor.hardware.machine.recent_host_check"

@@ -75,21 +75,6 @@ def test_mig_mode_must_be_on_and_stay_on_and_is_not_switched(machine):
     assert not [call for call in machine.calls if "-mig" in call.split()]
 
 
-def test_an_instance_of_somebody_else_in_its_place_is_let_be(machine):
-    machine.put(5, 0)
-    before = machine.layout()
-    code, said = ended(machine, DIVIDED)
-    assert code == 1
-    assert "5:0 is there already, somebody else's" in said
-    assert machine.layout() == before
-    machine.held.clear()
-    machine.put(0, 0)
-    code, said = ended(machine, DIVIDED)
-    assert code != 0
-    assert len(machine.layout()) == 1
-    assert not seen()
-
-
 def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
     first = begun(machine, DIVIDED, ENDLESS="yes")
     try:

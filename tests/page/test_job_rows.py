@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.page.job_rows import rows_of, rows_text
+from advisor.page.question import rows_of, rows_text
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,7 @@ from advisor.hardware.machine import Counters
 from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.learn.observations import shared_runs
 from advisor.learn.regression import fit_utilisation
-from advisor.prediction.capacity import (
-    steps_of_sets,
-    without_trace,
-)
+from advisor.prediction.capacity import steps_of_sets, without_trace
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
 from advisor.prediction.parts import busy_slowdown, slowdown_on
@@ -221,23 +218,6 @@ def test_nine_in_ten_on_slices_of_an_a100_too():
     assert missed(pairs) < 0.25 * np.mean([1 - 1 / measured for _, measured in pairs]), (
         "as if alone"
     )
-
-
-@given(
-    st.sampled_from([A100, H200]),
-    st.floats(0.05, 1),
-    MEMORY,
-    st.lists(st.sampled_from([2, 10, 14, 28, 50, 86]), min_size=2, max_size=4),
-)
-def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_limit(
-    card, busy, memory, limits
-):
-    job = watched(card, busy, 200, memory)
-    predictor = Predictor(card, load_model(model_path()))
-    together = predictor.predict([job] * len(limits), Mps(tuple(map(float, limits)))).jobs
-    for each, limit in zip(together, limits, strict=True):
-        (alone,) = predictor.predict([job], Mps((float(limit),))).jobs
-        assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
 
 
 @given(

@@ -61,7 +61,7 @@ def mixes():
             list(random.choice(profiles, jobs, replace=False)),
             Mps(tuple(random.choice(limits, jobs))),
         )
-        for jobs in (2, 3) * 8
+        for jobs in (2, 3) * 5
     ]
 
 

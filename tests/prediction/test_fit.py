@@ -170,7 +170,7 @@ def test_the_first_run_on_a_gpu_teaches_together_with_those_of_another(fitted):
     assert Predictor(A100, taught).predict(pair_on(A100), Naive()).estimated_from == H200.key
 
 
-@pytest.mark.parametrize("sharing", ["serial", "naive", "mps", "mps=100"])
+@pytest.mark.parametrize("sharing", ["naive", "mps=100"])
 def test_a_job_alone_is_exactly_as_fast_as_alone_however_sharing_is_set_up(fitted, sharing):
     found = Predictor(A100, fitted).predict(pair_on(A100)[:1], parse_sharing(sharing))
     alone = Predictor(A100, fitted).predict(pair_on(A100)[:1], Serial())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
-from advisor.hardware.partition import partition_of, rates_of, whole_gpu
+from advisor.hardware.partition import rates_of, whole_gpu
 from advisor.prediction.mig_instances import longer_step
 from advisor.prediction.other_gpu import RatedGpu, scaled_us
 from advisor.prediction.trace import measured_exponent, replay_trace, slowdowns, sm_pace
@@ -23,12 +23,6 @@ EXPONENTS = st.floats(0.0, 2.0)  # what a file may say
 
 def pace(demand, share, exponent):
     return float(sm_pace(np.array([demand]), share, exponent)[0])
-
-
-@given(DEMANDS, SHARES, SHARES, EXPONENTS)
-def test_fewer_sms_never_make_a_kernel_faster(demand, one, other, exponent):
-    fewer, more = sorted((one, other))
-    assert pace(demand, fewer, exponent) <= pace(demand, more, exponent) <= 1
 
 
 @given(DEMANDS, SHARES, EXPONENTS)
@@ -65,29 +59,12 @@ def test_a_part_with_all_of_the_bandwidth_slows_kernels_as_a_limit_does(demand, 
     assert slower == pytest.approx(1 / pace(demand, part.sm_share, exponent), rel=1e-6)
 
 
-@given(DEMANDS, EXPONENTS, st.integers(2, 32), st.floats(0.25, 1.0), st.floats(0.25, 1.0))
-def test_more_bandwidth_never_makes_kernels_slower(demand, exponent, sms, one, other):
-    job = synthetic.profile()
-    less, more = (
-        replace(partition_of(H200, "1g.18gb"), sms=sms, bandwidth_share=share)
-        for share in sorted((one, other))
-    )
-    (poor,), (rich,) = (slowdowns(np.array([demand]), job, part, exponent) for part in (less, more))
-    assert rich <= poor * (1 + 1e-9)
-
-
 @given(st.floats(0.01, 1.05), st.floats(0.01, 8.0))
 def test_a_step_on_a_part_of_the_gpu_takes_as_long_as_host_or_gpu_and_at_most_a_16th_longer(
     before, there
 ):
     slower = max(1.0, there)
     assert slower <= longer_step(before, there) <= slower * 17 / 16
-
-
-@given(st.floats(0.01, 1.0), st.floats(0.01, 8.0), st.floats(0.01, 8.0))
-def test_a_step_is_no_shorter_where_its_kernels_take_longer(before, one, other):
-    fast, slow = sorted((one, other))
-    assert longer_step(before, fast) <= longer_step(before, slow) * (1 + 1e-12)
 
 
 JOB = synthetic.profile(host_s=0.01, gpu_s=0.02)

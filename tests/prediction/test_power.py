@@ -96,12 +96,12 @@ def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
 
 @pytest.fixture(scope="module")
 def real():
-    """The shipped profiles and runs, and the shipped model with power learnt from one in ten."""
+    """The shipped profiles and runs, and the shipped model with power learnt from one in thirty."""
     profiles = sound_profiles(H200.key)[0]
     runs = [run for run in runs_by_owner(H200.key)[0] if run.purpose != "repeat"]
     model = load_model(model_path())
     constants = model.of(H200)
-    learnt = [each for each in shared_runs(profiles, runs[::10], H200) if each.mode in SHARED_MODES]
+    learnt = [each for each in shared_runs(profiles, runs[::30], H200) if each.mode in SHARED_MODES]
     power = fit_power(learnt, (), H200, constants.physics, ReplayCache())
     return (
         profiles,
@@ -139,7 +139,7 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
     seen = [
         run
         for index, run in enumerate(runs)
-        if index % 10
+        if index % 30
         and run.shows_pace
         and len(run.tenants) > 1
         and all(tenant.workload.name in profiles for tenant in run.tenants)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import known_gpus
 from advisor.launch.plan_file import SavedPlan, prepare
-from advisor.measure import ray_actors
+from advisor.measure import runners
 from advisor.measure.process import processes_of
 from advisor.run.on_ray import RayRun, Report
 from advisor.run.start import StartTerms
@@ -57,7 +57,7 @@ class Ray:
 
     def result(self, answer):
         if next(self._losses, False):
-            raise ray_actors.ActorLost("its Ray actor is lost (as the test wants)")
+            raise runners.ActorLost("its Ray actor is lost (as the test wants)")
         return answer()
 
     def end_one(self, states):
@@ -113,8 +113,8 @@ def run_on(ray, plans, monkeypatch, show=lambda _: None):
         return prepare(plan, H200, predicted(str(plan.sharing), plan.jobs))
 
     said = []
-    monkeypatch.setattr(ray_actors, "make_actor", ray.make_actor)
-    monkeypatch.setattr(ray_actors, "result", ray.result)
+    monkeypatch.setattr(runners, "make_actor", ray.make_actor)
+    monkeypatch.setattr(runners, "result", ray.result)
     run = RayRun(ray, plans, prepared, TERMS, "cpu", said.append)
     return run.to_the_end(show, None), said, run
 
@@ -164,7 +164,7 @@ def test_actors_that_are_lost_again_and_again_are_given_up_with_a_sentence(monke
 
 def test_a_gpu_on_which_a_lost_script_still_ends_is_tried_again(monkeypatch):
     ray = Ray()
-    answers = iter([ray_actors.ActorLost("lost"), GpuUnavailable("in use"), None])
+    answers = iter([runners.ActorLost("lost"), GpuUnavailable("in use"), None])
 
     def result(answer):
         if (error := next(answers, None)) is not None:
@@ -197,32 +197,26 @@ def test_ctrl_c_ends_the_jobs_that_run_and_those_that_wait(monkeypatch):
     assert calls[-1] == [("done", "done", "stopped"), ("stopped",)]
 
 
-@pytest.mark.parametrize(
-    ("key", "named"), [("h100-sxm-80gb", "advisor:h100"), ("a100-40gb", "a100")]
-)
-def test_a_plan_for_a_gpu_that_no_node_has_is_refused_by_its_resource(key, named):
-    with pytest.raises(GpuUnavailable, match=f"no node.*{named}.*ray start"):
-        RayRun(Ray(), [replace(saved("naive", (1,)), gpu=key)], None, TERMS, "cpu", print)
+def test_a_plan_for_a_gpu_that_no_node_has_is_refused_by_its_resource():
+    for key, named in (("h100-sxm-80gb", "advisor:h100"), ("a100-40gb", "a100")):
+        with pytest.raises(GpuUnavailable, match=f"no node.*{named}.*ray start"):
+            RayRun(Ray(), [replace(saved("naive", (1,)), gpu=key)], None, TERMS, "cpu", print)
 
 
-@pytest.mark.parametrize(
-    ("mark", "keys"),
-    [
+def test_the_name_that_ray_has_for_a_gpu_is_understood():
+    for mark, keys in (
         ("A100", {"a100-40gb", "a100-80gb"}),
         ("L4", {"l4-24gb"}),
-        ("H200", {"h200-141gb"}),
         ("GeForce-RTX-4090", {"rtx-4090-24gb"}),
         ("RTX-PRO-6000", {"rtx-pro-6000-96gb"}),
-    ],
-)
-def test_the_name_that_ray_has_for_a_gpu_is_understood(mark, keys):
-    nodes = Ray(resources=(f"accelerator_type:{mark}", "CPU")).nodes()[:1]
-    marked = set()
-    for key in known_gpus():
-        with suppress(GpuUnavailable):
-            assert ray_actors.gpu_resource(key, nodes) == {f"accelerator_type:{mark}": 0.001}
-            marked.add(key)
-    assert marked == keys
+    ):
+        nodes = Ray(resources=(f"accelerator_type:{mark}", "CPU")).nodes()[:1]
+        marked = set()
+        for key in known_gpus():
+            with suppress(GpuUnavailable):
+                assert runners.gpu_resource(key, nodes) == {f"accelerator_type:{mark}": 0.001}
+                marked.add(key)
+        assert marked == keys
 
 
 def test_rays_own_resource_marks_a_kind_of_gpu():

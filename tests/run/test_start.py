@@ -116,7 +116,7 @@ def test_a_run_is_found_by_its_name_and_stopped_with_all_that_a_deaf_job_started
 
 
 def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
-    prepare_mode(machine, "MPS")
+    machine.mode = ["Disabled"] * 2
     deaf = "trap '' TERM; touch up-$ADVISOR_JOB; while :; do sleep 600; done"
     folder = started(prepared("mps", deaf, FOREVER), "0", grace_s=0)
     up(1, 2)
@@ -163,10 +163,7 @@ def test_where_the_plan_of_one_gpu_does_not_start_those_of_the_others_are_ended(
     assert (listed.state, living(find_run(listed.name))) == ("over", [])
 
 
-PLANS = {
-    "MPS": ("mps=40,60", 350.0),
-    "MIG": ("mig=4g.71gb[1]+3g.71gb[2]/mps", 350.0),
-}
+CUT = "mig=4g.71gb[1]+3g.71gb[2]/mps"
 
 
 def unchanged(machine):
@@ -174,14 +171,8 @@ def unchanged(machine):
     return (machine.layout(), machine.daemons, machine.cap_w) == ([], {}, 500.0)
 
 
-def prepare_mode(machine, what):
-    machine.mode = ["Enabled" if what == "MIG" else "Disabled"] * 2
-
-
 def test_what_a_killed_script_left_is_found_and_undone(machine):
-    prepare_mode(machine, "MIG")
-    sharing, cap_w = PLANS["MIG"]
-    folder, watcher = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0"), Watcher()
+    folder, watcher = started(prepared(CUT, FOREVER, FOREVER, cap_w=350.0), "0"), Watcher()
     up(1, 2)
     assert not unchanged(machine)
     kill_script(folder)
@@ -197,23 +188,19 @@ def test_what_a_killed_script_left_is_found_and_undone(machine):
     assert nothing_left()
 
 
-@pytest.mark.parametrize("what", PLANS)
-def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(machine, what):
-    prepare_mode(machine, what)
-    sharing, cap_w = PLANS[what]
+def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(machine):
     code = f"{QUICK}; until [ -e go ]; do sleep 0.1; done"
-    folder = started(prepared(sharing, code, code, cap_w=cap_w), "0")
+    folder = started(prepared(CUT, code, code, cap_w=350.0), "0")
     up(1, 2)
     kill_script(folder)
     Path("go").touch()
     until(lambda: len(runner.events_in(folder).ended) == 2)
     assert not unchanged(machine)
-    machine.mode = ["Disabled", "Disabled"] if what != "MIG" else machine.mode
-    again, watcher = started(prepared(sharing, QUICK, QUICK, cap_w=cap_w), "0"), Watcher()
+    again, watcher = started(prepared(CUT, QUICK, QUICK, cap_w=350.0), "0"), Watcher()
     assert watcher.watch(again) == 0
     assert unchanged(machine)
     Path("up-1").unlink()
-    last = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0")
+    last = started(prepared(CUT, FOREVER, FOREVER, cap_w=350.0), "0")
     up(1)
     stop(folder, None, print)
     assert "over" in str(next(listed_runs()))
@@ -223,7 +210,7 @@ def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(mac
 
 
 def test_no_job_starts_where_mps_does_not_answer(machine, home):
-    prepare_mode(machine, "MPS")
+    machine.mode = ["Disabled"] * 2
     put("nvidia-cuda-mps-control", '[ "$1" = -d ]', home)
     put("sleep", "", home)
     folder = started(prepared("mps", QUICK), "0")
@@ -231,20 +218,6 @@ def test_no_job_starts_where_mps_does_not_answer(machine, home):
         Watcher().watch(folder)
     assert not Path("up-1").exists()
     assert nothing_left()
-
-
-@pytest.mark.parametrize("call", ["-cgi", "-cci"])
-def test_where_mig_instances_cannot_be_made_all_is_as_before(machine, call):
-    plan = prepared("mig=4g.71gb/ci=2c[1]+2c[2]", QUICK, QUICK)
-    assert Watcher().watch(started(plan, "0")) == 0
-    number = [call in each.split() for each in machine.calls].index(True)
-    Path("up-1").unlink()
-    machine.calls.clear()
-    machine.fault = (number, "fails")
-    with pytest.raises(GpuUnavailable):
-        Watcher().watch(started(plan, "0"))
-    assert unchanged(machine)
-    assert not Path("up-1").exists()
 
 
 def test_instances_of_others_stay_unless_they_are_to_be_replaced(machine):

@@ -128,83 +128,21 @@ def test_what_a_sharing_is_called_names_it(sharing):
     assert parse_sharing(str(sharing)) == sharing
 
 
-def test_jobs_are_put_on_instances_by_their_numbers():
-    assert parse_sharing("mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50") == Hybrid(
-        (
-            Place(Instance("4g.71gb", 0), (Part((1,)),)),
-            Place(Instance("3g.71gb", 4), (Part((2, 3), Mps((50.0, 50.0))),)),
-        )
-    )
-
-
-@pytest.mark.parametrize("prefix", ["", "mig="])
-def test_compute_instances_are_named_with_and_without_mig(prefix):
-    assert parse_sharing(f"{prefix}7g.141gb@0/ci=3c[1]+4c[2]") == Hybrid(
-        (Place(Instance("7g.141gb", 0), (Part((1,), slices=3), Part((2,), slices=4))),)
-    )
-
-
-def test_phases_are_groups_of_jobs_in_order():
-    assert parse_sharing("naive[1,2];mps[3]") == Phases(
-        (Group((1, 2), Naive()), Group((3,), Mps()))
-    )
+NO_SHARINGS = """
+mpss mps= mps=200 mps=0 mps=nan mps=50, mig=9g 1g mig=3g.71gb[1 mig=3g.71gb[0]
+mig=3g.71gb[1,1] mig=3g.71gb[1]+3g.71gb[1] mig=3g.71gb[1]+ mig=7g.141gb/ci=3c[1,2]/serial+4c[3]
+mig=3g.71gb[1,2]/mps=50 mig=3g.71gb,4g.71gb[1] 3c[1] mig=3g.71gb[1]+3c[2]
+mig=7g.141gb/ci=0c[1] mig=7g.141gb/ci=3c mig=7g.141gb/ci=3c[1]+4c[1] naive[1] naive[1];
+naive[1];mps naive[1];mps[1] naive;mps naive[1];mps=50[2,3] naive[1];mig=3g.71gb timeslice=2
+naive[1,2] mig=7x1g.18gb mps/ mps/1 mps/x mps/99999 serial/2 mps=50,50/2
+mps=50,50,50/2[1,2,3] mps/2[] mps/2[1,1,2] mps/2[0,1,2] mps/2[1,2,3]; mps/2;naive[1]
+mps/3[2,5] mig=3g.71gb[1,2]/mps/2 mps/3[2,1,3] mps/priority=0,1
+mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0
+"""
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "mpss",
-        "mps=",
-        "mps=200",
-        "mps=0",
-        "mps=nan",
-        "mps=50,",
-        "mig=9g",
-        "1g",
-        "mig=3g.71gb[1",
-        "mig=3g.71gb[0]",
-        "mig=3g.71gb[1,1]",
-        "mig=3g.71gb[1]+3g.71gb[1]",
-        "mig=3g.71gb[1]+",
-        "mig=7g.141gb/ci=3c[1,2]/serial+4c[3]",
-        "mig=3g.71gb[1,2]/mps=50",
-        "mig=3g.71gb,4g.71gb[1]",
-        "3c[1]",
-        "mig=3g.71gb[1]+3c[2]",
-        "mig=7g.141gb/ci=0c[1]",
-        "mig=7g.141gb/ci=3c",
-        "mig=7g.141gb/ci=3c[1]+4c[1]",
-        "naive[1]",
-        "naive[1];",
-        "naive[1];mps",
-        "naive[1];mps[1]",
-        "naive;mps",
-        "naive[1];mps=50[2,3]",
-        "naive[1];mig=3g.71gb",
-        "mig=3g.71gb[" + "9" * 5000 + "]",
-        "timeslice=2",
-        "naive[1,2]",
-        "mps=50 50",
-        "mig=7x1g.18gb",
-        "mps/",
-        "mps/1",
-        "mps/x",
-        "mps/99999",
-        "serial/2",
-        "mps=50,50/2",
-        "mps=50,50,50/2[1,2,3]",
-        "mps/2[]",
-        "mps/2[1,1,2]",
-        "mps/2[0,1,2]",
-        "mps/2[1,2,3];",
-        "mps/2;naive[1]",
-        "mps/3[2,5]",
-        "mig=3g.71gb[1,2]/mps/2",
-        "mps/3[2,1,3]",
-        "mps/priority=0,1",
-        "mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0",
-    ],
+    "text", [*NO_SHARINGS.split(), "", "mps=50 50", "mig=3g.71gb[" + "9" * 5000 + "]"]
 )
 def test_what_names_no_sharing_is_refused(text):
     with pytest.raises(InvalidInput):
@@ -243,6 +181,8 @@ def test_time_slicing_is_naive_sharing_whatever_it_is_called(word):
         ("3g.71gb@4, 4g@0", "mig=3g.71gb@4,4g.71gb@0"),
         ("7g / ci = 3c[1] + 4c[2]", "mig=7g.141gb/ci=3c[1]+4c[2]"),
         ("naive [1, 2]; mps [3]", "naive[1,2];mps[3]"),
+        ("mps/2[1,2];naive/5[3,4]", "mps[1,2];naive[3,4]"),  # room for all of the group at once
+        ("naive/2[3];mps/2[1,2,4]", "naive[3];mps/2[1,2,4]"),
     ],
 )
 def test_spaces_units_and_an_instance_without_its_memory_do_not_change_a_sharing(text, plain):
@@ -377,22 +317,34 @@ def test_a_sharing_of_other_jobs_is_refused(text):
         check_count(parse_sharing(text), 3)
 
 
-def test_a_queue_is_a_number_of_jobs_at_once_in_an_order():
-    assert parse_sharing("mps / 3") == Queue(Mps(), 3)
-    assert parse_sharing("Time-slicing/2[3,1,2]") == Phases((Group((3, 1, 2), Queue(Naive(), 2)),))
-    assert parse_sharing("mps/2[1,2,4];naive[3]").mode == "phases"
-    assert parse_sharing("mps/2[1,2,3]").mode == parse_sharing("mps/2").mode == "queue"
-
-
 @pytest.mark.parametrize(
-    ("text", "plain"),
+    ("text", "sharing"),
     [
-        ("mps/2[1,2];naive/5[3,4]", "mps[1,2];naive[3,4]"),
-        ("naive/2[3];mps/2[1,2,4]", "naive[3];mps/2[1,2,4]"),
+        (
+            "mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50",
+            Hybrid(
+                (
+                    Place(Instance("4g.71gb", 0), (Part((1,)),)),
+                    Place(Instance("3g.71gb", 4), (Part((2, 3), Mps((50.0, 50.0))),)),
+                )
+            ),
+        ),
+        (
+            "7g.141gb@0/ci=3c[1]+4c[2]",
+            Hybrid((Place(Instance("7g.141gb", 0), (Part((1,), slices=3), Part((2,), slices=4))),)),
+        ),
+        ("naive[1,2];mps[3]", Phases((Group((1, 2), Naive()), Group((3,), Mps())))),
+        ("mps / 3", Queue(Mps(), 3)),
+        ("Time-slicing/2[3,1,2]", Phases((Group((3, 1, 2), Queue(Naive(), 2)),))),
     ],
 )
-def test_a_group_of_phases_with_room_for_all_its_jobs_is_no_queue(text, plain):
-    assert parse_sharing(text) == parse_sharing(plain)
+def test_a_sharing_puts_jobs_where_its_words_say(text, sharing):
+    assert parse_sharing(text) == sharing
+
+
+def test_a_queue_of_some_jobs_is_one_of_several_groups():
+    assert parse_sharing("mps/2[1,2,4];naive[3]").mode == "phases"
+    assert parse_sharing("mps/2[1,2,3]").mode == parse_sharing("mps/2").mode == "queue"
 
 
 @given(PLAIN_QUEUES, st.integers(1, 12))

@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.files.writing import record_text
 from advisor.hardware.gpus import gpu
 from advisor.prediction.model import load_model
-from advisor.workload.profile_checks import Present, present_of, stale_profiles
+from advisor.workload.profile_checks import Present, stale_profiles
 from advisor.workload.spec import Script
 from advisor.workload.store import load_calibration, model_path, read_calibration
 from tests import synthetic
@@ -77,7 +77,7 @@ def test_a_calibration_of_an_h200_agrees_with_what_runs_there_taught():
     assert 1 / 3 < seen.switch_s / slicing.switch_s < 3
 
 
-HERE = present_of(synthetic.PROVENANCE)
+HERE = synthetic.PROVENANCE
 A = replace(synthetic.profile("resnet50-imagenet64-bs128"), host_check_s=None)
 B = replace(synthetic.profile("bert-base-finetune-bs16"), host_check_s=1e-3)
 

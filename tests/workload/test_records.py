@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.files.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.files.records import parse_record
-from advisor.files.writing import append_record, record_line, record_text
+from advisor.files.writing import record_line, record_text
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import Calibration
 from advisor.learn.observations import shared_runs
@@ -17,7 +17,7 @@ from advisor.workload.job import JobFile
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import EpochEnd, PartSeconds, Profile
 from advisor.workload.run import Completion, PlanDocument, Run
-from advisor.workload.store import read_profile, read_runs
+from advisor.workload.store import read_profile
 from research.evaluate import of_pace
 from tests import synthetic
 from tests.measure.calibrate.recorded import calibration
@@ -58,16 +58,6 @@ def test_a_profile_reads_back_as_it_was_written(profile):
 @pytest.mark.parametrize("run", [RUN, MEMORY_RUN, NAIVE, DIED])
 def test_a_run_reads_back_as_it_was_written(run):
     assert parse_record(Run, record_line(run), "here") == run
-
-
-def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_path):
-    file = tmp_path / "runs.jsonl"
-    for number, sharing in enumerate(("mps/priority=0,1", "mps", "mps=50,50/priority=1,0")):
-        append_record(file, replace(RUN, id=str(number), sharing=sharing))
-    with pytest.warns(AdvisorWarning, match=r"2 runs .*runs\.jsonl") as warned:
-        runs = read_runs(file)
-    assert runs == (replace(RUN, id="1"),)
-    assert len(warned) == 1
 
 
 def test_an_old_profile_with_a_removed_field_and_without_newer_ones_is_read():
@@ -155,6 +145,7 @@ def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, 
         (("tenants", 0, "host_check_s"), -1.0),
         (("capacity_mib",), 24576),
         (("purpose",), "memory"),
+        (("sharing",), "mps/priority=0,1"),
         (("surprise",), 1),
     ],
 )

@@ -17,9 +17,8 @@ from weakref import WeakKeyDictionary
 
 from . import PROGRESS, RECORD_BYTES
 from .clocks import context_sms, memory_mib, on_gpu
-from .feeds import Feeds
 from .routines import VERBS, Over, Part, Routine, Verb, attempt, train, versions
-from .steps import StepFinder
+from .steps import Feeds, StepFinder
 
 
 class Program(Feeds):

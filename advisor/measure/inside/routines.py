@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from . import MARK, installed_version, lacks_memory
 from .clocks import StepClock, allocations, host_check_s, memory_mib, on_gpu, synchronise, used
-from .feeds import Feeds
+from .steps import Feeds
 
 Part = Literal["step", "phase"]
 

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from advisor.measure.inside import PROGRESS
-from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.program import Program
+from advisor.measure.inside.steps import Feeds
 from advisor.measure.script import create_progress, hook_variables, read_progress
 from tests.lean import LEAN, LEAN_PATH
 

@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from advisor.files.writing import record_line
-from advisor.measure import alone as probing
 from advisor.measure import pace, process
 from advisor.measure import profile as profile_command
-from advisor.measure.alone import at_check, mps_probe
 from advisor.measure.bench import Bench, Crew, MpsSession
 from advisor.measure.device import Device, Origin
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
+from advisor.measure.profile import at_check, mps_probe
 from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
@@ -45,7 +44,7 @@ def command():
 def quick(monkeypatch):
     """Looks at a job for a moment: how long a measurement takes is no law."""
     monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
-    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.05, 2, 0.05))
+    monkeypatch.setattr(profile_command, "_TIMING", profile_command.Timing(0.0, 0.05, 2, 0.05))
     for name in ("_STRETCH_S", "_LEAST_LOOK_S", "_LONGEST_SETTLING_S"):
         monkeypatch.setattr(pace, name, 0.1)
 
@@ -348,9 +347,11 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
         return SimpleNamespace(limit_pct=limit_pct, sms=0, step_s=0.001, windows=windows)
 
     monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
-    monkeypatch.setattr(probing, "LimitedRun", limited)
-    monkeypatch.setattr(probing, "PROBE_LIMITS_PCT", (10.0, 50.0))
-    monkeypatch.setattr(probing, "_PROBE_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
+    monkeypatch.setattr(profile_command, "LimitedRun", limited)
+    monkeypatch.setattr(profile_command, "PROBE_LIMITS_PCT", (10.0, 50.0))
+    monkeypatch.setattr(
+        profile_command, "_PROBE_TIMING", profile_command.Timing(0.0, 0.02, 3, 0.01, 0.1)
+    )
     notes, own = tmp_path / "notes", tmp_path / "near" / "own"
     own.mkdir(parents=True)
     script = Script(

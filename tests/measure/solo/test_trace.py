@@ -12,8 +12,8 @@ from advisor.errors import AdvisorError
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.partition import resident_blocks, sm_limits
 from advisor.measure.inside import MARK
-from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.routines import trace
+from advisor.measure.inside.steps import Feeds
 from advisor.measure.trace import (
     QUEUE_FREE_LAUNCHES,
     Event,
