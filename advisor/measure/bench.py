@@ -146,7 +146,7 @@ class MpsSession:
         self.folder = folder
         self._environment = daemon_variables(folder, device.uuid or "")
         self._daemon: subprocess.Popen[bytes] | None = None
-        _no_pipes(folder).mkdir(parents=True, exist_ok=True)
+        (folder / "no-mps").mkdir(parents=True, exist_ok=True)
 
     def switch_to(self, sharing: Concurrent) -> None:
         """Bring MPS into the state that `sharing` needs; no tenant may be alive."""
@@ -308,7 +308,7 @@ def tenant_environments(
     if uuid is None:
         return ({},) * tenants
     if not sharing.under_mps:
-        no_daemon = {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))}
+        no_daemon = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "no-mps")}
         return (visible_device(uuid) | no_daemon,) * tenants
     # The server counts the GPUs that its daemon sees from 0, and this one sees one (NVIDIA's MPS
     # documentation, CUDA_VISIBLE_DEVICES). A MIG device is named by its UUID on both sides.
@@ -316,10 +316,6 @@ def tenant_environments(
     common = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}
     limits = sharing.limits or (None,) * tenants
     return tuple(common | client_variables(limit, None) for limit in limits)
-
-
-def _no_pipes(folder: Path) -> Path:
-    return folder / "no-mps"
 
 
 _MIB = 2**20

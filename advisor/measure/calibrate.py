@@ -230,9 +230,7 @@ def _context_mib(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
-    """The command as typed, and its options."""
-
+class _CalibrationOptions:
     words: tuple[str, ...]
     device: str
     out: Path | None
@@ -242,7 +240,7 @@ class _Words:
 
 def run_calibrate(document: str) -> int:
     """Calibrate by the JSON `document` of options, under a supervisor; return the exit code."""
-    words = parse_record(_Words, document, "the command")
+    words = parse_record(_CalibrationOptions, document, "the command")
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     cores = allowed_cores(words.cores)

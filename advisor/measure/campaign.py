@@ -1,13 +1,12 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -39,7 +38,6 @@ from advisor.measure.runners import (
     Task,
     cluster_runners,
     local_runners,
-    stop_all,
 )
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile
@@ -49,7 +47,7 @@ from advisor.workload.store import read_profile, read_runs
 
 
 class Ledger:
-    """The records in a campaign's folders, and how far they repeat each other.
+    """The records in a campaign's folders.
 
     Runs lie in every ``*.jsonl`` in `out`; `name` is the prefix of new files there. Of two profiles
     with one name, that in `profiles` counts, then that in the first of the `known` folders.
@@ -79,23 +77,6 @@ class Ledger:
         """Write to the log that a task was given up, and why."""
         moment = datetime.now(UTC).isoformat(timespec="seconds")
         append_line(self._out / f"{self._name}-failed.log", f"{moment} {name}: {why}\n")
-
-    def steadiness(self) -> str:
-        """Return the median differences of solo runs from profiles, and of repeats from runs."""
-        pairs = defaultdict(list)
-        for run in filter(lambda run: run.ok, self.runs.values()):
-            other = self.runs.get(run.repeats or "")
-            if run.purpose == "solo" and (profile := self.profiles.get(run.names[0])):
-                pairs["solo runs from profiles"].append((run.tenants[0].step_s, profile.step_s))
-            if other is not None and other.ok:
-                pairs["repeats"] += [
-                    (mine.step_s, its.step_s)
-                    for mine, its in zip(run.tenants, other.tenants, strict=True)
-                ]
-        return ", ".join(
-            f"{what} {median(abs(mine_s / its_s - 1) for mine_s, its_s in steps_s):.1%} apart"
-            for what, steps_s in pairs.items()
-        )
 
 
 # How often a run is repeated, each time by a new runner, before it is given up.
@@ -183,7 +164,11 @@ class Dispatcher:
                 for start in starting:
                     start.result()
                 while True:
-                    while idle and self.waiting and not self._too_late():
+                    while idle and self.waiting:
+                        next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
+                        passed_s = monotonic() - self._began
+                        if self._deadline_s is not None and passed_s + next_s > self._deadline_s:
+                            break
                         seat = idle.pop()
                         task = seat.take(self.waiting)
                         busy[pool.submit(seat.measured, task)] = seat, task
@@ -195,9 +180,11 @@ class Dispatcher:
                             idle.append(seat)
             finally:
                 threads: set[Future[Any]] = {*starting, *busy}
-                stop_all(runners)
-                while wait(threads, 1.0).not_done:  # after an error or Ctrl-C
-                    stop_all(runners)  # so what the threads wait for ends
+                left = True
+                while left:  # after an error or Ctrl-C, so that what the threads wait for ends
+                    with ThreadPoolExecutor(len(runners)) as stopping:
+                        list(stopping.map(lambda runner: runner.stop(), runners))
+                    left = bool(wait(threads, 1.0).not_done)
         if not idle and self.waiting:
             raise AdvisorError(
                 f"every runner was given up; left: {counted(len(self.waiting), 'run')}. Fix the "
@@ -208,12 +195,6 @@ class Dispatcher:
             f"{self.done} records in {passed_s:.0f} s by {len(runners)} runners, "
             f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
         )
-
-    def _too_late(self) -> bool:
-        """True if one more task would pass the deadline."""
-        next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
-        passed_s = monotonic() - self._began
-        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
 
     def _keep(self, future: Future[Record], seat: Seat, task: Task) -> bool:
         """Record or repeat the task that a runner has ended; return whether it may go on."""
@@ -262,14 +243,12 @@ class Dispatcher:
         say(
             f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on "
             f"{seat.runner.name}; {a_minute:.1f} records a minute, about {left / a_minute:.1f} min "
-            f"left; {self.failed} failed; {self._ledger.steadiness()}"
+            f"left; {self.failed} failed"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
-    """The command as typed, and its options."""
-
+class _CampaignOptions:
     words: tuple[str, ...]
     plan: Path
     out: Path | None
@@ -284,7 +263,7 @@ class _Words:
 
 def run_campaign(document: str) -> int:
     """Measure the campaign that the JSON `document` of options names; return the exit code."""
-    words = parse_record(_Words, document, "the command")
+    words = parse_record(_CampaignOptions, document, "the command")
     campaign = read_campaign(words.plan)
     home = user_folder("profiles") / campaign.gpu
     out, profiles = words.out or home / "runs", words.profiles or home
@@ -318,26 +297,22 @@ def run_campaign(document: str) -> int:
         "profiles_to_do": len(unprofiled),
         "estimated_s": seconds / devices,
     }
-    if words.dry_run:
-        _print(answer, words)
-        return 0
-    dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
-    if dispatcher.waiting:
-        settings = RunnerSettings(campaign, command_line("campaign", words.words))
-        dispatcher.work(_runners(words, settings, len(dispatcher.waiting)))
-    if dispatcher.waiting:
-        say(f"{len(dispatcher.waiting)} left; the same command does them")
-    say(ledger.steadiness())
-    answer |= {
-        "done": dispatcher.done,
-        "failed": dispatcher.failed,
-        "left": len(dispatcher.waiting),
-    }
-    _print(answer, words)
-    return AdvisorError.exit_code if dispatcher.failed else 0
+    failed = 0
+    if not words.dry_run:
+        dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
+        if dispatcher.waiting:
+            settings = RunnerSettings(campaign, command_line("campaign", words.words))
+            dispatcher.work(_runners(words, settings, len(dispatcher.waiting)))
+        if dispatcher.waiting:
+            say(f"{len(dispatcher.waiting)} left; the same command does them")
+        failed = dispatcher.failed
+        answer |= {"done": dispatcher.done, "failed": failed, "left": len(dispatcher.waiting)}
+    if words.as_json:
+        print(json.dumps(answer, indent=1), flush=True)
+    return AdvisorError.exit_code if failed else 0
 
 
-def _runners(words: _Words, settings: RunnerSettings, tasks: int) -> list[Runner]:
+def _runners(words: _CampaignOptions, settings: RunnerSettings, tasks: int) -> list[Runner]:
     """Return the runners that `words` name, on the free GPUs of Ray no more than `tasks`."""
     if words.ray is None:
         return local_runners(words.device, words.cores, settings)
@@ -346,8 +321,3 @@ def _runners(words: _Words, settings: RunnerSettings, tasks: int) -> list[Runner
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --device and --cores")
     most = len(devices_in(words.device or "cpu")) if on_cpu else tasks
     return cluster_runners(words.ray, settings, most)
-
-
-def _print(answer: Mapping[str, Any], words: _Words) -> None:
-    if words.as_json:
-        print(json.dumps(answer, indent=1), flush=True)

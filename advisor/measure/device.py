@@ -318,8 +318,28 @@ def check_host(at_once: int, script: Script | None, say: Callable[[str], None]) 
     """
     cores = len(os.sched_getaffinity(0))
     busy = min(at_once, cores)
+    python = None if script is None else python_of(script.command)
+    variables = {**os.environ, **({} if script is None else script.environment)}
+    if python is None and find_spec("torch") is None:
+        named = "" if script is None else f" (`{shlex.join(masked_words(script.command))[:80]}`)"
+        say(f"host not checked: {_NO_PYTHON.format(named)}")
+        return None
     try:
-        check_s = _check_s(busy, script)
+        with TemporaryDirectory() as folder:
+            Path(folder, "advisor_inside").symlink_to(FOLDER)
+            paths = filter(None, [folder, variables.get("PYTHONPATH")])
+            work = "from advisor_inside.clocks import check_cores; check_cores()"
+            done = subprocess.run(
+                [python or sys.executable, "-c", work, str(busy)],
+                env=variables | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+                cwd="/" if script is None else script.folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+                check=True,
+            )
+        check_s = float(done.stdout.split()[-1])
     except (AdvisorError, subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
         *_, why = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or [""]
         say(f"host not checked: {why}")
@@ -328,31 +348,3 @@ def check_host(at_once: int, script: Script | None, say: Callable[[str], None]) 
     with suppress(AdvisorError, OSError):  # it is of use now, too
         write_whole(host_check_file(), json.dumps(asdict(check)) + "\n")
     return check
-
-
-def _check_s(busy: int, script: Script | None) -> float:
-    """Return the mean seconds of the piece of work with so many busy processes."""
-    python = None if script is None else python_of(script.command)
-    if python is None and find_spec("torch") is None:
-        named = "" if script is None else f" (`{shlex.join(masked_words(script.command))[:80]}`)"
-        raise AdvisorError(_NO_PYTHON.format(named))
-    variables = {**os.environ, **({} if script is None else script.environment)}
-    with TemporaryDirectory() as folder:
-        Path(folder, "advisor_inside").symlink_to(FOLDER)
-        paths = filter(None, [folder, variables.get("PYTHONPATH")])
-        done = subprocess.run(
-            [
-                python or sys.executable,
-                "-c",
-                "from advisor_inside.clocks import check_cores; check_cores()",
-                str(busy),
-            ],
-            env=variables | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-            cwd="/" if script is None else script.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=True,
-        )
-    return float(done.stdout.split()[-1])

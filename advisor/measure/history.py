@@ -239,23 +239,19 @@ def _values(columns: Sequence[_Column], cells: Sequence[str], step_metric: str |
             labels[column.name] = cell
     if metric:
         values.append((_column(metric, step_metric), value))
-    numbers = [
-        (column.field[0], column.labels, number)
-        for column, cell in values
-        if column.field and (number := _number(column.name, column.field, cell)) is not None
-    ]
+    numbers: list[tuple[Quantity, Labels, float]] = []
+    for column, cell in values:
+        no_value = cell.strip("[]").lower() in _NONE or cell.startswith("[")  # [Not Supported]
+        if column.field is None or no_value:
+            continue
+        match = _CELL.fullmatch(cell)
+        if match is None or not isfinite(number := float(match[1])):
+            raise InvalidInput(f"{column.name}: expected a number, got {shortened(cell)}")
+        quantity, factor = column.field
+        factor = 0.01 if match[2] == "%" else factor * _FACTORS.get(match[2], 1.0)
+        if (in_range := _in_range((quantity, factor), number)) is not None:
+            numbers.append((quantity, column.labels, in_range))
     return (epoch_s(" ".join(times)) if times else None), labels, numbers
-
-
-def _number(name: str, field: tuple[Quantity, float], cell: str) -> float | None:
-    if cell.strip("[]").lower() in _NONE or cell.startswith("["):  # [Not Supported]
-        return None
-    match = _CELL.fullmatch(cell)
-    if match is None or not isfinite(value := float(match[1])):
-        raise InvalidInput(f"{name}: expected a number, got {shortened(cell)}")
-    quantity, factor = field
-    factor = 0.01 if match[2] == "%" else factor * _FACTORS.get(match[2], 1.0)
-    return _in_range((quantity, factor), value)
 
 
 def _in_range(field: tuple[Quantity, float], value: float) -> float | None:

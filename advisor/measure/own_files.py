@@ -64,7 +64,10 @@ def place_for(script: Script, base: Path) -> Place:
     safe = [each for each in (around, *beyond) if each.name and each not in run.parents]
     apart = [each for each in safe if not folder.is_relative_to(each)]
     for others in (safe, apart) if folder.name else ():
-        folders = _outermost([folder, *others])
+        folders = list[Path]()
+        for each in sorted({folder, *others}, key=lambda each: len(each.parts)):
+            if not any(each.is_relative_to(outer) for outer in folders):
+                folders.append(each)
         folders.sort(key=lambda each: not folder.is_relative_to(each))  # the first one must work
         overlays, left = _overlays(folder, folders[:_MOST_OVERLAYS], base)
         if overlays is not None:
@@ -117,21 +120,10 @@ def _entries(todo: deque[str], without: Iterable[Path] = ()) -> Iterator[os.DirE
                     yield entry
 
 
-def _outermost(folders: Iterable[Path]) -> list[Path]:
-    outer: list[Path] = []
-    for each in sorted(set(folders), key=lambda each: len(each.parts)):
-        if not any(each.is_relative_to(other) for other in outer):
-            outer.append(each)
-    return outer
-
-
 def _overlays(
     working: Path, folders: Sequence[Path], base: Path
 ) -> tuple[Overlays | None, list[Path]]:
-    """The overlays under which a program starts, and what has none; None if they do not work here.
-
-    The run's own files stay outside of them, and so do caches and settings in the home folder.
-    """
+    """The overlays of a program, None if they do not work here, and the folders without one."""
     kept = [base.parent] if base.is_relative_to(folders[0]) else []
     if any(_home().is_relative_to(each) for each in folders):
         kept += [each for each in _settings() if not working.is_relative_to(each)]
@@ -177,8 +169,11 @@ class Exposed:
                     with suppress(OSError):
                         about = each.stat()
                         path = self._paths.get((about.st_dev, about.st_ino))
-                        if path is not None and _is_written(pid, each.name):
-                            self._written.add(path)
+                        if path is not None:  # fdinfo of proc(5)
+                            text = Path(f"/proc/{pid}/fdinfo/{each.name}").read_text()
+                            flags = re.search(r"^flags:\s*([0-7]+)", text, re.MULTILINE)
+                            if flags and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                                self._written.add(path)
 
     def changed(self) -> tuple[list[str], list[str]]:
         """The files that have changed: those that the script had open for writing, and others."""
@@ -192,10 +187,8 @@ class Exposed:
         if written:
             say(f"  changed by the script: {_listed(written)}")
         if others:
-            say(
-                f"  changed during the measurement, by the script or another program: "
-                f"{_listed(others)}"
-            )
+            why = "during the measurement, by the script or another program"
+            say(f"  changed {why}: {_listed(others)}")
         return bool(written)
 
 
@@ -218,13 +211,6 @@ def _states(folders: Iterable[Path], without: Sequence[Path]) -> Iterator[tuple[
         for path in (str(folder), *inside):
             if state := _state(path):
                 yield path, state
-
-
-def _is_written(pid: int, descriptor: str) -> bool:
-    """Whether a descriptor of a process can write; proc(5), fdinfo."""
-    about = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text()
-    flags = re.search(r"^flags:\s*([0-7]+)", about, re.MULTILINE)
-    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -255,43 +255,39 @@ def measured_pace(
     if over:
         stretch = max(taken, key=lambda each: each.steps)
         activity, clocks_mhz, meter_s = NOT_METERED, meter.clocks_mhz(), 0.0
-    answer = stretch.answer
+    held_mib = meter.memory_mib()
+    # In a container the driver may list the tenant under another pid. On a claimed device the only
+    # other process is an MPS server, which holds less than any tenant.
+    own_mib = held_mib.get(tenant.pid, max(held_mib.values(), default=None))
+    memory = memory_record(taken[-1].answer["memory"], own_mib)
+    if memory is None:
+        raise AdvisorError(
+            "the driver shows no process on this GPU. Does it train there, and does the driver "
+            "show processes here?"
+        )
+    answer, host = stretch.answer, None
+    if "fetched_s" in answer:  # an idle loader counts as no work
+        names = ("loader_cpu_s", "read_mib") if answer.get("loader_cpu_s") else ()
+        used = {"wait_s": answer["fetched_s"], **{name: answer[name] for name in names}}
+        host = HostSide(
+            **{
+                name: max(0.0, value) / stretch.steps
+                for name, value in used.items()
+                if value is not None
+            }
+        )
     return SoloPace(
         rounds=rounds,
         windows=rounds.windows(timing.window_s) if over else solo_windows(stretch, plan, rounds),
         cpu_share=answer["cpu_s"] / (answer["completed_at"][-1] - stretch.start_at),
         activity=activity,
         clocks_mhz=clocks_mhz,
-        memory=_memory(tenant, meter, taken[-1].answer),
+        memory=memory,
         checks_s=() if over else tuple(check_s for _, check_s, _ in answer["checks"]),
         meter_s=meter_s,
-        host=_host_side(answer, stretch.steps),
+        host=host,
         over=over,
     )
-
-
-def _memory(tenant: Tenant, meter: Meter, answer: Mapping[str, Any]) -> Memory:
-    held_mib = meter.memory_mib()
-    # In a container the driver may list the tenant under another pid. On a claimed device the only
-    # other process is an MPS server, which holds less than any tenant.
-    own_mib = held_mib.get(tenant.pid, max(held_mib.values(), default=None))
-    memory = memory_record(answer["memory"], own_mib)
-    if memory is None:
-        raise AdvisorError(
-            "the driver shows no process on this GPU. Does it train there, and does the driver "
-            "show processes here?"
-        )
-    return memory
-
-
-def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide | None:
-    """Return the host's work for one of `steps`; an idle loader counts as none."""
-    if "fetched_s" not in answer:
-        return None
-    names = ("loader_cpu_s", "read_mib") if answer.get("loader_cpu_s") else ()
-    used = {name: answer[name] for name in names if answer[name] is not None}
-    of_a_step = {name: max(0.0, value) / steps for name, value in used.items()}
-    return HostSide(wait_s=max(0.0, answer["fetched_s"]) / steps, **of_a_step)
 
 
 # Windows that differ by this ratio, at one pace of the core, may show a slow moment of the host.
@@ -305,7 +301,10 @@ def repeated_pace(
     """Measure the pace, and again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
     for _ in range(_MOST_REPEATS):
-        if pace.over or not _disagree(pace.windows):
+        as_they_are = [window.step_s for window in pace.windows]
+        at_one_pace = [each.step_s / core_pace(each.check_s or 1.0) for each in pace.windows]
+        ratios = (max(each) / min(each) for each in (as_they_are, at_one_pace))
+        if pace.over or min(ratios) <= _MOST_WINDOW_RATIO:
             break
         say("  its windows disagree; measuring more of them")
         more = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
@@ -318,17 +317,6 @@ def repeated_pace(
             meter_s=pace.meter_s + more.meter_s,
         )
     return pace
-
-
-def _disagree(windows: Sequence[Window]) -> bool:
-    """Return whether windows differ both as they are and at one pace of the core."""
-    return all(
-        max(paces) > _MOST_WINDOW_RATIO * min(paces)
-        for paces in (
-            [window.step_s for window in windows],
-            [window.step_s / core_pace(window.check_s or 1.0) for window in windows],
-        )
-    )
 
 
 # Python and launches slow down as the checks of the core do, to this power: 0.29, 0.31 and 0.36 on

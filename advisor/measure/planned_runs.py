@@ -204,11 +204,9 @@ def is_advice(document: Any) -> bool:
 
 
 def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The plans of `document` in the form of a plan file, with the purpose of validation.
+    """The plans of `document` as a plan file of validations; an id is of its jobs and its rank.
 
-    A run's id consists of its jobs and its rank, so that ``--skip-existing`` recognises it. Plans
-    on MIG, in phases, in a queue and under a power cap are left out: MIG instances and caps are
-    not set here, and a run has one sharing.
+    MIG, phases, queues and power caps are left out: they are not set here.
     """
 
     def trained(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +225,8 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
                 "workloads": workloads,
             }
             for plan, workloads in listed
-            if _can_be_run(plan)
+            if plan.get("power_cap_w") is None
+            and ((sharing := parse_sharing(plan["sharing"])).mode == "serial" or together(sharing))
         ]
         gpu, schema = document["gpu"], document["schema"]
     except (KeyError, TypeError, AttributeError) as error:
@@ -238,12 +237,6 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
             "for more: `advisor recommend`"
         )
     return {"schema": schema, "gpu": gpu, "plans": plans}
-
-
-def _can_be_run(plan: Mapping[str, Any]) -> bool:
-    sharing = parse_sharing(plan["sharing"])
-    simple = sharing.mode == "serial" or together(sharing) is not None
-    return simple and plan.get("power_cap_w") is None
 
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
@@ -468,15 +461,13 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
     entries = []
     for plan in plans:
         entry = {name: value for name, value in asdict(plan).items() if value is not None}
-        entries.append(entry | {"workloads": [_name_or_fields(each) for each in plan.workloads]})
+        for number, job in enumerate(plan.workloads):
+            with suppress(UnknownName):
+                if workload(job.name) == job:
+                    entry["workloads"] = [*entry["workloads"]]
+                    entry["workloads"][number] = job.name
+        entries.append(entry)
     write_whole(path, json.dumps({"schema": 1, "gpu": gpu, "plans": entries}, indent=1) + "\n")
-
-
-def _name_or_fields(job: Workload) -> str | dict[str, Any]:
-    with suppress(UnknownName):
-        if workload(job.name) == job:
-            return job.name
-    return asdict(job)
 
 
 def counts(plans: Iterable[PlannedRun]) -> str:

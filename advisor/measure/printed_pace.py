@@ -130,7 +130,6 @@ class PrintedPace:
             self._check_often(last)
 
     def _check_often(self, last: _Figure) -> None:
-        """Check the pace against how often it is printed."""
         line_s = np.array([seconds for seconds, _ in self._judged])
         # Progress bars print twice a step at times; then nine in ten figures come within a step.
         often_s = max(float(np.percentile(line_s, 90)), float(line_s.mean()))
@@ -229,7 +228,7 @@ class PrintingTenant(Tenant):
                 return {"sms": None, "warm_step_s": step_s, "memory": self._memory()}
             if exited:
                 return self.end_with(self.running.how_it_ended())
-        return self._silent(self.waits_for(timeout_s, timeout_s))
+        return self._end_that(self.waits_for(timeout_s, timeout_s))
 
     def waits_for(self, waited_s: float, timeout_s: float) -> str:
         script, line = self.setup.script, self.running.error_line()
@@ -240,7 +239,7 @@ class PrintingTenant(Tenant):
             f"{line or 'nothing'}"
         )
 
-    def _silent(self, why: str) -> Ended:
+    def _end_that(self, why: str) -> Ended:
         self.end_by(monotonic())
         return self.end("died", f"{self.named} {why}")
 
@@ -252,7 +251,7 @@ class PrintingTenant(Tenant):
                 return self.end_with(self.running.how_it_ended())
             if monotonic() > until:
                 silent_s = time() - (self._pace.at_s or 0.0)
-                return self._silent(f"printed no figure of its pace for {silent_s:.0f} s")
+                return self._end_that(f"printed no figure of its pace for {silent_s:.0f} s")
             sleep(_WATCH_S)
         with self._reading:
             self._pace.check()

@@ -87,7 +87,7 @@ _FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
+class _ProfileOptions:
     """The command as typed, and its options; `measure_env` is set only while measuring."""
 
     words: tuple[str, ...]
@@ -106,7 +106,7 @@ class _Words:
 
 def run_profile(document: str) -> int:
     """Profile the workloads of the JSON `document`; return 0, or 1 after listing the failures."""
-    words = parse_record(_Words, document, "the command")
+    words = parse_record(_ProfileOptions, document, "the command")
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     writable_folder(words.out or user_folder("profiles") / device.key)
@@ -127,7 +127,7 @@ def idle_power_w(device: Device) -> float | None:
 class _Batch:
     """The workloads still `todo`, each with the file of its profile, and what failed."""
 
-    def __init__(self, words: _Words, gpu: str) -> None:
+    def __init__(self, words: _ProfileOptions, gpu: str) -> None:
         self._words = words
         self._failures: list[tuple[str, AdvisorError]] = []
         self.todo: list[tuple[Workload, Path]] = []

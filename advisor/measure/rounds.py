@@ -104,7 +104,11 @@ def find_rounds(times: StepTimes) -> Rounds:
     intervals_s = times.intervals_s
     rolls_out = times.validation_s.sum() > _VALIDATION_SHARE * intervals_s.sum()
     marks = [times.new_pass, times.checkpoint_s > 0, (times.validation_s > 0) & ~rolls_out]
-    seldom = [mark & _is_seldom(mark) for mark in marks]
+    seldom = []
+    for mark in marks:
+        at = np.flatnonzero(mark)
+        rare = len(at) == 1 or (len(at) > 1 and float(np.median(np.diff(at))) >= _SELDOM)
+        seldom.append(mark & rare)
     at_end = np.logical_or.reduce(seldom)
     if at_end.all():
         at_end = np.zeros_like(at_end)
@@ -127,11 +131,6 @@ def find_rounds(times: StepTimes) -> Rounds:
     )
 
 
-def _is_seldom(mark: NDArray[np.bool_]) -> bool:
-    at = np.flatnonzero(mark)
-    return len(at) == 1 or (len(at) > 1 and float(np.median(np.diff(at))) >= _SELDOM)
-
-
 def _epoch_end(
     times: StepTimes, at_end: NDArray[np.bool_], over_s: Floats, most_often: NDArray[np.bool_]
 ) -> EpochEnd | None:
@@ -151,9 +150,8 @@ def _epoch_end(
 def _period(steps_s: Floats) -> tuple[int, bool]:
     """Return the shortest period that predicts steps as well as any, and whether it is unclear.
 
-    A step is predicted by the median of those at the same place in other rounds: the better the
-    more rounds there are, so neither noise nor a multiple of the period seems to repeat. NaN is a
-    step that was not timed.
+    The median of those at the same place in other rounds predicts a step, so neither noise nor a
+    multiple of the period seems to repeat. NaN is a step that was not timed.
     """
     steps = len(steps_s)
     plain_s = float(np.nanmedian(steps_s))
@@ -171,20 +169,14 @@ def _period(steps_s: Floats) -> tuple[int, bool]:
     margin_s = np.maximum(_MATTERS * float(np.nansum(steps_s)), margins_s)
     margin_s[1:] = np.minimum(margin_s[1:], _OF_GAIN * beyond_s[0])
     period = 1 + int(np.argmax(beyond_s <= margin_s))
-    return period, steps < 2 * period or _seen_in_part(steps_s, period)
+    usual_s = _usual_s(steps_s, period)  # a few long steps may remain that no round explains
+    long_s = (steps_s - usual_s)[steps_s > _LONG * usual_s]
+    in_part = float(long_s.sum()) > _LONG_SHARE * float(np.nansum(steps_s))
+    return period, steps < 2 * period or (in_part and len(long_s) <= _FEW)
 
 
 def _beyond_noise_s(error_s: Floats) -> float:
     return float(np.maximum(0.0, error_s - _STALL * np.median(error_s)).sum())
-
-
-def _seen_in_part(steps_s: Floats, period: int) -> bool:
-    """Return whether a few long steps remain that no round explains."""
-    usual_s = _usual_s(steps_s, period)
-    long_s = (steps_s - usual_s)[steps_s > _LONG * usual_s]
-    return 1 <= len(long_s) <= _FEW and float(long_s.sum()) > _LONG_SHARE * float(
-        np.nansum(steps_s)
-    )
 
 
 def _folded(steps_s: Floats, period: int) -> Floats:
@@ -195,10 +187,7 @@ def _folded(steps_s: Floats, period: int) -> Floats:
 
 
 def _errors_s(steps_s: Floats, period: int, plain_s: float) -> tuple[Floats, Floats]:
-    """Return how far each step is from the median of the others at its place, and that median.
-
-    That of a step without others is `plain_s`. In no particular order.
-    """
+    """Return how far each step is from the median of others at its place, and that."""
     folded = _folded(steps_s, period)
     timed = np.isfinite(folded)
     others = timed.sum(axis=1, keepdims=True) - 1

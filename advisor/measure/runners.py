@@ -11,7 +11,6 @@ import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -42,7 +41,7 @@ Record = Run | Profile
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """The campaign and `command` of the user, and a runner's device, with host cores of its own."""
+    """A campaign and the user's command, and a runner's device, with host cores of its own."""
 
     campaign: Campaign
     command: str
@@ -114,8 +113,7 @@ class LocalRunner:
     def measured(self, task: Task) -> Record:
         """Measure `task`; raises InvalidInput if no runner can."""
         # Longer than the timeouts that a measurement has for all its tenants.
-        record: Record = self._ask(task, 1800.0)
-        return record
+        return self._ask(task, 1800.0)  # type: ignore[no-any-return]
 
     def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
         """The answer of the process; raises the error that it had."""
@@ -298,8 +296,7 @@ class ClusterRunner:
         result(self._actor.start_with.remote(self._settings), TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = result(self._actor.measured.remote(task))
-        return record
+        return result(self._actor.measured.remote(task))  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         actor, self._actor = self._actor, None
@@ -323,12 +320,6 @@ def _actor(settings: RunnerSettings, resource: Mapping[str, float], strategy: An
         scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
     )
-
-
-def stop_all(runners: Sequence[Runner]) -> None:
-    """Stop all at once."""
-    with ThreadPoolExecutor(max(1, len(runners))) as pool:
-        list(pool.map(lambda runner: runner.stop(), runners))
 
 
 def local_runners(device: str | None, cores: str | None, settings: RunnerSettings) -> list[Runner]:

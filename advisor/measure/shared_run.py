@@ -106,10 +106,7 @@ def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Tenants that trained at the same time; `clients` of them were served by MPS.
-
-    `took_s` ends with their last steps that count, of tenants that did not end early.
-    """
+    """Tenants that trained at the same time; `took_s` ends with their last steps that count."""
 
     tenants: tuple[TenantRecord, ...]
     took_s: tuple[float | None, ...]
@@ -273,9 +270,7 @@ FIRST_RUN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
-    """The command as typed, and its options."""
-
+class _RunOptions:
     words: tuple[str, ...] = ()
     plans: Path
     out: Path
@@ -290,7 +285,7 @@ class _Words:
 
 def run_list(document: str) -> int:
     """Run the plans that the JSON `document` of options names; return the exit code."""
-    words = parse_record(_Words, document, "the command")
+    words = parse_record(_RunOptions, document, "the command")
     timing = Timing(words.settle_s, words.window_s, words.windows)
     device = find_device(words.device)
     writable(words.out)

@@ -133,8 +133,9 @@ _NO_STEPS = (
     f"has neither, call advisor.step() once a step, or {_NOT_BY_STEPS}"
 )
 _NO_TORCH = (
-    f"No Python of it imported torch where that can be seen: sudo and containers hide it. If it "
-    f"does not use torch, {_NOT_BY_STEPS}"
+    f"No Python of it imported torch where that can be seen: sudo, containers, schedulers and the "
+    f"background hide it. Give the command of the training. If it does not use torch, "
+    f"{_NOT_BY_STEPS}"
 )
 _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
 _GOES_ON = "Its command goes on: give the command of the training alone"
@@ -195,7 +196,13 @@ class Tenant:
                 return self._answer()
             elif self._unseen:
                 break
-        return self._late(timeout_s)
+        why = self.waits_for(timeout_s, timeout_s)
+        if self._unseen:
+            why = f"cannot be seen to step. {self._unseen}"
+        elif not (self.setup.ours or self.connections):
+            why = f"{why}. {self._explained or self._no_steps}"
+        self.end_by(monotonic())
+        return self.end("died", f"{self.named} {why}")
 
     def patience(self, timeout_s: float) -> Iterator[float]:
         """Yield the seconds that are left, 0 at last; now and then, say what is waited for."""
@@ -215,6 +222,11 @@ class Tenant:
         self.send(verb, **arguments)
         return self.receive(timeout_s)
 
+    def _hang_up(self) -> None:
+        """Close its connections: while its hook waits, it takes that for Ctrl-C."""
+        while self.connections:
+            self.connections.pop().close()
+
     def let_end(self) -> None:
         """Let it end, once it has answered that it is ``over``; raise its error, if it has one."""
         self._hang_up()
@@ -224,7 +236,7 @@ class Tenant:
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""
-        self._hang_up()  # its hook, while it waits, takes this for Ctrl-C, too
+        self._hang_up()
         if self._started is not None:
             self._started.interrupt()
 
@@ -235,10 +247,6 @@ class Tenant:
         if self._started is not None:
             self._started.end_by(deadline)
             self._started = None
-
-    def _hang_up(self) -> None:
-        while self.connections:
-            self.connections.pop().close()
 
     def first_of_several(self) -> str | None:
         """Return a sentence if it may train several times in turn, of which the first is seen."""
@@ -301,7 +309,9 @@ class Tenant:
         if len(self.connections) > 1 and not psutil.pid_exists(self.pid):
             return  # the next training, e.g. of another fold, after the measured one has ended
         if len(self.connections) > 1:
-            remedy = self._explained or "Start a single rank, e.g. --nproc_per_node 1"
+            remedy = self._explained or (
+                "Start a single training, of one setting and one rank, e.g. --nproc_per_node 1"
+            )
             raise InvalidInput(
                 f"{self.named} trains in several processes ({self.pid}, {hello['pid']}), and "
                 f"advisor measures one, on one GPU. {remedy}."
@@ -365,32 +375,18 @@ class Tenant:
             remedy = _TOO_SHORT
         return self.end_with(how, remedy)
 
-    def _late(self, timeout_s: float) -> Ended:
-        why = self.waits_for(timeout_s, timeout_s)
-        if self._unseen:
-            why = f"cannot be seen to step. {self._unseen}"
-        elif not (self.setup.ours or self.connections):
-            why = f"{why}. {self._explained or self._no_steps}"
-        self.end_by(monotonic())
-        return self.end("died", f"{self.named} {why}")
-
     def waits_for(self, waited_s: float, timeout_s: float) -> str:
         """Return the end of a sentence on the missing step, and its reason."""
-        line = self.running.error_line()
-        printed = f"; it printed last: {line}" if line else ""
-        return f"took no step within {waited_s:.0f} of {timeout_s:.0f} s: {self._progress}{printed}"
-
-    @property
-    def _progress(self) -> str:
-        """The part of its start that was seen."""
+        line, progress = self.running.error_line(), "no Python of it has imported torch yet"
         if self.connections:
-            return f"its process {self.pid} trains, and is in a long step or in something else"
-        if (self.folder / "passes").exists():
-            return "it runs backward passes, and its optimizer has not stepped yet"
-        if (self._hook / "attached").exists():
+            progress = f"its process {self.pid} trains, and is in a long step or in something else"
+        elif (self.folder / "passes").exists():
+            progress = "it runs backward passes, and its optimizer has not stepped yet"
+        elif (self._hook / "attached").exists():
             unseen = why_unseen(self.running.processes(), self._hook)
-            return f"torch is imported, and nothing trains yet{f'; {unseen}' if unseen else ''}"
-        return "no Python of it has imported torch yet"
+            progress = f"torch is imported, and nothing trains yet{f'; {unseen}' if unseen else ''}"
+        printed = f"; it printed last: {line}" if line else ""
+        return f"took no step within {waited_s:.0f} of {timeout_s:.0f} s: {progress}{printed}"
 
     @property
     def _unseen(self) -> str | None:
@@ -410,6 +406,5 @@ class Tenant:
 
     @property
     def _no_steps(self) -> str:
-        """Why no step may have been seen."""
         attached = (self._hook / "attached").exists()
         return self._unseen or (_NO_STEPS if attached else _NO_TORCH)

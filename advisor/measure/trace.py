@@ -470,13 +470,9 @@ def step_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch)
 def _traced(tenant: Tenant, device: Device, steps: int, count: int) -> TracedStep:
     path = tenant.folder / "trace.json"
     answer = living(tenant.ask("trace", path=str(path), round_steps=steps, rounds=count))
+    limits = sm_limits(gpu(device.key).compute_capability)
     with events_in(path) as events:
-        return traced_round(
-            events,
-            answer["phases"],
-            answer["passes"],
-            sm_limits(gpu(device.key).compute_capability),
-        )
+        return traced_round(events, answer["phases"], answer["passes"], limits)
 
 
 def _recorded_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:

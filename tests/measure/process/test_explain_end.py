@@ -14,25 +14,6 @@ def explained(folder, line, output=""):
 
 
 @pytest.mark.parametrize(
-    ("text", "background"),
-    [
-        ("nohup python train.py > log 2>&1 &\n", True),
-        ("python a.py &\npython b.py &\n", True),
-        ("python train.py & echo started\n", True),
-        ("python train.py &\nwait\n", False),
-        ("cd here && python train.py 2>&1 | tee log", False),
-        ("python train.py &> log\n# nohup python train.py &\n", False),
-    ],
-)
-def test_a_shell_that_leaves_its_program_in_the_background_is_told_to_wait(
-    tmp_path, text, background
-):
-    (tmp_path / "run.sh").write_text(text)
-    assert ("wait" in explained(tmp_path, "bash run.sh")) == background
-    assert ("wait" in explained(tmp_path, shlex.join(["sh", "-c", text]))) == background
-
-
-@pytest.mark.parametrize(
     ("output", "remedy"),
     [
         ("Continue? [y/n] Traceback ...\nEOFError: EOF when reading a line\n", "standard input"),
@@ -57,41 +38,6 @@ def test_a_python_that_lacks_a_package_is_not_the_one_of_the_script(tmp_path, mo
         text = explained(tmp_path, f"{python} fit.py", printed)
         assert ("-- /path/to/env/bin/python fit.py" in text) == named
         assert ("advisor itself" in text) == (named and python == sys.executable)
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("wandb agent ada/net/abc", "wandb agent"),
-        ("python -m wandb sweep s.yaml", "wandb sweep"),
-        ("uv run optuna study optimize a.py objective", "optuna"),
-        ("python train.py --multirun lr=0.1,0.2", "--multirun"),
-        ("python train.py -m lr=0.1,0.2", "--multirun"),
-        ("python sweep.py", "sweep.py"),
-        ("bash scripts/run_sweep.sh", "run_sweep.sh"),
-        ("sbatch train.sbatch", "sbatch"),
-        ("bash -c 'cd here; tmux new -d train'", "tmux"),
-    ],
-)
-def test_what_starts_trainings_elsewhere_is_named_with_the_command_to_give(tmp_path, line, named):
-    text = explained(tmp_path, line)
-    assert named in text
-    assert "Give the command" in text
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "python train.py --logger wandb agent",
-        "python -c 'import os; os.x & 1'",
-        "python train.py -m 5",
-        "python -m pkg.train",
-        "wandb login",
-        "python train.py --config sweep.py",
-    ],
-)
-def test_a_training_is_not_taken_for_a_sweep(tmp_path, line):
-    assert explained(tmp_path, line) == ""
 
 
 @pytest.mark.parametrize(

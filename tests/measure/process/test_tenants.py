@@ -377,7 +377,7 @@ NEVER_STEP = {
     ("sh", "-c", "echo so; kill -9 $$"): "was killed by SIGKILL; it printed: so",
     ("python", "-c", f"raise SystemExit({COLOURED!r})"): "it printed: Error: no data",
     ("python", "-c", "input('Sure? ')"): "standard input",
-    ("sh", "-c", "nohup sleep 0 &"): "Add wait",
+    ("sh", "-c", "nohup sleep 0 &"): "background",
     ("python", "-c", "raise SystemExit('CUDA out of memory')"): "CUDA out of memory",
 }
 
