@@ -69,10 +69,6 @@ HERE = (  # asked in this process
     # What starts a plan.
     f"export {PAIR} --sharing mps=43,57",
     f"export {THREE} --sharing mig=4g.71gb[1,2]/mps=60,40+2g.35gb[3]",
-)
-
-APART = (  # asked in a process of their own
-    f"recommend {PAIR} --objective mean-completion",
     f"recommend {THREE} --gpu a100-40gb",
     "recommend gpt2-medium-pretrain-bs4:2 --gpus 2",
     f"predict {THREE} --sharing serial[1];naive[2,3] --gpu h100-sxm-80gb",
@@ -81,8 +77,12 @@ APART = (  # asked in a process of their own
     f"predict {THREE} --sharing mps/2[3,1,2]",
     "trials cnn-cifar10-bs128 --steps 2000 --start-up 0 --gpu h100-sxm-80gb",
     "recommend nasnetalarge-imagenet-bs16-amp:4 --gpu a100-40gb",
-    f"export {PAIR} --sharing naive --format slurm",
     f"export {PAIR} --sharing mig=3g.71gb,4g.71gb --format mig-parted",
+)
+
+APART = (  # asked in a process of their own
+    f"recommend {PAIR} --objective mean-completion",
+    f"export {PAIR} --sharing naive --format slurm",
 )
 
 BARE_JOBS = {  # written by `advisor profile --from-numbers`

@@ -91,7 +91,7 @@ def test_a_job_of_which_not_one_fits_is_refused():
         copies(Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000)))
 
 
-@pytest.mark.parametrize("copies", [2, 3, 6, 8])
+@pytest.mark.parametrize("copies", [3, pytest.param(8, marks=pytest.mark.exhaustive)])
 def test_a_plan_for_copies_and_the_number_of_copies_come_from_the_same_limits(copies):
     advisor = Advisor("h200-141gb")
     row = advisor.recommend_copies("resnet50-imagenet64-bs128").rows[copies - 1]
