@@ -197,7 +197,10 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
     first = next((each for each in wrong if each["type"] == _UNKNOWN), wrong[0])
     if not first["loc"]:
         return f"not a {name}, which is an object, {{...}}"
-    field = _place(first["loc"])
+    field, separator = "", ""  # entries counted from 1: "workload.batch", "job 2: epochs"
+    for part in first["loc"]:
+        field += f" {part + 1}" if isinstance(part, int) else f"{separator}{part}"
+        separator = ": " if isinstance(part, int) else "."
     if first["type"] == _UNKNOWN:
         *places, key = first["loc"]
         fields_there = sorted(_fields_at(kind, places))
@@ -218,15 +221,6 @@ def _problem(wrong: _Wrong) -> str:
         got = f"{value:,.12g}" if abs(value) < _MOST_SHOWN else "one of hundreds of digits"
         return f" must be {_BOUNDS[kind]} {bound:,.12g}, got {got}; check its unit"
     return " is missing" if kind == _MISSING else f": {wrong['msg'].removeprefix('Value error, ')}"
-
-
-def _place(parts: Sequence[str | int]) -> str:
-    """The place in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
-    place, separator = "", ""
-    for part in parts:
-        place += f" {part + 1}" if isinstance(part, int) else f"{separator}{part}"
-        separator = ": " if isinstance(part, int) else "."
-    return place
 
 
 def _fields_at(kind: type, places: Sequence[str | int]) -> set[str]:

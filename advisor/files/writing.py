@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from errno import ENAMETOOLONG, ENOSPC
@@ -54,10 +54,13 @@ def writable(path: Path) -> Path:
                     f"{path}: it is {kind_of(present)}, and only a regular file is replaced. "
                     f"Choose another path."
                 )
-            if any(os.path.samestat(present, own) for own in _own_outputs()):
-                raise InvalidInput(
-                    f"{path}: this command's own output goes there already. Choose another path."
-                )
+            for descriptor in (1, 2):
+                with suppress(OSError):  # closed
+                    if os.path.samestat(present, os.fstat(descriptor)):
+                        raise InvalidInput(
+                            f"{path}: this command's own output goes there already. Choose another "
+                            f"path."
+                        )
         target = Path(os.path.realpath(path))
         folder = next(each for each in target.parents if each.exists())
         with TemporaryFile(dir=folder):
@@ -74,12 +77,6 @@ def writable_folder(path: Path) -> Path:
     """Return `path`, checked as `writable` does to be a folder for files, existing or not."""
     writable(path / "new")
     return path
-
-
-def _own_outputs() -> Iterable[os.stat_result]:
-    for descriptor in (1, 2):
-        with suppress(OSError):  # closed
-            yield os.fstat(descriptor)
 
 
 @contextmanager

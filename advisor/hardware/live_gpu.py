@@ -80,9 +80,15 @@ def live_gpu(device: int | str) -> LiveGpu:
         mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
         utilization = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
         sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
+        uuid = str(nvml.nvmlDeviceGetUUID(handle))
+        counters: Literal["gpm", "dcgm", "nvml"] | None = "nvml" if utilization else None
+        if offers_gpm(nvml, handle):
+            counters = "gpm"
+        elif dcgm_number(uuid) is not None:
+            counters = "dcgm"
         return LiveGpu(
             index=nvml.nvmlDeviceGetIndex(handle),
-            uuid=str(nvml.nvmlDeviceGetUUID(handle)),
+            uuid=uuid,
             product=product,
             catalogue_key=None if listed is None else listed.key,
             memory_total_mib=total_bytes / _MIB,
@@ -92,7 +98,7 @@ def live_gpu(device: int | str) -> LiveGpu:
             mig_pending=mig and bool(mig[1]),
             compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
             mps=mps_processes(),
-            counters=_counters(nvml, handle),
+            counters=counters,
             processes=_processes(nvml, handle),
             gpu_utilization=utilization and utilization.gpu / 100,
             power_w=offered_w(nvml, "nvmlDeviceGetPowerUsage", handle),
@@ -205,14 +211,6 @@ def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
             sizes = (memory.get(process.pid), size and size / _MIB)
             memory[process.pid] = max((mib for mib in sizes if mib is not None), default=None)
     return tuple(GpuProcess(pid, memory[pid]) for pid in sorted(memory))
-
-
-def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
-    if offers_gpm(nvml, handle):
-        return "gpm"
-    if dcgm_number(str(nvml.nvmlDeviceGetUUID(handle))) is not None:
-        return "dcgm"
-    return "nvml" if offered(nvml, "nvmlDeviceGetUtilizationRates", handle) else None
 
 
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:

@@ -121,15 +121,6 @@ TASKS = {each.name: each for each in _TASKS}
 """Tasks by the beginning of a workload's name: network and data, at batch 1, without options."""
 
 
-def _usual_batches(task: str) -> tuple[int, ...]:
-    """Batch sizes at which `task` is listed; any other is allowed."""
-    if task == "gcn-arxiv":
-        return (1,)
-    if task.endswith("-pretrain"):
-        return 4, 8, 16
-    return (1, 2, 4, 8, 16, 32) if task.endswith("-finetune") else (32, 128)
-
-
 _PATTERN = re.compile(
     r"(?P<task>[a-z0-9_-]+?)-bs(?P<batch>[1-9]\d{0,5})"
     r"(?:-(?P<precision>tf32|amp|fp16))?(?:-(?P<execution>compiled|graph))?"
@@ -147,7 +138,16 @@ def zoo() -> tuple[Workload, ...]:
 
 
 def _plain_names() -> list[str]:
-    return [f"{task}-bs{batch}" for task in TASKS for batch in _usual_batches(task)]
+    """Return the names at the usual batch sizes; any other size is allowed."""
+
+    def batches(task: str) -> tuple[int, ...]:
+        if task == "gcn-arxiv":
+            return (1,)
+        if task.endswith("-pretrain"):
+            return 4, 8, 16
+        return (1, 2, 4, 8, 16, 32) if task.endswith("-finetune") else (32, 128)
+
+    return [f"{task}-bs{batch}" for task in TASKS for batch in batches(task)]
 
 
 def workload(name: str) -> Workload:
