@@ -69,13 +69,10 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
     if not chosen:
         return beside_package(kind)
     if not is_folder(Path(chosen)):
-        variable = f"ADVISOR_{kind.upper()}"
-        by_variable = os.environ.get(variable) == str(chosen)
-        remedy = f"Unset {variable}, or set it to a folder" if by_variable else "Check the path"
-        what = "no such folder"
-        if is_file(Path(chosen)):
-            what, remedy = "it is a file, not a folder", f"Name its folder, {Path(chosen).parent}"
-        raise InvalidInput(f"{chosen}: {what} of {kind}. {remedy}.")
+        raise InvalidInput(
+            f"{chosen}: not a folder of {kind}. Check --{kind} or ADVISOR_{kind.upper()}, or leave "
+            f"it out."
+        )
     return Path(chosen)
 
 
