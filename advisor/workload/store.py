@@ -65,14 +65,13 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
 
     What a user measures or refits lies in the user's data folder, and is read in addition.
     """
-    chosen = folder or os.environ.get(f"ADVISOR_{kind.upper()}")
+    by_variable = os.environ.get(variable := f"ADVISOR_{kind.upper()}")
+    chosen = folder or by_variable
     if not chosen:
         return beside_package(kind)
     if not is_folder(Path(chosen)):
-        raise InvalidInput(
-            f"{chosen}: not a folder of {kind}. Check --{kind} or ADVISOR_{kind.upper()}, or leave "
-            f"it out."
-        )
+        remedy = f"Unset {variable}" if by_variable == str(chosen) else "Check the path"
+        raise InvalidInput(f"{chosen}: it is not a folder of {kind}. {remedy}.")
     return Path(chosen)
 
 
