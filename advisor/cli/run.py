@@ -67,7 +67,7 @@ def run(
     jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
     steps.
     """
-    from advisor.launch.plan_file import prepare, saved_plans
+    from advisor.launch.plan_file import prepare, read_plans
     from advisor.run.start import StartTerms, devices_for, rehearse, started, without_gangs
     from advisor.run.watch import ListedRuns, Watcher, find_run, listed_runs
 
@@ -89,7 +89,7 @@ def run(
         advisor = advisor or advisor_of(saved.gpu, saved.power_cap_w)
         return prepare(saved, advisor.card, advisor.predict(saved.jobs, saved.sharing).prediction)
 
-    planned = without_gangs(saved_plans(Path(plan), rank, sources.profiles), aside)
+    planned = without_gangs(read_plans(Path(plan), sources.profiles, rank=rank), aside)
     terms = StartTerms(
         cores=cores,
         steps=steps,

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
 from advisor.launch import ExportFormat
-from advisor.launch.kubernetes import image_wanted, kubernetes_text
+from advisor.launch.kubernetes import image_wanted, kubernetes_text, mig_parted_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan
-from advisor.launch.mig_parted import mig_parted_text
 from advisor.launch.plan_file import plans_text, run_wants
 from advisor.launch.radt import radt_text, radt_wants
 from advisor.launch.shell import commands_text, mps_text

@@ -17,7 +17,6 @@ from advisor.files.writing import json_text
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.launch.shell import commands_text
-from advisor.measure.planned_runs import is_advice
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import MixPrediction
@@ -46,6 +45,7 @@ _SHARED_FIELDS = (
     "isolated",
     "protect",
 )
+_ADVICE_REMEDY = "Ask again: `advisor recommend --json`."
 _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
@@ -87,37 +87,36 @@ def plans_text(plans: Sequence[LaunchPlan], *, with_steps: bool = False) -> str:
     """
     jobs = [start.job for plan in plans for start in plan.starts]
     profiles = profile_positions(jobs)
+    documented = []
+    for plan in plans:
+        own = []
+        for start in plan.starts:
+            step_s = start.step_s
+            steps = StepRange(step_s.p05, step_s.p50, step_s.p95) if with_steps else None
+            job = replace(_documented_job(start), profile=profiles[start.job.profile], step_s=steps)
+            own.append(job)
+        documented.append(
+            DocumentedPlan(
+                rank=1,
+                sharing=str(plan.sharing),
+                power_cap_w=plan.power_cap_w,
+                note=NOT_RUN if plan.on_mig else None,
+                estimated_from=plan.estimated_from,
+                gpu=None if plan.gpu.key == plans[0].gpu.key else plan.gpu.key,
+                host=plan.host,
+                device=plan.device,
+                jobs=tuple(own),
+            )
+        )
     document = PlanDocument(
         schema=1,
         gpu=plans[0].gpu.key,
         objective=None,
         workloads=workloads_by_name(job.profile.workload for job in jobs),
-        plans=tuple(_documented(plan, plans[0], profiles, with_steps) for plan in plans),
+        plans=tuple(documented),
         profiles=embedded(profiles),
     )
     return json_text(asdict(document))
-
-
-def _documented(
-    plan: LaunchPlan, first: LaunchPlan, profiles: Mapping[Profile, int], with_steps: bool
-) -> DocumentedPlan:
-    jobs = []
-    for start in plan.starts:
-        step_s = start.step_s
-        steps = StepRange(step_s.p05, step_s.p50, step_s.p95) if with_steps else None
-        job = replace(_documented_job(start), profile=profiles[start.job.profile], step_s=steps)
-        jobs.append(job)
-    return DocumentedPlan(
-        rank=1,
-        sharing=str(plan.sharing),
-        power_cap_w=plan.power_cap_w,
-        note=NOT_RUN if plan.on_mig else None,
-        estimated_from=plan.estimated_from,
-        gpu=None if plan.gpu.key == first.gpu.key else plan.gpu.key,
-        host=plan.host,
-        device=plan.device,
-        jobs=tuple(jobs),
-    )
 
 
 def _documented_job(start: Start) -> DocumentedJob:
@@ -148,25 +147,48 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     return plan
 
 
-def read_plans(path: Path, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
-    """Read the plan of each GPU in the file `path`, as `plans_text` wrote it.
+def read_plans(
+    path: Path, profiles: Path | None = None, *, rank: int | None = None
+) -> tuple[SavedPlan, ...]:
+    """Read the plan of each GPU in `path`, as `plans_text` wrote it.
+
+    With a `rank`, the file may also be an answer of `recommend`, of which the plan of that rank is
+    read.
 
     Raises:
-        InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
-            workload.
+        InvalidInput: It holds no plan, or none of that rank, or a job has no profile, or the
+            profile is of another workload.
     """
     text = read_bytes(path)
     with expecting("an exported plan", text, path):
         content = parse_json(text, str(path), _REMEDY)
-    if isinstance(content, dict) and content.get("objective") is not None:
+    # An exported plan has no objective.
+    if not isinstance(content, dict) or content.get("objective") is None:
+        with expecting("an exported plan", text, path):
+            document = parse_record(PlanDocument, text, str(path), _REMEDY)
+        with located(path):
+            plans = tuple(_saved(plan, document, profiles) for plan in document.plans)
+        if rank not in (None, 1):
+            raise InvalidInput(
+                f"{path}: no plan of rank {rank}: an exported file has one plan. Leave --rank out, "
+                f"or export another plan by `advisor export --rank {rank}`."
+            )
+        return plans
+    if rank is None:
         raise InvalidInput(
             f"{path}: it is advice of several plans. Write one of them: `advisor export "
             f"--format json --rank RANK`. Or run one: `advisor run {path} --rank RANK`."
         )
-    with expecting("an exported plan", text, path):
-        document = parse_record(PlanDocument, text, str(path), _REMEDY)
-    with located(path):
-        return tuple(_saved(plan, document, profiles) for plan in document.plans)
+    try:
+        with located(path):
+            planned = _of_rank(content, rank)
+        document = check_record(PlanDocument, planned, str(path), _ADVICE_REMEDY)
+        with located(path):
+            return (_saved(document.plans[0], document, profiles),)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(
+            f"{path}: it is advice, but incomplete ({error!r}). {_ADVICE_REMEDY}"
+        ) from None
 
 
 def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) -> SavedPlan:
@@ -234,42 +256,6 @@ def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: Find
         profile.workload, examples_per_epoch=planned.examples_per_epoch, script=planned.script
     )
     return Job(replace(profile, workload=workload), **_shared_fields(planned))
-
-
-_ADVICE_REMEDY = "Ask again: `advisor recommend --json`."
-
-
-def saved_plans(path: Path, rank: int, profiles: Path | None = None) -> tuple[SavedPlan, ...]:
-    """Read the plan in `path`: an exported one, or that of a rank in an answer of `recommend`.
-
-    Returns:
-        The plan of each GPU.
-
-    Raises:
-        InvalidInput: It holds none, or none of that rank, or a job has no profile.
-    """
-    content = read_bytes(path)
-    with expecting("an exported plan", content, path):
-        document = parse_json(content, str(path))
-    # An exported plan has no objective.
-    if not is_advice(document) or document["objective"] is None:
-        exported = read_plans(path, profiles)
-        if rank != 1:
-            raise InvalidInput(
-                f"{path}: no plan of rank {rank}: an exported file has one plan. Leave --rank out, "
-                f"or export another plan by `advisor export --rank {rank}`."
-            )
-        return exported
-    try:
-        with located(path):
-            planned = _of_rank(document, rank)
-        advised = check_record(PlanDocument, planned, str(path), _ADVICE_REMEDY)
-        with located(path):
-            return (_saved(advised.plans[0], advised, profiles),)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(
-            f"{path}: it is advice, but incomplete ({error!r}). {_ADVICE_REMEDY}"
-        ) from None
 
 
 def _of_rank(advice: Mapping[str, Any], rank: int) -> dict[str, Any]:

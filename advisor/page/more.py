@@ -64,22 +64,15 @@ def _trials(question: Question) -> None:
     """Show how many trials of a search to run at once."""
     job = _job(question)
     terms = TrialTerms(start_s=START_S, conditions=question.conditions, level=question.level)
-    (on,) = question.advisor.trials(job, terms).hosts
-    trials = on.trials
-    at_once, rows = trials.at_once, trials.rows
-    gain = trials.row.trials_per_hour.p50 / rows[0].trials_per_hour.p50
-    show_headline(
-        f"Run {at_once} trials at once: {gain:.3g} times as many an hour as one after another."
-        if at_once > 1
-        else "Run trials one after another: more at once are not worthwhile.",
-        estimated=not trials.row.shared.prediction.confirmed_on_hardware,
-    )
+    search = question.advisor.trials(job, terms)
+    trials = search.hosts[0].trials
+    headline, *rest = copies.trials_advice(search).split("\n")
+    confirmed = trials.row.shared.prediction.confirmed_on_hardware
+    show_headline(headline, estimated=not confirmed)
+    st.markdown(plain(" ".join(rest)))
     draw(charts.trials_chart(trials))
-    st.caption(
-        f"The thin line is the 90 % interval, the ring is the advice. {trials.copies.fit} fit; one "
-        f"more {plain(trials.copies.limited_by)}. Rates include the start of "
-        f"processes, {trials.row.starts_s.p50:.3g} s each time."
-    )
+    st.caption("The thin line is the 90 % interval, the ring is the advice.")
+    st.caption(plain(" ".join(copies.notes_on_trials(search))))
     show_table(
         [
             {
@@ -91,7 +84,7 @@ def _trials(question: Question) -> None:
                 "memory, GiB": row.shared.prediction.memory_total_mib / MIB_PER_GIB,
                 "share by": str(row.shared.prediction.sharing),
             }
-            for row in rows
+            for row in trials.rows
         ]
     )
 

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from advisor.plan.objectives import OBJECTIVES, holds_one
 from advisor.plan.reasons import (
-    Binding,
     ComparedPlan,
     Comparison,
     Limit,
@@ -22,6 +21,11 @@ from advisor.report import format as units
 from advisor.report.format import csv_text, range_columns, table_of
 
 _TIE = " tie"
+_LIMITED_BY: dict[Limit, str] = {
+    "host path": "CPU-bound",
+    "SMs": "limited by the SMs",
+    "own instances": "limited by its MIG instance",
+}
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:
@@ -84,6 +88,10 @@ def _rows_of_jobs(
     for each in comparison.plans:
         job, ends_s = each.forecast.prediction.jobs[at], each.forecast.ends_s
         unsure = each is not comparison.plans[0] and holds_one(each.step_over_first[at])
+        bound, why = each.binding, "no resource saturated"
+        if (limit := bound.limit_of(at)) is not None:
+            why = _LIMITED_BY.get(limit, f"limited by {limit}")
+            why += "" if (use := bound.use_of(at)) is None else f" ({use:.0%})"
         shown_s = [ends_s[copy].p50 for copy in copies] if ends and ends_s else []
         rows.append(
             {
@@ -92,7 +100,7 @@ def _rows_of_jobs(
                 "slowdown": f"{units.number(job.slowdown)}x",
                 "ends after": units.durations(shown_s) if shown_s else "-",
                 "memory": units.gib_of(job.memory_mib),
-                "why": _limit(each.binding, at),
+                "why": f"{'alone, ' if at in bound.alone else ''}{why}",
             }
         )
     return rows
@@ -136,22 +144,6 @@ def comparison_text(comparison: Comparison) -> str:
     if comparison.note:
         text += f" Compared by {by}: {comparison.note}."
     return text
-
-
-_LIMITED_BY: dict[Limit, str] = {
-    "host path": "CPU-bound",
-    "SMs": "limited by the SMs",
-    "own instances": "limited by its MIG instance",
-}
-
-
-def _limit(bound: Binding, job: int) -> str:
-    limit, use = bound.limit_of(job), bound.use_of(job)
-    alone = "alone, " if job in bound.alone else ""
-    if limit is None:
-        return f"{alone}no resource saturated"
-    used = "" if use is None else f" ({use:.0%})"
-    return f"{alone}{_LIMITED_BY.get(limit, f'limited by {limit}')}{used}"
 
 
 def comparison_csv(comparison: Comparison) -> str:

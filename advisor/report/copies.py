@@ -134,33 +134,7 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     For several models of GPU there is a line for each model, and the numbers only with `details`.
     """
     models = {on.trials.copies.gpu.key: on for on in search.hosts}
-    notes = [
-        f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
-        for gpu, on in models.items()
-        for note in _notes_on_numbers(
-            on.trials.copies, "trials", None if search.count else "trials an hour"
-        )
-    ]
-    if search.idle:
-        idle = ", ".join(f"{gpus} {gpu}" for gpu, gpus in search.idle.items())
-        notes.append(f"Without a trial: {idle}.")
-    trials = search.hosts[0].trials
-    if trials.start_s:
-        note = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
-        if len(models) == 1:
-            note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
-            note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
-        notes += [
-            f"{note}.",
-            *(
-                f"{f'{gpu}: ' if len(models) > 1 else ''}{note}"
-                for gpu, on in models.items()
-                for note in _notes_on_starts(on.trials)
-            ),
-        ]
-    else:
-        notes.append("Only training steps are counted, not the start of processes and models.")
-    notes += forecast.basis_notes(search.standing)
+    notes, trials = list(notes_on_trials(search)), search.hosts[0].trials
     answer = forecast.with_estimates_named(search.standing, trials_advice(search))
     if len(models) == 1:
         rows = dict(zip(trials.copies.rows, map(_cells_of_trials, trials.rows), strict=True))
@@ -183,17 +157,36 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
     )
     if not details:
         return answer_above_table(answer, table, [*notes, "All numbers at once: --details."])
-    return Group(
-        answer_above_table(answer, table, notes),
-        *(
-            part
-            for gpu, on in models.items()
-            for part in (
-                Text(f"\nOne {gpu}:", style="bold"),
-                table_of([*map(_cells_of_trials, on.trials.rows)]),
-            )
-        ),
-    )
+    parts: list[RenderableType] = [answer_above_table(answer, table, notes)]
+    for gpu, on in models.items():
+        parts.append(Text(f"\nOne {gpu}:", style="bold"))
+        parts.append(table_of([*map(_cells_of_trials, on.trials.rows)]))
+    return Group(*parts)
+
+
+def notes_on_trials(search: Search) -> Iterator[str]:
+    """Yield which numbers of trials fit and are worthwhile, what starts take, and the basis."""
+    several, trials = len(search.hosts) > 1, search.hosts[0].trials
+
+    def of_each(notes_of: Callable[[Trials], Iterator[str]]) -> Iterator[str]:
+        for on in search.hosts:
+            first = f"{on.trials.copies.gpu.key}: " if several else ""
+            yield from (f"{first}{note}" for note in notes_of(on.trials))
+
+    gained = None if search.count else "trials an hour"
+    yield from of_each(lambda each: _notes_on_numbers(each.copies, "trials", gained))
+    if search.idle:
+        yield f"Without a trial: {', '.join(f'{gpus} {gpu}' for gpu, gpus in search.idle.items())}."
+    if trials.start_s:
+        note = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
+        if not several:
+            note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
+            note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
+        yield f"{note}."
+        yield from of_each(_notes_on_starts)
+    else:
+        yield "Only training steps are counted, not the start of processes and models."
+    yield from forecast.basis_notes(search.standing)
 
 
 def _notes_on_starts(trials: Trials) -> Iterator[str]:

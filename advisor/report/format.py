@@ -330,18 +330,13 @@ class FittedTable(Table):
         headings = [str(each.header).replace("-\n", "").replace("\n", " ") for each in self.columns]
         for row in zip(*(each.cells for each in self.columns), strict=True):
             words = [*map(str, row)]
-            first = (" " * _GAP).join(words[: self.abreast])
-            yield _record(first, zip(headings[self.abreast :], words[self.abreast :], strict=True))
+            lines = [(" " * _GAP).join(words[: self.abreast])]
+            for name, cell in zip(headings[self.abreast :], words[self.abreast :], strict=True):
+                heading = f"{name}: " if name[:1].isalpha() else ""
+                lines += [f"{_INDENT}{heading}{cell}"] if cell else []
+            yield Text("\n".join(filter(None, lines)))
         if self.caption:
             yield Text(str(self.caption))
-
-
-def _record(first: str, rest: Iterable[tuple[str, str]]) -> Text:
-    """A row on its own: the line `first`, if any, then a line for each heading and its cell."""
-    inside = [
-        f"{_INDENT}{f'{name}: ' if name[:1].isalpha() else ''}{cell}" for name, cell in rest if cell
-    ]
-    return Text("\n".join([*filter(None, [first]), *inside]))
 
 
 def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:

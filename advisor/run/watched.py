@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
@@ -399,7 +399,12 @@ class WatchedRun:
         self.now_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
-                self._hold(self._meter.memory_mib())
+                held_mib = self._meter.memory_mib()
+                ours = held_mib.keys() & set(processes_of("ADVISOR_RUN", str(self.folder)))
+                for number in running if ours else ():
+                    if pids := ours & set(processes_of("ADVISOR_JOB", str(number))):
+                        own_mib = sum(held_mib[pid] for pid in pids)
+                        self._by_number[number].held_mib = own_mib
                 self.now_w = self._meter.power_w()
                 steady = counting and self._looked_s > steady_s
                 if self.now_w is not None and running in self._groups and steady:
@@ -435,13 +440,6 @@ class WatchedRun:
         power = "" if self.now_w is None else f", {self.now_w:.0f} W"
         left = f", {timedelta(seconds=round(self.left_s))} left" if self.left_s else ""
         return f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
-
-    def _hold(self, memory_mib: Mapping[int, float]) -> None:
-        """Note the device memory of each job, by the processes that carry its number."""
-        ours = memory_mib.keys() & set(processes_of("ADVISOR_RUN", str(self.folder)))
-        for number in self.events.running if ours else ():
-            if pids := ours & set(processes_of("ADVISOR_JOB", str(number))):
-                self._by_number[number].held_mib = sum(memory_mib[pid] for pid in pids)
 
     def silent(self, patience_s: float) -> list[int]:
         """Return the jobs that run and did steps, and none for `patience_s`."""

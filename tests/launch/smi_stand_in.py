@@ -57,9 +57,9 @@ class SmiMachine:
         quit_too_early: Whether MPS was asked to end while a client of it ran.
         calls: The words of each call, in order.
         fault: Number of the call that goes wrong, and how: ``"fails"``, ``"worked"`` (and says that
-            it failed), ``"lies"`` (does nothing and says that it worked), ``"hangs"`` (until
-            `released` is set), ``"int"``, ``"term"`` or ``"kill"`` (the script gets the signal once
-            it worked; a SIGINT comes from a terminal, so the call gets it, too).
+            it failed), ``"lies"`` (does nothing and says that it worked), ``"int"``, ``"term"`` or
+            ``"kill"`` (the script gets the signal once it worked; a SIGINT comes from a terminal,
+            so the call gets it, too).
         broken: Word of the calls that always fail.
     """
 
@@ -78,7 +78,6 @@ class SmiMachine:
         self.calls: list[str] = []
         self.fault: tuple[int, str] | None = None
         self.script = 0
-        self.released = threading.Event()
         self._turn = threading.Lock()
 
     def install(self, folder):
@@ -126,10 +125,6 @@ class SmiMachine:
             number = len(self.calls)
             self.calls.append(" ".join([*words, *asked.split()]))
             how = self.fault[1] if self.fault and self.fault[0] == number else None
-        if how == "hangs":
-            self.released.wait()
-            return 1, ""
-        with self._turn:
             if how == "fails" or (self.broken and self.broken in self.calls[-1]):
                 return 1, "something failed for a moment\n"
             if how == "lies":

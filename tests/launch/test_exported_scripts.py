@@ -219,8 +219,10 @@ def test_the_mps_script_refuses_other_words_and_runs_no_job_without_mps():
     assert not pipe_folders()
 
 
-def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
-    for gpu in catalogue().values():
+def test_every_layout_of_every_kind_of_gpu_is_made_at_the_places_it_was_planned_for():
+    models = catalogue().values()
+    kinds = {tuple((each.profile_id, each.starts) for each in gpu.mig): gpu for gpu in models}
+    for gpu in kinds.values():
         for layout in layouts(gpu):
             jobs = [RESNET] * len(layout)
             mix = predicted(str(Mig(layout)), jobs)

@@ -1,5 +1,6 @@
 """``advisor doctor``: hosts and GPUs with one thing wrong, as kernel and driver would show it."""
 
+import fcntl
 import json
 import os
 from itertools import count
@@ -15,7 +16,8 @@ from advisor.hardware import live_gpu as health_of
 from advisor.hardware.live_gpu import gpu_health, live_gpu, time_slice_in
 from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
 from advisor.run import doctor as doctor_command
-from advisor.run.doctor import gpu_findings, host_findings
+from advisor.run.doctor import gpu_findings, host_findings, leftover_findings
+from advisor.run.start import boot_id, lock_file, state_file
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.test_schemas import problems
@@ -183,6 +185,37 @@ def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
     assert looked_at(slowed=1) == []
     (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."))
     assert (found.severity, found.about) == ("blocks", "GPU 1")
+
+
+def test_what_a_killed_measurement_left_is_named_with_its_living_processes(tmp_path, monkeypatch):
+    folder, lock = tmp_path / "folder", tmp_path / "GPU-0.lock"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(doctor_command, "left_behind", lambda: (folder, lock))
+    monkeypatch.setattr(doctor_command, "scripts_within", lambda at: [71] if at == folder else [])
+    monkeypatch.setattr(doctor_command, "mps_within", lambda _: [])
+    by_folder, by_lock = leftover_findings()
+    assert (by_folder.severity, by_lock.severity) == ("spoils", "note")
+    assert f"left {folder}; these processes of it live: 71" in by_folder.what
+    assert {by_folder.remedy, by_lock.remedy} == {"advisor doctor --undo"}
+
+
+def test_what_a_killed_script_changed_is_named_and_not_that_of_a_live_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(doctor_command, "left_behind", tuple)
+    state = state_file("GPU-0")
+    state.parent.mkdir(parents=True)
+    lock_file(state).touch()
+    lines = [f"# boot {boot_id()}", 'declare -- mark="no-such-mark"', "undos[0]=cap\\ 500.00"]
+    state.write_text("\n".join([*lines, "undos[1]=remove\\ 5:0", "undos[1]=:", ""]))
+    (finding,) = leftover_findings()
+    assert (finding.severity, str(state) in finding.what) == ("spoils", True)
+    assert "advisor doctor --undo" in finding.remedy
+    assert ("cap 500.00" in finding.why, "remove" in finding.why) == (True, False)
+    with lock_file(state).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not [*leftover_findings()]
+    state.write_text("# boot another\nundos[0]=cap\\ 500.00\n")
+    assert not [*leftover_findings()]
 
 
 def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa: F811

@@ -57,10 +57,7 @@ def test_a_run_is_scraped_while_it_is_watched(tmp_path, monkeypatch):
 
 
 def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(tmp_path):
-    job = {
-        "number": 3,
-        "workload": SimpleNamespace(name="train"),
-        "state": "running",
+    known = {
         "done": 40,
         "steps": 100,
         "step_s": 0.02,
@@ -68,29 +65,33 @@ def test_numbers_have_the_units_of_prometheus_and_those_not_known_are_left_out(t
         "left_s": 1.2,
         "held_mib": 512.0,
     }
-    unknown = dict.fromkeys(("done", "steps", "step_s", "expected", "left_s", "held_mib"))
-    jobs = [SimpleNamespace(**job), SimpleNamespace(**job | unknown | {"number": 4})]
+    own = {"workload": SimpleNamespace(name="train"), "state": "running"}
+    values = ((3, known), (4, dict.fromkeys(known)))
+    jobs = [SimpleNamespace(number=number, **own, **each) for number, each in values]
     about = SimpleNamespace(device="GPU-0")
     run = SimpleNamespace(folder=tmp_path, about=about, jobs=jobs, now_w=300.0, left_s=1.2)
     with serving("127.0.0.1:0") as (url, metrics):
         metrics.show([run])
         samples = scraped(url)
-    values = {
+    of_run, of_job = (
+        {"power_watts": 300, "remaining_seconds": 1.2},
+        {
+            "steps_done_total": 40,
+            "steps_planned": 100,
+            "step_seconds": 0.02,
+            "expected_step_seconds": 0.02,
+            "expected_step_low_seconds": 0.01,
+            "expected_step_high_seconds": 0.04,
+            "remaining_seconds": 1.2,
+            "memory_bytes": 512 * 2**20,
+        },
+    )
+    assert {
         (name.removeprefix("advisor_run_"), dict(labels).get("job")): value
         for (name, labels), value in samples.items()
         if "state" not in name and dict(labels)["gpu"] == "GPU-0"
-    }
-    assert values == {
-        ("power_watts", None): 300,
-        ("remaining_seconds", None): 1.2,
-        ("job_steps_done_total", "3"): 40,
-        ("job_steps_planned", "3"): 100,
-        ("job_step_seconds", "3"): 0.02,
-        ("job_expected_step_seconds", "3"): 0.02,
-        ("job_expected_step_low_seconds", "3"): 0.01,
-        ("job_expected_step_high_seconds", "3"): 0.04,
-        ("job_remaining_seconds", "3"): 1.2,
-        ("job_memory_bytes", "3"): 512 * 2**20,
+    } == {(name, None): value for name, value in of_run.items()} | {
+        (f"job_{name}", "3"): value for name, value in of_job.items()
     }
 
 
