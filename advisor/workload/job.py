@@ -15,22 +15,18 @@ from types import NoneType
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, near_names
-from advisor.files.reading import (
+from advisor.files.reading import MOST_TOML_BYTES, is_file, located, parse_toml, read_bytes, shown
+from advisor.files.records import OrText, check_record, expecting
+from advisor.files.units import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
     MOST_EPOCH_S,
     MOST_EPOCHS,
-    MOST_TOML_BYTES,
     MOST_WAIT_S,
     check_number,
-    is_file,
-    located,
-    parse_toml,
-    read_bytes,
-    shown,
+    seconds,
+    share,
 )
-from advisor.files.records import OrText, check_record, expecting
-from advisor.files.units import seconds, share
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.spec import Script, batch_name, is_name
 
