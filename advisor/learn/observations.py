@@ -247,20 +247,6 @@ class Rows:
         return self.chosen(np.concatenate([np.empty(0, dtype=bool), *whole]))
 
 
-def rows_of(
-    runs: Sequence[ObservedRun], predicted: Sequence[tuple[int, Sequence[Profile], Floats, Floats]]
-) -> Rows:
-    """Return the rows of some of `runs`: index, profiles, columns and predicted steps of each."""
-    indices, profiles, columns, steps_s = zip(*predicted, strict=True) if predicted else [()] * 4
-    return Rows(
-        of_run=np.repeat(np.array(indices, dtype=np.intp), list(map(len, profiles))),
-        profiles=tuple(chain.from_iterable(profiles)),
-        x=np.concatenate(columns) if columns else np.empty((0, 0)),
-        replayed_s=np.concatenate([[], *steps_s]),
-        measured_s=np.concatenate([[], *(runs[index].measured_s for index in indices)]),
-    )
-
-
 def rows_of_solo(pairs: Sequence[tuple[Profile, Run]]) -> Rows:
     """Return a row for each run of a single tenant, with its profile."""
     profiles = tuple(profile for profile, _ in pairs)
@@ -327,7 +313,14 @@ class ReplayCache:
                     )
                 columns = self._columns[key]
             predicted.append((index, jobs, columns, replayed_s))
-        return rows_of(runs, predicted)
+        indices, profiles, rows, steps_s = zip(*predicted, strict=True) if predicted else [()] * 4
+        return Rows(
+            of_run=np.repeat(np.array(indices, dtype=np.intp), list(map(len, profiles))),
+            profiles=tuple(chain.from_iterable(profiles)),
+            x=np.concatenate(rows) if rows else np.empty((0, 0)),
+            replayed_s=np.concatenate([[], *steps_s]),
+            measured_s=np.concatenate([[], *(runs[index].measured_s for index in indices)]),
+        )
 
 
 def _key(

@@ -1,5 +1,6 @@
 """Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from advisor.prediction.surrogate import (
     LIMIT_GRID,
     LIMITED,
     MixBatch,
+    Summaries,
     Surrogate,
     SurrogateModel,
     columns,
@@ -78,10 +80,6 @@ _SURE = 3e-5
 _SAME = 1e-9
 
 
-# Profiles of one GPU, and mixes of them with the model's steps, shape (jobs,).
-_Taught = tuple[Gpu, Sequence[Profile], Sequence[tuple[Lesson, Floats]]]
-
-
 def with_surrogate(
     model: Model,
     profiles: Mapping[Gpu, Sequence[Profile]],
@@ -94,34 +92,26 @@ def with_surrogate(
     many of the mixes; the result does not depend on the number of processes.
     """
     usable = {}
-    for gpu, some in profiles.items():
+    for gpu, every in profiles.items():
         physics = model.of(gpu).physics
-        seen = [each for each in some if summaries([each], gpu, physics) is not None]
-        if len(seen) > 1:
-            usable[gpu] = seen
+        some = [each for each in every if summaries([each], gpu, physics) is not None]
+        seen = summaries(some, gpu, physics)
+        if len(some) > 1 and seen is not None:
+            usable[gpu] = some, seen
     modes = sorted(model.intervals.keys() & SHARED_MODES)
     if not usable or not modes:
         return model
-    taught = []
-    for gpu, some in usable.items():
+    parts, first = list[Summaries](), 0
+    of_mode = defaultdict[Mode, list[tuple[Lesson, Floats]]](list)
+    for gpu, (some, seen) in usable.items():
         drawn = draw(lessons // len(usable), len(some), modes)
         answer = partial(_answers, some, gpu, model)
-        taught.append((gpu, some, _answered(drawn, answer, processes)))
-    return _taught(model, taught)
-
-
-def _taught(model: Model, taught: Sequence[_Taught]) -> Model:
-    """`model` with a surrogate for each mode that was `taught`."""
-    seen = [summaries(profiles, gpu, model.of(gpu).physics) for gpu, profiles, _ in taught]
-    jobs = joined([each for each in seen if each is not None])
-    of_mode: dict[Mode, list[tuple[Lesson, Floats]]] = {}
-    first = 0
-    for _, profiles, answered in taught:
-        for (places, sharing), steps_s in answered:
+        for (places, sharing), steps_s in _answered(drawn, answer, processes):
             mix = tuple(first + place for place in places), sharing
-            of_mode.setdefault(sharing.mode, []).append((mix, steps_s))
-        first += len(profiles)
-    surrogates = {}
+            of_mode[sharing.mode].append((mix, steps_s))
+        parts.append(seen)
+        first += len(some)
+    jobs, surrogates = joined(parts), {}
     for mode, answered in sorted(of_mode.items()):
         batch = _batch_of([mix for mix, _ in answered])
         taken = batch.jobs >= 0

@@ -1,8 +1,7 @@
 """Starts a command tied to its parent, with overlays over folders if asked for.
 
-Run as a script, it mounts the overlays (https://docs.kernel.org/filesystems/overlayfs.html) in a
-mount namespace of its own, so that what is written there lands in a folder of ours, and becomes the
-command, which the kernel signals when the parent dies. It imports the standard library only.
+Runs as a script of the standard library alone: it mounts the overlays (docs.kernel.org, overlayfs)
+in a mount namespace of its own, becomes the command, and the kernel signals that if we die.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
 """A place in which a script runs and changes no file of the user's: under overlays, or a mirror.
 
-Overlays over its folder and what is near it need a kernel that allows them. Elsewhere the script
-runs in a mirror of its folder, a copy with links to large files, and what it could change through
-these is named first and compared afterwards.
+The mirror copies its folder, with links to large files; what the script could change through these
+is named first and compared afterwards.
 """
 
 import json

@@ -1,8 +1,6 @@
 """Finds the round of a training program: the shortest period of steps that repeats.
 
-A round is one step of a plain loop, and a rollout with all its updates in reinforcement learning.
-What happens between two steps only once in many, as a validation or the start of loader workers, is
-an epoch end: it belongs to no step.
+What happens between two steps only once in many, as a validation, is an epoch end, and in no step.
 """
 
 from dataclasses import dataclass

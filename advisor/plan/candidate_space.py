@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import combinations, islice
 from math import isfinite, prod
@@ -27,7 +27,8 @@ from advisor.plan.job_sets import (
     outcomes,
     predicted_answers,
 )
-from advisor.plan.objectives import OBJECTIVES, Terms, costs_of_ways
+from advisor.plan.lines import Alone, lined
+from advisor.plan.objectives import OBJECTIVES, Objective, Terms, costs_of_ways
 from advisor.plan.rules import broken_rule
 from advisor.plan.tables import (
     Batch,
@@ -44,8 +45,20 @@ from advisor.plan.tables import (
 from advisor.plan.values import LeftOut, Question
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
-from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Part, Place, Queue, Serial, Sharing
-from advisor.sharing.groups import in_turn, simplest
+from advisor.sharing import (
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Part,
+    Place,
+    Queue,
+    Serial,
+    Sharing,
+)
+from advisor.sharing.groups import in_turn, relabelled, simplest
 from advisor.simulation.turns import Bools, Indices, array_ends_s
 from advisor.workload.job import Job
 
@@ -126,7 +139,7 @@ class Space:
         """Return the table of each cut that the conditions allow; `one_each`: a job on each."""
         return [
             self._on_gpu(self._beside(cut.places, one_each=one_each), cut)
-            for cut in self._cuts
+            for cut in self.cuts
             if not (one_each and any(cut.parts))
         ]
 
@@ -201,8 +214,21 @@ class Space:
         first, *others = groups
         return simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
 
+    def alone(self, kind: int, profile: str) -> Alone | None:
+        """Return how a job of `kind` runs alone on an instance; None: it does not fit, or may not.
+
+        Its joules are those beyond an awake GPU's.
+        """
+        own = self.outcome(Option(PartitionKind(profile), Naive()))
+        chosen = self.sets.number([kind])
+        if not own.allowed[chosen]:
+            return None
+        slowdown, takes_s = float(own.slowdowns[chosen, kind]), float(own.ends_s[chosen, kind])
+        return Alone(takes_s, slowdown, float(own.added_j[chosen]))
+
     @cached_property
-    def _cuts(self) -> tuple[Cut, ...]:
+    def cuts(self) -> tuple[Cut, ...]:
+        """The ways to cut the GPU that the conditions allow."""
         gpu, conditions = self.question.gpu, self.question.conditions
         if conditions.instances is not None:
             return (cut_into(gpu, conditions.instances),)
@@ -212,7 +238,7 @@ class Space:
     @cached_property
     def _partitions(self) -> list[PartitionKind]:
         """The kinds of partitions of all cuts, each once."""
-        return list(dict.fromkeys(partition for cut in self._cuts for partition in cut.partitions))
+        return list(dict.fromkeys(partition for cut in self.cuts for partition in cut.partitions))
 
 
 def hybrid(cut: Cut, batches: Sequence[Batch], jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
@@ -288,7 +314,7 @@ def proposed(
         ways.append(each for each in shared if each.mode == "hybrid")
     if not fixed:  # groups on instances seem cheaper than they are, because they slow each other
         ways.append(in_phases(space, space.in_turn_on_whole))
-    plans = [] if fixed else _queues(jobs, space)[:1]
+    plans = [*([] if fixed else _queues(jobs, space)[:1]), *_on_lines(jobs, space)]
     for way in ways:
         plans += islice(way, few)
     alone = any(each.mode == "mig" for each in plans)
@@ -307,9 +333,7 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
         return []
     by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
     sets, slowdowns = space.sets, space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
-    kind_of = np.empty(len(jobs), dtype=np.intp)
-    for kind, places in enumerate(sets.positions):
-        kind_of[list(places)] = kind
+    kind_of = np.array(sets.kind_of)
     work = np.array([job.work_steps or 0.0 for job in sets.jobs])
     alone_s = np.array([job.alone_step_s for job in sets.jobs])
 
@@ -325,19 +349,51 @@ def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
         np.put_along_axis(ends_s, orders, in_line_s, axis=1)
         return costs_of_ways(by, jobs, ends_s, ends_s)
 
-    line = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
-    swaps = [*combinations(range(len(jobs)), 2)]
-    best = []
-    for at_once in (each for each in _AT_ONCE if each < len(jobs)):
-        order, least, orders = line, np.inf, [line]
-        while (own := costs(np.array(orders), at_once)).min() < least * (1 - _GAIN):
-            least, order = float(own.min()), orders[int(own.argmin())]
-            orders = [_swapped(order, *pair) for pair in swaps]
-        best.append((least, at_once, order))
+    line = _line(jobs, by)
+    best = [
+        (*_best_order(line, partial(costs, at_once=at_once)), at_once)
+        for at_once in _AT_ONCE
+        if at_once < len(jobs)
+    ]
     return [
         in_turn([Group(tuple(at + 1 for at in order), Queue(Mps(), at_once))])
-        for _, at_once, order in sorted(best)
+        for _, order, at_once in sorted(best)
     ]
+
+
+def _line(jobs: Sequence[Job], by: Objective) -> list[int]:
+    """Positions of `jobs` as they start; the longest first where the order does not matter."""
+    return sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+
+
+def _best_order(line: list[int], costs: Callable[[Indices], Floats]) -> tuple[float, list[int]]:
+    """Swap jobs of `line` until no swap gains: the least cost, and the order."""
+    swaps = [*combinations(range(len(line)), 2)]
+    order, least, orders = line, np.inf, [line]
+    while (own := costs(np.array(orders))).min() < least * (1 - _GAIN):
+        least, order = float(own.min()), orders[int(own.argmin())]
+        orders = [_swapped(order, *pair) for pair in swaps]
+    return least, order
+
+
+def _on_lines(jobs: Sequence[Job], space: Space) -> list[Sharing]:
+    """The best line of jobs on each instance of a cut, by estimates; none if all have their own."""
+    if any(job.work_steps is None for job in jobs):
+        return []
+    by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
+    kinds, order = space.sets.kind_of, _line(jobs, by)
+    ways = list[tuple[float, int, Sharing]]()
+    for cut in space.cuts:
+        if 1 < len(cut.instances) < len(jobs) and not any(cut.parts):
+            own = tuple(kinds[at] for at in order)
+            answer = lined(own, cut, space.question.gpu, space.alone, in_seconds=True)
+            if answer is not None and answer.sharing.mode == "hybrid":
+                ends_s = np.empty((1, len(jobs)))
+                ends_s[0, order] = answer.ends_s
+                cost = float(costs_of_ways(by, jobs, ends_s, ends_s)[0])
+                ways.append((cost, len(ways), answer.sharing))
+    best = min(ways, default=None)
+    return [] if best is None else [in_turn(relabelled(best[2], [at + 1 for at in order]))]
 
 
 def _swapped(order: list[int], one: int, other: int) -> list[int]:

@@ -1,17 +1,28 @@
 """Many jobs, or several GPUs: the best schedule of each way to group the jobs."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.fleet_groups import GpuQueue, PlacedGroup, Problem
+from advisor.plan import step
+from advisor.plan.candidate_space import Space
+from advisor.plan.fleet_groups import GpuQueue, PlacedGroup, Placement, Problem, dealt
 from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.group_pool import GroupPool
-from advisor.plan.job_sets import Kinds
+from advisor.plan.job_sets import Kinds, Members, Sets, with_one
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.rules import Conditions, check_each_fits, refuse_confined, refuse_protected
+from advisor.plan.rules import (
+    EXACT_JOBS,
+    Conditions,
+    check_each_fits,
+    refuse_confined,
+    refuse_protected,
+)
 from advisor.plan.schedule import schedule, under_caps
+from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
 from advisor.plan.values import GpuPlan, GpuPool, Question, Schedule
 from advisor.sharing import Group, Hybrid, Serial
 from advisor.sharing.groups import in_turn, relabelled
@@ -47,7 +58,8 @@ def grouped(
     groups = [GroupPool(at, problem, each) for at, each in enumerate(questions)]
     _check_each_runs_somewhere(kinds, problem, groups, conditions)
     search = FleetSearch(problem, groups, effort)
-    search.run(questions)
+    gangs = max(problem.widths) > 1
+    search.run(_in_every_order(problem, groups) if gangs else _divided(problem, groups, questions))
     placements = sorted(search.best.items(), key=lambda each: problem.rank(each[1]))
     schedules = [
         schedule(pools, list(_gpu_plans(placement, problem)), way) for way, placement in placements
@@ -66,6 +78,84 @@ def grouped(
     )
     longer = _LONGER * effort if search.cut_short and not exact else None
     return schedules, compared, searched, longer
+
+
+# Most jobs of which some take several GPUs: groups of five in every order are 540 plans.
+_MOST_ORDERED = 5
+
+
+def _in_every_order(problem: Problem, pools: Sequence[GroupPool]) -> Iterator[Placement]:
+    """Yield all plans that deal batches out in some order, each to where it ends soonest."""
+    jobs = problem.jobs if len(problem.jobs) <= _MOST_ORDERED else ()
+    for batches in dict.fromkeys(_partitions(jobs)):
+        queues = [GpuQueue(members, len(members)) for members in batches]
+        of_pools = [pool.predicted(queues) for pool in pools]
+        items = [[group for group in groups if group] for groups in zip(*of_pools, strict=True)]
+        if items and all(items):
+            yield from (dealt(order, problem) for order in permutations(items))
+
+
+def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
+    """Every way to divide `jobs` into batches; of equal jobs, some more than once."""
+    if not jobs:
+        yield ()
+        return
+    first, *rest = jobs
+    for batches in _partitions(rest):
+        yield tuple(sorted(((first,), *batches)))
+        for at, batch in enumerate(batches):
+            yield tuple(sorted((*batches[:at], with_one(batch, first), *batches[at + 1 :])))
+
+
+# Plans of the tables of all sets that are predicted.
+_PREDICTED = 4
+
+
+def _divided(
+    problem: Problem, pools: Sequence[GroupPool], questions: Sequence[Question]
+) -> Iterator[Placement]:
+    """Yield the best few plans that run sets of jobs on the GPUs in the ways that suit each set.
+
+    The table of a GPU has a way for every set: in phases, on MIG instances, under equal limits.
+    """
+    if len(problem.jobs) > EXACT_JOBS:
+        return
+    sets, idle_w = Sets(problem.pools[0].jobs), [pool.idle_power_w or 0.0 for pool in problem.pools]
+    all_idle_w = sum(pool.gpus * own for pool, own in zip(problem.pools, idle_w, strict=True))
+    spaces = [
+        Space(sets.with_jobs(pool.jobs), question, all_idle_w - own)
+        for pool, question, own in zip(pools, questions, idle_w, strict=True)
+    ]
+    objective, terms = problem.objective, replace(spaces[0].goal.terms, watts=(all_idle_w,))
+    goal = Goal(sets, objective if objective.in_seconds else OBJECTIVES["makespan"], terms)
+    table: Table = Nothing(goal)
+    gpus = list[int]()
+    for at, space in enumerate(spaces):
+        own = [gpu for gpu, pool in enumerate(problem.pool_of) if pool == at]
+        for gpu in own[: len(problem.jobs)]:
+            step()
+            table = Beside(space.in_turn, table)
+            gpus.insert(0, gpu)
+    before = set[frozenset[tuple[int, tuple[Stage, ...]]]]()
+    for way in table.in_order(sets.everything):
+        on = {
+            gpu: tuple(stage for place, stage in way if place == at) for at, gpu in enumerate(gpus)
+        }
+        mark = frozenset((problem.pool_of[gpu], stages) for gpu, stages in on.items())
+        if mark in before:
+            continue
+        before.add(mark)
+        plan = []
+        for gpu, stages in on.items():
+            at = problem.pool_of[gpu]
+            chosen = sum(batch.chosen for stage in stages for batch in stage.batches)
+            if members := tuple(sets.tenants[chosen]):
+                group = pools[at].predict(members, spaces[at].sharing_of(stages, members))
+                plan.append(PlacedGroup(group, (gpu,), 0.0) if group else None)
+        if all(plan):
+            yield tuple(filter(None, plan))
+        if len(before) == _PREDICTED:
+            return
 
 
 def _check_each_runs_somewhere(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import fsum, inf
 
-from advisor.plan.job_sets import Kinds, Members
+from advisor.plan.job_sets import Cut, Kinds, Members
 from advisor.plan.objectives import Objective
 from advisor.plan.values import GpuPool, Totals
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
@@ -24,11 +24,13 @@ MOST_TOGETHER = 8
 class GpuQueue:
     """Kinds of jobs that start on a GPU in this order, at most `at_once` at a time.
 
-    A batch is a queue that starts all its jobs at once.
+    A batch is a queue that starts all its jobs at once. With a `cut`, they start on its instances,
+    each alone and where it ends soonest.
     """
 
     order: Members
     at_once: int
+    cut: Cut | None = None
 
     def sharing(self, way: Concurrent) -> Sharing:
         """Return how its jobs, numbered in their order, share the GPU."""

@@ -4,36 +4,35 @@ The search is bounded by work and not by time, so a question always has the same
 
 1. Obvious plans: one job at a time, batches and first fit in several orders and sizes, and queues.
    The best of each way by estimates is predicted, and all that are nearly as good as the best.
-2. The best queues are improved by small changes, thousands of which are estimated at once.
+   On GPUs with MIG also lines: each instance is a small GPU, whose jobs run one after another.
+2. The best queues and batches are improved by small changes, thousands of which are estimated at
+   once.
 3. Of few jobs, every way to divide them among the GPUs is compared.
 
 The best of all predicted plans is the answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, permutations
+from heapq import heapreplace
+from itertools import count
 from math import ceil, inf
 from random import Random
 
 from advisor.plan import step
-from advisor.plan.candidate_space import Space
+from advisor.plan.batch_search import BatchSearch
 from advisor.plan.fleet_groups import (
-    MOST_TOGETHER,
     FleetGroup,
     GpuQueue,
     PlacedGroup,
     Placement,
     Problem,
     arranged,
-    dealt,
 )
 from advisor.plan.group_pool import GroupPool
-from advisor.plan.job_sets import Members, Sets, with_one
-from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.rules import EXACT_JOBS
-from advisor.plan.tables import Beside, Goal, Nothing, Stage, Table
-from advisor.plan.values import Question, Way
+from advisor.plan.job_sets import Cut, Members
+from advisor.plan.objectives import HANDICAPS
+from advisor.plan.values import Way
 from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
@@ -53,6 +52,7 @@ _SEED = 2
 
 _OnGpu = tuple[int, GpuQueue]  # number of the GPU, and the queue that it runs
 _Change = tuple[_OnGpu, ...]
+_OF_BATCHES: tuple[Way, ...] = ("serial", "batches", "first-fit")
 
 
 class FleetSearch:
@@ -66,17 +66,17 @@ class FleetSearch:
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
         self._effort = effort
+        self._batches = BatchSearch(problem, pools, self._draw)
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
-        self._wide = self._items(wide, predict=True) if len(wide) < len(problem.jobs) else []
+        some = len(wide) < len(problem.jobs)
+        self._wide = self._batches.items(wide, predict=True) if some else []
         self._wide_first = arranged(self._wide, problem) if self._wide else ()
+        self._cuts = [self._best_cut(pool) for pool in pools]
         self.best: dict[Way, Placement] = {}
         self.cut_short = False
 
-    def run(self, questions: Sequence[Question]) -> None:
-        """Search; `questions` are those of one GPU of each pool."""
-        exact = _in_every_order(self._problem, self._pools)
-        if max(self._problem.widths) == 1:
-            exact = _divided(self._problem, self._pools, questions)
+    def run(self, exact: Iterable[Placement]) -> None:
+        """Search, beside `exact` plans, which every way to divide few jobs was compared for."""
         for plan in exact:
             self._offer("exact", plan)
         least: dict[Way, float] = {}
@@ -94,6 +94,17 @@ class FleetSearch:
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
         self._improve([self._as_queues(plan) for plan in plans if plan])
+        self._improve_batches()
+
+    def _best_cut(self, pool: GroupPool) -> Cut | None:
+        """The cut of a GPU on whose instances it would run all jobs best; None: it has none."""
+        line = tuple(kind for kind in self._problem.jobs if self._problem.widths[kind] == 1)
+        groups = {
+            cut: pool.lined(GpuQueue(line, len(cut.instances), cut))
+            for cut in (pool.instances.cuts if line else ())
+        }
+        weights = {cut: self._problem.weight(each) for cut, each in groups.items() if each}
+        return min(weights, key=weights.__getitem__, default=None)
 
     def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -116,33 +127,15 @@ class FleetSearch:
         busiest = sorted(problem.jobs, key=lambda kind: -busy[kind] * alone_s[kind])
         for order in [*orders, busiest]:
             for size in _SIZES:
-                yield "batches", self._first_fit(order, size, [1] * len(busy))
+                yield "batches", self._batches.first_fit(order, size, [1] * len(busy))
         for order in orders:
             for most_busy in _BUSY:
-                yield "first-fit", self._first_fit(order, most_busy, busy)
+                yield "first-fit", self._batches.first_fit(order, most_busy, busy)
             line = tuple(kind for kind in order if problem.widths[kind] == 1)
             for at_once in _AT_ONCE if line else ():
                 yield "queue", [GpuQueue(line, at_once)]
-
-    def _first_fit(
-        self, order: Sequence[int], most: float, shares: Sequence[float]
-    ) -> list[GpuQueue]:
-        """Let each job join the first batch whose shares stay below `most` and that may take it."""
-        batches, loads, open_from = list[GpuQueue](), list[float](), 0
-        for kind in order:
-            for at in range(open_from, len(batches)):
-                members = batches[at].order
-                if len(members) < MOST_TOGETHER and loads[at] + shares[kind] <= most:
-                    larger = GpuQueue(with_one(members, kind), len(members) + 1)
-                    if any(pool.allows(larger) for pool in self._pools):
-                        batches[at], loads[at] = larger, loads[at] + shares[kind]
-                        break
-            else:
-                batches.append(GpuQueue((kind,), 1))
-                loads.append(shares[kind])
-            while open_from < len(batches) and loads[open_from] + min(shares) > most:
-                open_from += 1
-        return batches
+            if line and any(self._cuts):
+                yield "mig", [GpuQueue(line, 1)]
 
     def _dealt(self, line: GpuQueue) -> list[GpuQueue]:
         """Deal jobs out to queues, each to the GPU with least work that may run it.
@@ -192,32 +185,42 @@ class FleetSearch:
             queues[gpu_of[job]] = replace(before, order=(*before.order, line.order[job]))
         return queues
 
+    def _dealt_to_instances(self, line: Members) -> list[GpuQueue]:
+        """Deal jobs out in order, each to the instance where it ends soonest.
+
+        A GPU without a cut is one place. None is possible where a job fits nowhere.
+        """
+        queues = list[GpuQueue]()
+        free_s: dict[tuple[int, str], list[tuple[float, int]]] = {}  # by pool and MIG profile
+        for gpu, at in enumerate(self._problem.pool_of):
+            cut = self._cuts[at]
+            queues.append(GpuQueue((), len(cut.instances) if cut else 1, cut))
+            for profile in [each.profile for each in cut.instances] if cut else [""]:
+                free_s.setdefault((at, profile), []).append((0.0, gpu))  # a heap
+        for kind in line:
+            ends = [
+                (heap[0][0] + own_s, place)
+                for place, heap in free_s.items()
+                if (own_s := self._pools[place[0]].instances.takes_s(kind, place[1])) is not None
+            ]
+            if not ends:
+                return []
+            end_s, place = min(ends)
+            _, gpu = heapreplace(free_s[place], (end_s, free_s[place][0][1]))
+            queues[gpu] = replace(queues[gpu], order=(*queues[gpu].order, kind))
+        return queues
+
     def _plan(self, way: Way, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Deal out a queue, or arrange batches; empty where that is not possible.
 
         The jobs of a batch that no GPU holds run alone.
         """
+        if way == "mig":
+            return self._on_gpus(self._dealt_to_instances(queues[0].order), predict=predict)
         if way == "queue":
             deal = self._dealt_as_free if predict else self._dealt
             return self._on_gpus(deal(queues[0]), predict=predict)
-        return arranged(self._items(queues, predict=predict), self._problem)
-
-    def _items(self, queues: Sequence[GpuQueue], *, predict: bool) -> list[list[FleetGroup]]:
-        """Return each batch as it would run on each pool, or if none may take it, its jobs."""
-        singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
-        wanted = list(dict.fromkeys([*queues, *singles]))
-        of_pools = [
-            pool.predicted(wanted) if predict else pool.estimated(wanted) for pool in self._pools
-        ]
-        ways = {
-            queue: [group for group in groups if group]
-            for queue, *groups in zip(wanted, *of_pools, strict=True)
-        }
-        items = []
-        for queue in queues:
-            alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
-            items += [ways[queue]] if ways[queue] else alone
-        return items
+        return arranged(self._batches.items(queues, predict=predict), self._problem)
 
     def _on_gpus(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
         """Run one of `queues` on each GPU; empty where that is not possible."""
@@ -256,10 +259,11 @@ class FleetSearch:
         queues = [GpuQueue((), 1)] * len(self._problem.pool_of)
         single = (each for each in plan if each.group.gpus == 1)
         for placed in sorted(single, key=_start_s):
-            before, members = queues[placed.gpus[0]], placed.group.members
-            at_once = most_at_once(placed.group.sharing, len(members))
-            longer = GpuQueue((*before.order, *members), max(before.at_once, at_once))
-            queues[placed.gpus[0]] = longer
+            (gpu,), members, sharing = placed.gpus, placed.group.members, placed.group.sharing
+            cut = self._cuts[placed.group.pool] if sharing.instances else None
+            at_once = len(cut.instances) if cut else most_at_once(sharing, len(members))
+            order = (*queues[gpu].order, *members)
+            queues[gpu] = GpuQueue(order, max(queues[gpu].at_once, at_once), cut)
         return queues
 
     def _improve(self, starts: Sequence[list[GpuQueue]]) -> None:
@@ -268,7 +272,11 @@ class FleetSearch:
         More effort goes on where less would end, so its plan is never worse.
         """
         rank, jobs = self._problem.rank, len(self._problem.jobs)
-        possible = [(rank(plan), queues) for queues in starts if (plan := self._on_gpus(queues))]
+        possible = [
+            (self._rank_of_start(plan), queues)
+            for queues in starts
+            if (plan := self._on_gpus(queues))
+        ]
         chosen = [start for _, start in sorted(possible, key=lambda pair: pair[0])]
         best = [
             (start, self._on_gpus(start, predict=True))
@@ -284,10 +292,34 @@ class FleetSearch:
             left -= (rounds := ceil(all_rounds / part))
             start, plan = best[at]
             better, goes_on[at] = self._improved(start, rounds)
-            self._offer("queue", now := self._on_gpus(better, predict=True))
+            way: Way = "mig" if any(each.cut for each in better) else "queue"
+            self._offer(way, now := self._on_gpus(better, predict=True))
             if now and (not plan or rank(now) < rank(plan)):
                 best[at], goes_on[at] = (better, now), True
         self.cut_short = any(goes_on)
+
+    def _improve_batches(self) -> None:
+        """Improve the best batches, unless queues are much better or the jobs are too many."""
+        rank, best = self._problem.rank, self.best
+        (_, cost, _), way = min((rank(best[way]), way) for way in _OF_BATCHES if way in best)
+        others = [rank(plan)[1] for plan in best.values()]
+        if (jobs := len(self._problem.jobs)) > _FEW or cost > _TOO_COSTLY * min(others):
+            return
+        batches = [GpuQueue(e.group.members, len(e.group.members)) for e in best[way]]
+        for part in range(1, 1 + _CORRECTED):
+            before = best[way]
+            rounds = ceil(self._effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * jobs) / part)
+            batches, goes_on = self._batches.improved(batches, rounds)
+            self.cut_short |= goes_on
+            self._offer(way, self._plan(way, batches, predict=True))
+            if best[way] is before:
+                return
+
+    def _rank_of_start(self, plan: Placement) -> tuple[float, float, float]:
+        """The rank of `plan`, which has to lead by more if it takes MIG."""
+        late, cost, last_s = self._problem.rank(plan)
+        on_mig = any(each.group.sharing.instances for each in plan)
+        return late, cost * (1 + HANDICAPS["mig"] * on_mig), last_s
 
     def _improved(self, queues: Sequence[GpuQueue], rounds: int) -> tuple[list[GpuQueue], bool]:
         """Return queues that cost less by estimates, and whether more rounds would go on."""
@@ -325,7 +357,10 @@ class FleetSearch:
         queued = [each for each in self._placed(groups) if each.group.gpus == 1]
         (last,) = max(queued, key=lambda each: each.end_s).gpus
         for at_once in (1, *_AT_ONCE):
-            yield ((last, replace(queues[last], at_once=at_once)),)
+            yield ((last, replace(queues[last], at_once=at_once, cut=None)),)
+        cut = self._cuts[self._problem.pool_of[last]]
+        if cut and any(each.cut for each in queues):
+            yield ((last, replace(queues[last], at_once=len(cut.instances), cut=cut)),)
         longest = max(len(queue.order) for queue in queues)
         for _ in range(min(_LOOKED_AT, max(_LEAST_LOOKED_AT, _LOOKED_AT * _LONG // longest))):
             anywhere = self._problem.objective.order_matters or draw.random() < _ANYWHERE
@@ -387,81 +422,3 @@ def _in_place(
             pause_s = problem.pause_s(first.group, group) if first else 0.0
             plan.append(PlacedGroup(group, (gpu,), (first.end_s if first else 0.0) + pause_s))
     return tuple(plan)
-
-
-# Most jobs of which some take several GPUs: groups of five in every order are 540 plans.
-_MOST_ORDERED = 5
-
-
-def _in_every_order(problem: Problem, pools: Sequence[GroupPool]) -> Iterator[Placement]:
-    """Yield all plans that deal batches out in some order, each to where it ends soonest."""
-    jobs = problem.jobs if len(problem.jobs) <= _MOST_ORDERED else ()
-    for batches in dict.fromkeys(_partitions(jobs)):
-        queues = [GpuQueue(members, len(members)) for members in batches]
-        of_pools = [pool.predicted(queues) for pool in pools]
-        items = [[group for group in groups if group] for groups in zip(*of_pools, strict=True)]
-        if items and all(items):
-            yield from (dealt(order, problem) for order in permutations(items))
-
-
-def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
-    """Every way to divide `jobs` into batches; of equal jobs, some more than once."""
-    if not jobs:
-        yield ()
-        return
-    first, *rest = jobs
-    for batches in _partitions(rest):
-        yield tuple(sorted(((first,), *batches)))
-        for at, batch in enumerate(batches):
-            yield tuple(sorted((*batches[:at], with_one(batch, first), *batches[at + 1 :])))
-
-
-# Plans of the tables of all sets that are predicted.
-_PREDICTED = 4
-
-
-def _divided(
-    problem: Problem, pools: Sequence[GroupPool], questions: Sequence[Question]
-) -> Iterator[Placement]:
-    """Yield the best few plans that run sets of jobs on the GPUs in the ways that suit each set.
-
-    The table of a GPU has a way for every set: in phases, on MIG instances, under equal limits.
-    """
-    if len(problem.jobs) > EXACT_JOBS:
-        return
-    sets, idle_w = Sets(problem.pools[0].jobs), [pool.idle_power_w or 0.0 for pool in problem.pools]
-    all_idle_w = sum(pool.gpus * own for pool, own in zip(problem.pools, idle_w, strict=True))
-    spaces = [
-        Space(sets.with_jobs(pool.jobs), question, all_idle_w - own)
-        for pool, question, own in zip(pools, questions, idle_w, strict=True)
-    ]
-    objective, terms = problem.objective, replace(spaces[0].goal.terms, watts=(all_idle_w,))
-    goal = Goal(sets, objective if objective.in_seconds else OBJECTIVES["makespan"], terms)
-    table: Table = Nothing(goal)
-    gpus = list[int]()
-    for at, space in enumerate(spaces):
-        own = [gpu for gpu, pool in enumerate(problem.pool_of) if pool == at]
-        for gpu in own[: len(problem.jobs)]:
-            step()
-            table = Beside(space.in_turn, table)
-            gpus.insert(0, gpu)
-    before = set[frozenset[tuple[int, tuple[Stage, ...]]]]()
-    for way in table.in_order(sets.everything):
-        on = {
-            gpu: tuple(stage for place, stage in way if place == at) for at, gpu in enumerate(gpus)
-        }
-        mark = frozenset((problem.pool_of[gpu], stages) for gpu, stages in on.items())
-        if mark in before:
-            continue
-        before.add(mark)
-        plan = []
-        for gpu, stages in on.items():
-            at = problem.pool_of[gpu]
-            chosen = sum(batch.chosen for stage in stages for batch in stage.batches)
-            if members := tuple(sets.tenants[chosen]):
-                group = pools[at].predict(members, spaces[at].sharing_of(stages, members))
-                plan.append(PlacedGroup(group, (gpu,), 0.0) if group else None)
-        if all(plan):
-            yield tuple(filter(None, plan))
-        if len(before) == _PREDICTED:
-            return

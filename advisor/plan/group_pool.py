@@ -9,6 +9,7 @@ from advisor.hardware.partition import whole_gpu
 from advisor.plan.fleet_groups import WAYS, FleetGroup, GpuQueue, Problem
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import Members
+from advisor.plan.lines import Instances
 from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
 from advisor.plan.values import Question
 from advisor.prediction.cache import answer_all
@@ -29,6 +30,7 @@ class GroupPool:
     Attributes:
         jobs: A job of each kind, shape (kinds,), as profiled on this model of GPU.
         holds: Whether the memory of a GPU holds a job of each kind alone, same shape.
+        instances: Lines of jobs on the GPU's MIG instances.
     """
 
     def __init__(self, number: int, problem: Problem, question: Question) -> None:
@@ -44,6 +46,12 @@ class GroupPool:
         alone = [question.predictor.predict([job.profile], Serial()) for job in self.jobs]
         self.holds = [self._fits(mix) for mix in alone]
         self._held_mib = [mix.jobs[0].memory_mib for mix in alone]
+        self.instances = Instances(
+            self.jobs,
+            question,
+            problem.pools[number].idle_power_w or 0.0,
+            in_seconds=problem.objective.in_seconds,
+        )
         self._obeyed: dict[tuple[Mode, tuple[int, ...]], bool] = {}
         self._fitting: dict[tuple[Mode, Members], bool] = {}
         self._estimated: dict[GpuQueue, FleetGroup | None] = {}
@@ -63,7 +71,7 @@ class GroupPool:
             return True
         if any(self.jobs[kind].gpus > 1 for kind in queue.order):
             return False
-        if queue.at_once == 1:
+        if queue.at_once == 1 or queue.cut:
             return True
         largest = sorted(queue.order, key=lambda kind: -self._held_mib[kind])[: queue.at_once]
         return self._obeys(queue, mode) and self._holds_all(tuple(sorted(largest)), mode)
@@ -104,17 +112,23 @@ class GroupPool:
         return not memory_problem(mix, question.gpu, question.conditions.memory_margin)
 
     def estimated(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
-        """Estimate queues, each in its better way; None: it is not allowed. Else predict them."""
-        if self._estimator is None:
-            return self.predicted(queues)
+        """Estimate queues, each in its better way; None: it is not allowed.
+
+        Where nothing estimates jobs that share a partition, these are predicted.
+        """
         new = [each for each in dict.fromkeys(queues) if each not in self._estimated]
-        self._estimated |= dict.fromkeys(new)
+        self._estimated |= {each: self.lined(each) if each.cut else None for each in new}
+        if self._estimator is None:
+            whole = [each for each in new if not each.cut]
+            self._estimated |= zip(whole, self.predicted(whole), strict=True)
+            return [self._estimated[queue] for queue in queues]
         for mode, way in WAYS.items():
             # Time-slicing can win where all jobs start at once, and where MPS is not allowed.
             allowed = [
                 each
                 for each in new
-                if self.allows(each, mode)
+                if not each.cut
+                and self.allows(each, mode)
                 and (each.at_once >= len(each.order) or self._estimated[each] is None)
             ]
             ends = self._estimator.outcomes(allowed, mode) if allowed else []
@@ -123,6 +137,16 @@ class GroupPool:
                 better = filter(None, [self._estimated[queue], group])
                 self._estimated[queue] = min(better, key=self._problem.weight)
         return [self._estimated[queue] for queue in queues]
+
+    def lined(self, queue: GpuQueue) -> FleetGroup | None:
+        """Estimate jobs in lines on instances; None: it is not allowed."""
+        assert queue.cut is not None, "there are instances"
+        lined = self.instances.lined(queue.order, queue.cut) if self.allows(queue) else None
+        if lined is None:
+            return None
+        idle_w = self._problem.pools[self.number].idle_power_w or 0.0
+        energy_j = lined.added_j + idle_w * max(lined.ends_s)
+        return self._group(queue.order, lined.sharing, lined.ends_s, energy_j)
 
     def predicted(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
         """Predict queues, each in the way that is estimated better, or else in both."""
@@ -133,8 +157,10 @@ class GroupPool:
         return [self._predicted[queue] for queue in queues]
 
     def _predict(self, queue: GpuQueue) -> FleetGroup | None:
-        if estimate := self._estimated.get(queue):
+        if estimate := self._estimated.get(queue) or (self.lined(queue) if queue.cut else None):
             sharings = [estimate.sharing]
+        elif queue.cut:
+            sharings = []
         else:
             modes = [mode for mode in WAYS if self.allows(queue, mode)]
             waits = queue.at_once < len(queue.order)

@@ -45,6 +45,7 @@ class Kinds:
 
     Attributes:
         positions: Positions of the jobs of each kind among all, from 0.
+        kind_of: The kind of each job, shape (jobs,).
         ruled_as: The first kind for which all rules have the same result.
     """
 
@@ -54,6 +55,7 @@ class Kinds:
         self.jobs = tuple(jobs[at] for at in places)
         self.positions = tuple(places.values())
         self.copies = tuple(map(len, self.positions))
+        self.kind_of = tuple(list(places).index(at) for at in first)
         ruled = [(job.user, job.isolated, job.data_parallel) for job in self.jobs]
         self.ruled_as = [ruled.index(each) for each in ruled]
 

@@ -317,7 +317,7 @@ class GpuPlan:
         return tuple(end_s.later(wait_s) for end_s, wait_s in pairs)
 
 
-Way = Literal["serial", "batches", "first-fit", "queue", "exact"]
+Way = Literal["serial", "batches", "first-fit", "queue", "mig", "exact"]
 """How the jobs of a plan for several GPUs were grouped, the simplest first."""
 
 

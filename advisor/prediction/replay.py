@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
@@ -65,18 +64,6 @@ class TimeSlicing:
         check(self, ("switch_s",), DAY_S)
 
 
-def _columns(
-    scripts: Sequence[ReplayTrace], limits: Sequence[float], exponents: Sequence[float]
-) -> tuple[Any, Floats, Floats]:
-    """Return starts of the traces' kernels, the kernels end to end, and the traces' paces."""
-    starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
-    kernels = [_rows(*each) for each in zip(scripts, limits, exponents, strict=True)]
-    paces = np.array(
-        [[each.host_s, each.gap_s, each.lead_s, float(each.steps != 1)] for each in scripts]
-    )
-    return starts, np.concatenate(kernels, axis=1), np.ascontiguousarray(paces.T)
-
-
 # A last wave that drains faster is no event of its own: a replay of seven jobs takes 1.1 times as
 # long as without such events, not 1.25 times, and predicts jobs of families left out as well.
 _BRIEF_S = 10e-6
@@ -103,11 +90,6 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     )
 
 
-def _horizon_s(scripts: Sequence[ReplayTrace], steps: float) -> float:
-    alone = [max(each.host_s, float(each.duration_s.sum())) / each.steps for each in scripts]
-    return steps * max(alone) * len(scripts)
-
-
 # A rollout whose host waits often can take 20 times as long under time slicing, while others take
 # hundreds of steps.
 _EVENTS_OF_ROUNDS = 2_000_000
@@ -116,16 +98,27 @@ _EVENTS_OF_ROUNDS = 2_000_000
 def _steps_s(
     policy: int,
     scripts: Sequence[ReplayTrace],
-    columns: tuple[Any, Floats, Floats],
+    limited: tuple[Sequence[float], Sequence[float]],
     constants: tuple[float, ...],
-    horizon_s: float,
-    events: int,
+    effort: Effort,
+    least_s: float,
     log: Floats,
 ) -> Floats:
-    """Replay seconds of a step of each tenant; whole rounds, if some take several steps."""
+    """Replay seconds of a step of each tenant; whole rounds, if some take several steps.
+
+    `limited` are shares of the SMs and exponents; the replay lasts for `least_s` at least.
+    """
+    starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
+    kernels = np.concatenate(list(map(_rows, scripts, *limited)), axis=1)
+    paces = np.array(
+        [[each.host_s, each.gap_s, each.lead_s, float(each.steps != 1)] for each in scripts]
+    )
+    columns = starts, kernels, np.ascontiguousarray(paces.T)
+    alone_s = [max(each.host_s, float(each.duration_s.sum())) / each.steps for each in scripts]
+    horizon_s = max(effort.steps * max(alone_s) * len(scripts), least_s)
     rounds_s = np.array([each.host_s if each.steps != 1 else 0.0 for each in scripts])
     pivot = int(np.argmax(rounds_s)) if rounds_s.any() else -1
-    events = events if pivot < 0 else max(events, _EVENTS_OF_ROUNDS)
+    events = effort.events if pivot < 0 else max(effort.events, _EVENTS_OF_ROUNDS)
     rounds = engine.replay(policy, columns, constants, horizon_s, events, pivot, log)
     return np.asarray(rounds / np.array([each.steps for each in scripts]))
 
@@ -154,9 +147,8 @@ def replay_mps(
     `limits` are shares of the SMs, (0, 1], `exponents` those of `limit_exponent`. `log` is filled,
     up to its length, with tenant, kernel of its trace, start and end in seconds, shape (rows, 4).
     """
-    columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort.steps)
-    constants = (ceded,)
-    return _steps_s(engine.SIDE_BY_SIDE, scripts, columns, constants, horizon_s, effort.events, log)
+    limited = limits, exponents
+    return _steps_s(engine.SIDE_BY_SIDE, scripts, limited, (ceded,), effort, 0.0, log)
 
 
 def replay_naive(
@@ -164,10 +156,9 @@ def replay_naive(
 ) -> Floats:
     """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
     whole, constants = [1.0] * len(scripts), (slicing.slice_s, slicing.switch_s)
-    turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
-    horizon_s = max(_horizon_s(scripts, _NAIVE_EFFORT * effort.steps), turns_s)
-    columns, most_events = _columns(scripts, whole, whole), _NAIVE_EFFORT * effort.events
-    return _steps_s(engine.TIME_SLICES, scripts, columns, constants, horizon_s, most_events, log)
+    turns_s = _ROUNDS * len(scripts) * sum(constants)
+    longer = Effort(steps=_NAIVE_EFFORT * effort.steps, events=_NAIVE_EFFORT * effort.events)
+    return _steps_s(engine.TIME_SLICES, scripts, (whole, whole), constants, longer, turns_s, log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,7 @@ WAYS: Mapping[Way, str] = {
     "serial": "one at a time",
     "batches": "equal batches",
     "first-fit": "batches by load",
+    "mig": "lines on MIG instances",
     "queue": "queues",
     "exact": "chosen groups",
 }

@@ -17,7 +17,7 @@ from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic
-from tests.prediction.made_up_runs import H200, NAMES, PROFILES, TRUTH, made_up_runs
+from tests.prediction.made_up_runs import H200, PROFILES, TRUTH, made_up_runs
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,6 @@ def test_without_a_model_or_enough_runs_it_is_said_what_to_do(runs, tmp_path):
         load_model(tmp_path / "none.json")
     with pytest.raises(InvalidInput, match="at least 5"):
         fit([MeasuredGpu(H200, PROFILES, runs[:4])])
-
-
-def test_what_the_driver_and_the_mps_server_keep_is_nobodys(model):
-    pair = [PROFILES[name] for name in NAMES[:2]]
-    naive, mps = (Predictor(H200, model).predict(pair, each) for each in (Naive(), Mps()))
-    assert naive.memory_capacity_mib == 143_771 - 615
-    assert mps.memory_capacity_mib == naive.memory_capacity_mib - 66
 
 
 H100, A100 = gpu("h100-sxm-80gb"), gpu("a100-40gb")

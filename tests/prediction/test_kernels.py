@@ -25,13 +25,6 @@ def pace(demand, share, exponent):
     return float(sm_pace(np.array([demand]), share, exponent)[0])
 
 
-@given(DEMANDS, SHARES, EXPONENTS)
-def test_an_sm_more_changes_the_pace_of_a_kernel_by_little(demand, share, exponent):
-    less = share * (1 - 1e-6)
-    assert pace(demand, less, exponent) == pytest.approx(pace(demand, share, exponent), rel=1e-5)
-    assert pace(demand, max(demand, share), exponent) == 1  # as many as it can use
-
-
 def limited(job, exponent, off=(1.0, 1.0, 1.0)):
     """`job` with steps under its limits as `exponent` has them, each `off` times as long."""
     played = replay_trace(job, H200.sms, 0.3)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.files.reading import MODEL_FILE
 from advisor.hardware.gpus import gpu
-from advisor.hardware.partition import partition_of, whole_gpu
+from advisor.hardware.partition import whole_gpu
 from advisor.prediction.memory import pools
 from advisor.prediction.mig_instances import on_partition, placed
 from advisor.prediction.model import load_model
@@ -105,12 +105,6 @@ def test_fewer_sms_or_less_bandwidth_never_make_a_step_faster(job, one, other, s
     larger = on_partition(job, part(max(one, other), max(some, more)), PHYSICS)
     assert smaller.step_s >= larger.step_s * (1 - 1e-9) >= job.step_s * (1 - 1e-8)
     assert smaller.gpu_s >= larger.gpu_s * (1 - 1e-9)
-
-
-@given(ANY_JOB)
-def test_the_whole_gpu_is_where_a_job_was_measured(job):
-    assert on_partition(job, WHOLE, PHYSICS) is job
-    assert on_partition(job, partition_of(H200, "7g.141gb"), PHYSICS) is job
 
 
 @given(ANY_JOB, SMS, EIGHTHS)

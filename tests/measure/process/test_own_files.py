@@ -197,30 +197,6 @@ def test_ten_gigabytes_of_data_are_read_and_not_copied(tmp_path, base):
     assert bytes_on_disk(base) < 2**20
 
 
-STUDY = """
-import optuna
-from optuna.storages.journal import JournalFileBackend
-for storage in ("sqlite:///study.db", optuna.storages.JournalStorage(JournalFileBackend("log"))):
-    study = optuna.create_study(storage=storage, study_name="it", load_if_exists=True)
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-    print(len(study.trials))
-"""
-
-
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("kind")
-def test_a_study_gains_no_trials_by_a_measurement(tmp_path, base):
-    pytest.importorskip("optuna")
-    folder = tmp_path / "near" / "own"
-    folder.mkdir(parents=True)
-    (folder / "search.py").write_text(STUDY)
-    words = [sys.executable, "search.py"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    before = {each.name: state(each) for each in folder.iterdir()}
-    assert in_place(folder, base, " ".join(words)).split() == ["4", "4"]
-    assert {each.name: state(each) for each in folder.iterdir()} == before
-
-
 @pytest.mark.usefixtures("kind")
 def test_scripts_of_one_folder_that_run_at_once_do_not_see_each_others_files(tmp_path, base):
     folder = tmp_path / "near" / "own"

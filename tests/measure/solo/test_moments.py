@@ -101,13 +101,11 @@ def test_a_fourth_moment_drops_the_oldest_and_the_epoch_may_become_known(profile
     [
         ({"recipes": "0123456789ab"}, "code"),
         ({"torch": "2.12.0"}, "torch"),
-        ({"driver": "590.1"}, "driver"),
         ({"device": "NVIDIA H100"}, "GPU"),
         ({"host": "other"}, "machine"),
         ({"host_cores": 4}, "cores"),
         ({"profile": replace(JOB, workload=replace(JOB.workload, batch=7))}, "batch"),
         ({"profile": replace(JOB, gpu_s=0.0095)}, "kernels"),
-        ({"profile": replace(JOB, trace=synthetic.trace(120, 0.008, 0.01, 1000))}, "kernels"),
         ({"profile": replace(JOB, trace=replace(JOB.trace, classes=("conv",)))}, "kernels"),
     ],
 )
