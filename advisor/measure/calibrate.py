@@ -1,12 +1,7 @@
 """``advisor calibrate``: measures a machine in about a minute and writes its calibration file.
 
-The cost of turns: two processes repeat kernels, alone every `alone` seconds, and together every
-`shared` seconds. If turns were free, ``alone / shared`` of both would add up to 1: the rest is the
-overhead. With kernels far shorter than a slice, the moments at which one tenant's kernels end show
-slices: close together while it has the GPU, then a gap while the other has it. A cycle reaches from
-the end of one gap to the end of the next. Without its own kernel a gap is the time away, and the
-rest of the cycle is the slice. There are two changes of owner a cycle, so one costs
-``overhead * cycle / 2``; that contains what refilling caches costs.
+Two processes repeat kernels alone and together: ``1 - sum(alone_s / shared_s)`` is lost to turns.
+Gaps between ends of kernels show slices; with two changes a cycle, one costs half of its loss.
 """
 
 from collections import deque
@@ -60,12 +55,9 @@ def load_kernel(served: Any, device: str, kernel_s: float) -> dict[str, Any]:
         call = _product(side, device)
     # Work of 0.1 s is queued ahead: beyond any slice, within the most launches that a GPU takes.
     ahead = max(2, min(900, round(0.1 / kernel_s)))
-    served.step = _queue(call, ahead) if device == "cuda" else call
-    return {}
-
-
-def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
-    """The same on a GPU, waiting if more than `ahead` are queued."""
+    if device != "cuda":
+        served.step = call
+        return {}
     import torch
 
     ends: deque[Any] = deque()
@@ -78,7 +70,8 @@ def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
         if len(ends) > ahead:
             ends.popleft().synchronize()
 
-    return queued
+    served.step = queued
+    return {}
 
 
 _TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)

@@ -1,8 +1,6 @@
-"""Reads what monitoring recorded of GPUs: a table of samples, from a file or from Prometheus.
+"""Reads what monitoring recorded of GPUs: samples from a table in a file, or from Prometheus.
 
-A sample has a time, a GPU, a counter and its value; a `Series` is those of one counter of one GPU.
-A file is a table of ``nvidia-smi``, ``dcgmi dmon`` or Grafana: columns are counters, labels, and
-perhaps a time, or each row has one value with the name of its metric. Prometheus answers by HTTP.
+A `Series` is one counter of one GPU. Files are those of nvidia-smi, ``dcgmi dmon`` and Grafana.
 """
 
 import csv

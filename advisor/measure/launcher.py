@@ -1,8 +1,7 @@
 """Starts a command tied to its parent, with overlays over folders if asked for.
 
-Run as a script, it mounts the overlays (https://docs.kernel.org/filesystems/overlayfs.html) in a
-mount namespace of its own, so that what is written there lands in a folder of ours, and becomes the
-command, which the kernel signals when the parent dies. It imports the standard library only.
+Runs as a script of the standard library alone: it mounts the overlays (docs.kernel.org, overlayfs)
+in a mount namespace of its own, becomes the command, and the kernel signals that if we die.
 """
 
 import ctypes
@@ -120,7 +119,6 @@ def _mounts_within(folders: Sequence[str]) -> list[str]:
 
 
 def _overlay(lower: int, target: str, room: Path) -> None:
-    """Mount an overlay of the folder with the descriptor `lower` on `target`."""
     if _within(str(room), [target]):  # old kernels do not refuse that
         raise OSError(errno.ELOOP, "what is written would lie in what is read")
     upper, work = room / "upper", room / "work"

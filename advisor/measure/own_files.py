@@ -1,8 +1,7 @@
 """A place in which a script runs and changes no file of the user's: under overlays, or a mirror.
 
-Overlays over its folder and what is near it need a kernel that allows them. Elsewhere the script
-runs in a mirror of its folder, a copy with links to large files, and what it could change through
-these is named first and compared afterwards.
+The mirror copies its folder, with links to large files; what the script could change through these
+is named first and compared afterwards.
 """
 
 import json
@@ -196,7 +195,6 @@ _State = tuple[int, int, int, int]
 
 
 def _state(path: str) -> _State | None:
-    """Identity, size and time of the last change of a file; None of anything else."""
     with suppress(OSError):
         about = os.lstat(path)
         if stat.S_ISREG(about.st_mode):

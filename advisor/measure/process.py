@@ -1,7 +1,6 @@
-"""Processes of a run, and the folders, locks and state files by which they are owned.
+"""Processes of a run, and the folders and locks by which they are owned.
 
-The kernel releases a lock when its owner dies. So the next run removes what a killed run left, and
-nothing of a live one.
+The kernel releases a lock when its owner dies, so the next run removes what a killed one left.
 """
 
 import fcntl
@@ -27,6 +26,7 @@ import psutil
 from advisor.errors import AdvisorError, GpuUnavailable, clean
 from advisor.files.reading import present_folder, reason_of
 from advisor.hardware.machine import mps_processes
+from advisor.measure.inside import VARIABLE
 
 # What the interpreter prints last of an exception that was not caught; a rank may precede it.
 _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): \S.*")
@@ -316,13 +316,13 @@ def start_own(
     keep: Sequence[int] = (),
     output: int | None = None,
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """Start ``advisor.measure`` with `words`; return it and our descriptor of its lifeline.
+    """Start this module with `words`; return the process and our descriptor of its lifeline.
 
     In a new session, a terminal's Ctrl-C does not reach it. It inherits the descriptors `keep`.
     """
     lifeline, ours = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "advisor.measure", *words],
+        [sys.executable, "-m", "advisor.measure.process", *words],
         stdin=lifeline,
         stdout=output,
         stderr=output,
@@ -371,3 +371,23 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Be the inner process of a command, its sweeper, or a server; return the exit code."""
+    if argv[0] == "inner":
+        return run_inner(*argv[1:])
+    if argv[0] == "sweep":
+        sys.stdin.read()  # until the supervisor and the inner process have ended
+        sleep(0.5)  # the kernel closes the files of a killed process in turn, locks perhaps last
+        sweep()
+        return 0
+    from advisor.measure.inside.program import serve
+
+    module, _, name = argv[1].partition(":")
+    serve(json.loads(os.environ[VARIABLE])["address"], getattr(import_module(module), name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

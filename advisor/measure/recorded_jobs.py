@@ -1,7 +1,6 @@
 """``advisor profile --from-history``: profiles of jobs whose GPUs monitoring recorded.
 
-DCGM and ``nvidia-smi`` count for a whole GPU, so the numbers of a job are from the moments in which
-it had its GPU to itself. A job that never had is left out with the reason.
+Counters are of a whole GPU, so a job's numbers are from the moments in which it was alone there.
 """
 
 from collections import Counter, defaultdict
@@ -419,7 +418,6 @@ def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
 
 
 def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
-    """Yield lines with the numbers of each job, and with what is to be known of them."""
     for job, numbers in written:
         many = f"{job.gpus} x " * (job.gpus > 1)
         shown = {

@@ -1,7 +1,6 @@
 """Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster.
 
-Runs of plans (`advisor.run.on_ray`) and campaigns have their own queues: `ray.util.ActorPool`
-loses the task of an actor that is lost, and cannot replace the actor.
+`ray.util.ActorPool` loses the task of an actor that is lost, so the queues are our own.
 """
 
 import logging
@@ -116,7 +115,6 @@ class LocalRunner:
         return self._ask(task, 1800.0)  # type: ignore[no-any-return]
 
     def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
-        """The answer of the process; raises the error that it had."""
         try:
             self._connection.send(message)
             if not self._connection.poll(timeout_s):

@@ -1,7 +1,6 @@
 """A program that is measured, seen from the process that starts it: requests sent, answers read.
 
-Every program is a command with a hook in it. If it dies or runs out of memory, nothing is raised:
-it has `ended`, and answers `Ended` to every further request.
+A death or a lack of memory raises nothing: the tenant answers `Ended` to every further request.
 """
 
 import json
@@ -112,7 +111,7 @@ def server_of(
 ) -> TenantSetup:
     """Return the setup of a program of ours that answers `verbs`, ``"module:NAME"``."""
     require_extra("measuring this GPU", "profile", "torch")
-    return _own(device, environment, "advisor.measure", "serve", verbs)
+    return _own(device, environment, "advisor.measure.process", "serve", verbs)
 
 
 def _own(
@@ -320,7 +319,6 @@ class Tenant:
         self._deliver()
 
     def _answer(self) -> Answer:
-        """Its answer, or how it ended."""
         message = None
         if self.connections and self.connections[0].poll(ENDING_S):
             with suppress(EOFError, OSError):

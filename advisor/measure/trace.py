@@ -1,9 +1,6 @@
-"""Reads a trace of torch's profiler as kernels of a step, in the order in which they ran.
+"""Traces a step by torch's profiler, and reads its kernels in the order in which they ran.
 
-Of Chrome's trace format, in which torch writes it, the marks around each phase of a step count
-(category ``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and what these launched
-(``kernel``, ``gpu_memcpy``, ``gpu_memset``), matched by a correlation number. All work in a CUDA
-graph is matched to the one launch of the graph.
+Launches and what they launched are matched by their correlation; a CUDA graph is one launch.
 """
 
 import json

@@ -21,6 +21,17 @@ HOST_BOUND = synthetic.profile("resnet26-cifar10-bs128", host_s=0.010, gpu_s=0.0
 GPU_BOUND = synthetic.profile("bert-base-finetune-bs16", host_s=0.004, gpu_s=0.020)
 
 
+def rows_of(profiles, middle_s, logs, run_size=1):
+    """Rows of jobs that were predicted to take `middle_s`, and are off by `logs`."""
+    return Rows(
+        of_run=np.arange(len(profiles)) // run_size,
+        profiles=profiles,
+        x=np.empty((len(profiles), 0)),
+        replayed_s=middle_s,
+        measured_s=middle_s * np.exp(logs),
+    )
+
+
 def drawn(seed, spread=0.2, runs=400):
     """Rows of pairs whose steps are off by a normal error that shrinks away from the host path."""
     random = np.random.default_rng(seed)
@@ -28,14 +39,7 @@ def drawn(seed, spread=0.2, runs=400):
     middle_s = np.array([each.step_s for each in profiles]) * random.uniform(1, 3, 2 * runs)
     path_s = np.array([host_path_s(each) for each in profiles])
     sigma = np.where(np.arange(2 * runs) % 2, 0.02, spread * path_s / middle_s)
-    rows = Rows(
-        of_run=np.repeat(np.arange(runs), 2),
-        profiles=profiles,
-        x=np.empty((2 * runs, 0)),
-        replayed_s=middle_s,
-        measured_s=middle_s * np.exp(random.normal(0, sigma)),
-    )
-    return rows, middle_s
+    return rows_of(profiles, middle_s, random.normal(0, sigma), 2), middle_s
 
 
 @pytest.mark.parametrize("mode", ["naive", "mps"])
@@ -58,13 +62,7 @@ def test_intervals_of_a_few_runs_hold_nine_in_ten_as_well():
     middle_s = np.full(30, HOST_BOUND.step_s)
     for seed in range(100):
         seen, fresh = np.random.default_rng(seed).normal(0, 0.2, (2, 30))
-        rows = Rows(
-            of_run=np.arange(30),
-            profiles=profiles,
-            x=np.empty((30, 0)),
-            replayed_s=middle_s,
-            measured_s=middle_s * np.exp(seen),
-        )
+        rows = rows_of(profiles, middle_s, seen)
         interval = fit_intervals(rows, middle_s, "mps").around(HOST_BOUND, HOST_BOUND.step_s)
         inside += [interval.contains(HOST_BOUND.step_s * factor) for factor in np.exp(fresh)]
     assert 0.89 < np.mean(inside) < 0.95
@@ -92,13 +90,7 @@ def test_a_longer_step_never_ends_earlier(errors):
     below, above = (np.repeat(each, 40) for each in zip(*errors, strict=True))
     middle_s = HOST_BOUND.step_s * np.exp(distances)
     logs = np.where(np.arange(160) % 2, above, -below)
-    rows = Rows(
-        of_run=np.arange(160),
-        profiles=(HOST_BOUND,) * 160,
-        x=np.empty((160, 0)),
-        replayed_s=middle_s,
-        measured_s=middle_s * np.exp(logs),
-    )
+    rows = rows_of((HOST_BOUND,) * 160, middle_s, logs)
     fitted = fit_intervals(rows, middle_s, "mps")
     check_no_end_falls(fitted, HOST_BOUND)
     check_no_end_falls(for_other_hosts(fitted, "mps", checked=False), HOST_BOUND)

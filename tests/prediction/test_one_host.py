@@ -1,6 +1,7 @@
 """All GPUs of a question stand on one host: no GPU is slower than an older one for its CPU."""
 
 import itertools
+import operator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,31 +35,19 @@ RESNET = "resnet50-imagenet64-bs128"
 A100, H100, H200 = gpu("a100-80gb"), gpu("h100-sxm-80gb"), gpu("h200-141gb")
 
 
-def is_at_least(new, old):
-    """Whether `new` is as new as `old`, and has as much of all that makes a GPU fast."""
-    numbers = []
-    for card in (new, old):
-        rates, capability = rates_of(card), float(card.compute_capability)
-        numbers.append(
-            [
-                capability,
-                card.sms,
-                rates.clock_mhz,
-                rates.fp32_tflops,
-                rates.tf32_tflops or 0.0,
-                rates.fp16_tflops,
-                rates.bandwidth_gb_s,
-                card.threads_per_sm,
-            ]
-        )
-    return all(more >= less for more, less in zip(*numbers, strict=True))
+def numbers(card):
+    """All that makes a GPU fast, and its generation."""
+    rates = rates_of(card)
+    of_rates = rates.clock_mhz, rates.fp32_tflops, rates.tf32_tflops or 0.0, rates.fp16_tflops
+    capability = float(card.compute_capability)
+    return capability, card.sms, card.threads_per_sm, rates.bandwidth_gb_s, *of_rates
 
 
 FASTER_IN_ALL = [
     (old, new)
     for old in catalogue().values()
     for new in catalogue().values()
-    if new != old and is_at_least(new, old)
+    if new != old and all(map(operator.ge, numbers(new), numbers(old)))
 ]
 # Of higher clock and fewer SMs, which only jobs of the smallest kernels could like.
 PAIRS = [*FASTER_IN_ALL, (gpu("v100-32gb"), gpu("a100-40gb")), (gpu("a30-24gb"), gpu("a100-40gb"))]

@@ -64,20 +64,6 @@ def test_kernels_fit_into_a_step_where_the_host_path_alone_was_longer_than_a_ste
     assert (estimate := on_gpu(job, gpu(there))).step_s >= estimate.gpu_s * (1 - 1e-9)
 
 
-@given(NAMES, SECONDS, BLOCKS, GPUS, st.floats(1.0, 3.0))
-def test_a_gpu_that_is_faster_in_all_is_never_slower(name, gpu_s, blocks, there, faster):
-    job, there = synthetic.profile(name, host_s=1e-4, gpu_s=gpu_s, blocks=blocks), gpu(there)
-    numbers = {
-        each.name: None if (rate := getattr(there.rates, each.name)) is None else rate * faster
-        for each in fields(there.rates)
-    }
-    watts = there.power_limit_w and there.power_limit_w * faster
-    quick = replace(
-        there, key="made-up", rates=replace(there.rates, **numbers), power_limit_w=watts
-    )
-    assert on_gpu(job, quick).gpu_s <= on_gpu(job, there).gpu_s * (1 + 1e-9) or there == H200
-
-
 @pytest.mark.parametrize("there", ["a100-80gb", "b200-180gb"])
 def test_there_and_back_a_job_takes_about_what_it_took(there):
     jobs = list(measured("h200-141gb").values())[::12]

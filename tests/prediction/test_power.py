@@ -277,7 +277,6 @@ def job(host_s, gpu_s):
 BUSY, IDLE = job(0.001, 0.02), job(0.02, 0.0005)
 
 
-ONES = "mig=" + ",".join(["1g.5gb"] * 7)
 FULL = replace(BUSY, counters=replace(BUSY.counters, sm_active=1.0))
 
 
@@ -285,10 +284,9 @@ FULL = replace(BUSY, counters=replace(BUSY.counters, sm_active=1.0))
     ("jobs", "sharing", "slices"),
     [
         ([BUSY], "mig=1g.5gb", 1),
-        ([BUSY], "mig=3g.20gb", 3),
         ([BUSY], "mig=7g.40gb", 7),
         ([BUSY] * 2, "mig=3g.20gb,3g.20gb", 6),
-        ([BUSY] * 7, ONES, 7),
+        ([BUSY] * 7, "mig=" + ",".join(["1g.5gb"] * 7), 7),
         ([BUSY, IDLE], "mig=4g.20gb[1,2]/mps", 4),
     ],
 )

@@ -1,8 +1,6 @@
-"""Code that runs inside a measured program, on the standard library, torch 2.1 and Python 3.10 on.
+"""Code inside a measured program, found as `advisor_inside`: standard library and torch 2.1 alone.
 
-A program finds this package as `advisor_inside`, by a link on its PYTHONPATH, so its modules import
-each other relatively and nothing else of `advisor`. They import torch; this one does not, and has
-what the process that measures needs, too.
+Its modules import each other relatively. This one imports no torch: who measures needs it, too.
 """
 
 import sys

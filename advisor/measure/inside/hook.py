@@ -1,8 +1,6 @@
 """Attaches to torch in a training program: it reports steps, phases, batches and what is saved.
 
-`attach` runs right after the program has imported torch. What is then called back depends on the
-settings: a `Program` trains on request, a `StepCounter` counts, and a thread answers what needs no
-step.
+The settings decide who is called: a `Program`, a `StepCounter`, or a thread that needs no step.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""Attaches the hook in a user's script, from a folder that is first on its PYTHONPATH.
+"""Attaches the hook in a user's script, in each Python that it starts, from a folder on its path.
 
-Python imports it before the script, in each Python that the script starts too. It only waits until
-torch is imported there, so it starts no CUDA and costs a program without torch nothing. If that
-folder shadows a sitecustomize of the user's, it runs that one.
+It waits until torch is imported there; then it runs the user's own sitecustomize, if it hides one.
 """
 
 import os
@@ -17,8 +15,6 @@ _FOLDER = str(Path(__file__).parent)
 
 
 class _TorchFinder:
-    """Finds torch as others would, and attaches to it when it has been imported."""
-
     done = False
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:

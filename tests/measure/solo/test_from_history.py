@@ -7,7 +7,7 @@ from io import StringIO
 from statistics import fmean, median
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor import Advisor
@@ -61,18 +61,6 @@ def test_each_pod_alone_on_its_gpu_becomes_a_profile(tmp_path, capsys):
     assert "train-a" in capsys.readouterr().err
 
 
-def test_the_profiles_answer_which_plan_is_best_and_say_that_steps_are_nominal(tmp_path):
-    with serving(of_gpu("a", busy=40) + of_gpu("b", gpu="1", busy=30)) as (address, _):
-        write(address, tmp_path, *ALL)
-    a100 = Advisor("a100-40gb")
-    jobs = a100.jobs([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
-    advised = a100.recommend(jobs)
-    assert advised.standing.nominal == ("a", "b")
-    serial = next(plan for plan in advised.plans if plan.sharing.mode == "serial")
-    assert serial.makespan_s == pytest.approx(6000)
-    assert 3000 <= advised.best.makespan_s < 6000
-
-
 def test_moments_in_which_two_pods_had_one_gpu_are_left_out(tmp_path):
     series = of_gpu("a", at=range(60), busy=30) + of_gpu("b", at=range(40, 60), busy=90)
     for labels, points in series:
@@ -94,7 +82,6 @@ def test_moments_in_which_two_pods_had_one_gpu_are_left_out(tmp_path):
         (of_gpu("a", GPU_I_PROFILE="1g.5gb", GPU_I_ID="7"), "MIG instance (1g.5gb)"),
         (of_gpu("a", memory=90_000), "40,960"),
         (of_gpu("a", power=900), "400 W"),
-        (of_gpu("a", modelName="NVIDIA A1000"), "A1000"),
         (of_gpu("a")[:2], "DCGM_FI_DEV_FB_USED"),
         (of_gpu("a")[2:], "DCGM_FI_DEV_GPU_UTIL"),
         (of_gpu("a") + of_gpu("a", gpu="1", modelName="NVIDIA H200"), "several models"),
@@ -149,13 +136,10 @@ HONEST = [0.9 + sample % 7 / 100 for sample in range(40)]
     [
         ([0.0] * 40, 97, 0.97, True),
         ([0.31] * 40, [20, 97] * 20, 0.585, True),
-        ([0.02] * 40, 97, 0.97, True),
         (HONEST[:20] + [0.0] * 20, 97, 0.97, True),
         ([0.0, 0.95] * 20, 97, 0.96, True),
-        ([float("nan")] * 40, 97, 0.97, False),
         ([None] * 30 + [0.95] * 10, 97, 0.97, False),
         (HONEST, 97, 0.93, False),
-        ([0.35] * 40, 80, 0.35, False),
         (HONEST, 0, 0.93, False),
         ([0.0] * 3 + HONEST, [0] * 3 + [97] * 40, 0.93, False),
     ],
@@ -243,7 +227,6 @@ RENAMED = {
     ("words", "names"),
     [
         (["--match", "namespace=ml"], {"train"}),
-        (["--match", "container=trainer", "--match", "job=batch-7"], {"train"}),
         (["--match", "pod=train", "--by", "job"], {"batch-7"}),
         (["--match", "namespace=monitoring"], set()),
         (["--match", "namespace=other"], {"plain"}),
@@ -282,13 +265,10 @@ def test_jobs_arrive_in_a_simulation_when_they_did_in_the_history(tmp_path):
     arrivals = read_arrivals(tmp_path / "arrivals.csv", a100.find_profile)
     assert [(each.job.name, each.arrival_s) for each in arrivals] == [("a", 0), ("b", 600)]
     assert arrivals[1].job.alone_s == pytest.approx(900)
-
-
-def test_a_table_of_the_users_is_not_replaced_by_arrivals(tmp_path):
     (own := tmp_path / "arrivals.csv").write_text("mine\n1\n")
-    with serving(of_gpu("a")) as (address, _):
+    with serving(series) as (address, _):
         assert write(address, tmp_path, *ALL) == 0
-    assert own.read_text() == "mine\n1\n"
+    assert own.read_text() == "mine\n1\n", "a table of the user's"
 
 
 @pytest.mark.parametrize(("early", "active"), [(None, 100), (0, 50)])
@@ -332,11 +312,8 @@ def test_the_range_and_labels_are_asked_of_prometheus(tmp_path, monkeypatch):
     assert profiles(tmp_path)["a"].epoch_s == pytest.approx(41 * 30)
     assert {headers["Authorization"] for _, headers in requests} == {"Bearer secret"}
     assert all("start=900.0" in path and "namespace" in path for path, _ in requests)
-
-
-def test_a_long_range_has_longer_intervals(tmp_path):
     year_s = 366 * 86_400
-    with serving(of_gpu("a")) as (address, requests):
+    with serving(series) as (address, requests):
         write(address, tmp_path, "--start", "0", "--end", str(year_s))
     (step,) = {path.rpartition("step=")[2].partition("&")[0] for path, _ in requests}
     assert year_s / float(step) < history.MOST_POINTS
@@ -346,13 +323,10 @@ def test_a_long_range_has_longer_intervals(tmp_path):
     ("answer", "code", "remedy"),
     [
         ((401, {}, b""), 1, history.TOKEN),
-        ((503, {}, b"busy"), 1, "HTTP 503"),
         ((400, {}, b'{"status": "error", "error": "bad query"}'), 1, "bad query"),
         ((302, {"Location": "http://elsewhere.example/x"}, b""), 1, "elsewhere.example"),
         ((200, {}, b"<html>Grafana</html>"), 2, "Prometheus itself"),
-        ((200, {}, b'{"data": {"result": [{"metric": {}}]}}'), 2, "Prometheus itself"),
         ((200, {}, b'{"data": {"result": [{"metric": {}, "values": [1]}]}}'), 2, "Prometheus"),
-        ((200, {}, b"[]"), 2, "Prometheus itself"),
         ((200, {}, b'{"data": {"resultType": "matrix", "result": []}}'), 2, "no series"),
     ],
 )
@@ -365,7 +339,7 @@ def test_an_answer_that_is_no_history_is_refused_in_a_sentence(
     assert all("elsewhere" not in headers["Host"] for _, headers in requests)
 
 
-def test_a_server_that_is_not_there_or_does_not_answer_is_named(tmp_path, capsys, monkeypatch):
+def test_a_server_that_is_absent_silent_or_endless_is_named(tmp_path, capsys, monkeypatch):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -375,9 +349,6 @@ def test_a_server_that_is_not_there_or_does_not_answer_is_named(tmp_path, capsys
         monkeypatch.setattr(history, "_ANSWER_S", 0.05)
         code, said = refusal(f"http://{address}", tmp_path, capsys)
         assert (code, "no answer" in said) == (1, True), said
-
-
-def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(history, "MOST_BYTES", 1000)
     with serving(of_gpu("a")) as (address, _):
         code, said = refusal(address, tmp_path, capsys, *ALL)
@@ -389,15 +360,12 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(tmp_path, capsys, mon
     [
         (["http://me:secret@prometheus:9090"], history.TOKEN),
         (["http://"], "prometheus:9090"),
-        (["http://x:99999999"], "prometheus:9090"),
-        ([], "--from-history"),
         (["http://x", "--start", "1h", "--end", "2h"], "--start"),
         (["http://x", "--start", "9d", "--interval", "1"], "--interval"),
         (["http://x", "--start", "soon"], "2h"),
         (["http://x", "--match", "ml"], "LABEL=VALUE"),
         (["http://x", "--step-s", "a=fast"], "seconds"),
         (["http://x", "--by", "a b"], "a b"),
-        (["http://x", "--step-metric", "up{}"], "up{}"),
         (["nowhere.csv"], "nowhere.csv"),
     ],
 )
@@ -499,11 +467,9 @@ def test_files_of_each_tool_hold_the_same_job(text, name, duration_s, words, tmp
     ("text", "words", "remedy"),
     [
         ("", (), "utilization.gpu"),
-        ("a,b\n1,2\n", (), "utilization.gpu"),
         (SMI, (), "no numbers"),
         (smi() + "2026/05/01 12:01:00, 0\n", (), "history.csv:22"),
         (smi(busy="fast"), (), "'fast'"),
-        (smi().replace("2026/05", "soon"), (), "history.csv:2"),
         (dcgmi(), ("--start", "1h"), "--start"),
         (smi(), ("--by", "pod"), "pod"),
         (smi(), ("--step-s", "other=1"), "gpu0"),
@@ -533,8 +499,7 @@ def test_cells_without_a_value_are_left_out(tmp_path):
 
 
 def test_without_times_a_file_needs_the_interval_or_the_step(tmp_path, capsys):
-    file = tmp_path / "history.csv"
-    file.write_text(dcgmi())
+    (file := tmp_path / "history.csv").write_text(dcgmi())
     assert write(file, tmp_path, "--gpu", "a100-40gb") == 1
     assert "--interval" in capsys.readouterr().err
     assert write(file, tmp_path, "--gpu", "a100-40gb", "--step-s", "gpu0=0.1") == 0
@@ -552,6 +517,7 @@ SAMPLES = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(SAMPLES)
 def test_the_numbers_are_those_of_the_moments_that_a_job_had_to_itself(samples):
     series = []

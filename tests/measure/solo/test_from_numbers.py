@@ -1,8 +1,5 @@
 """``advisor profile --from-numbers``, as a user without a GPU writes it."""
 
-import subprocess
-import sys
-
 import pytest
 
 from advisor import Advisor
@@ -12,9 +9,8 @@ from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
 from tests import synthetic
 from tests.refusals import refused
-from tests.waiting import PATIENCE_S
 
-WORDS = (
+WORDS = [
     "--name",
     "my-job",
     "--gpu",
@@ -25,7 +21,7 @@ WORDS = (
     "0.12",
     "--memory-mib",
     "5300",
-)
+]
 
 
 def run_from_numbers(words):
@@ -34,7 +30,7 @@ def run_from_numbers(words):
     return end.value.code or 0
 
 
-REST = ("--power-w", "190", "--gpu-utilization", "0.83", "--memory-utilization", "0.41")
+REST = ["--power-w", "190", "--gpu-utilization", "0.83", "--memory-utilization", "0.41"]
 KNOWN = MinimalProfile(
     schema=1,
     workload="my-job",
@@ -55,25 +51,14 @@ def home(tmp_path, monkeypatch):
 
 
 def test_what_the_options_set_is_what_is_written(tmp_path):
-    command = (
-        sys.executable,
-        "-m",
-        "advisor",
-        "profile",
-        "--from-numbers",
-        *WORDS,
-        *REST,
-        "--out",
-        tmp_path / "out",
-    )
-    subprocess.run(command, check=True, timeout=PATIENCE_S)
+    assert run_from_numbers([*WORDS, *REST, "--out", str(tmp_path / "out")]) == 0
     path = tmp_path / "out" / "my-job.json"
     assert path.read_text() == minimal_text(KNOWN)
     assert read_profile(path) == KNOWN.whole()
 
 
 BUSY = ("--gpu-utilization", "83%")
-COUNTERS = (
+COUNTERS = [
     "--sm-active",
     "60%",
     "--sm-occupancy",
@@ -82,8 +67,8 @@ COUNTERS = (
     "0.2",
     "--dram-active",
     "25%",
-)
-LIMITS = ("--step-under-limit", "50=0.14", "--step-under-limit", "25 %=220ms")
+]
+LIMITS = ["--step-under-limit", "50=0.14", "--step-under-limit", "25 %=220ms"]
 
 
 @pytest.mark.parametrize("more", [COUNTERS, COUNTERS[:2], COUNTERS[4:], LIMITS, COUNTERS + LIMITS])
@@ -111,13 +96,9 @@ def test_counters_and_steps_under_limits_are_kept_and_every_plan_uses_them(more,
     ("gpu", "mib", "framework"),
     [
         ("a100-40gb", 30_720, "JAX"),
-        ("a100-40gb", 31_200, "JAX"),
-        ("t4-16gb", 11_700, "JAX"),
         ("h200-141gb", 129_800, "vLLM"),
         ("h100-sxm-80gb", 77_900, "TensorFlow"),
-        ("a100-40gb", 40_200, "TensorFlow"),
         ("a100-40gb", 28_000, None),
-        ("l4-24gb", 5_300, None),
     ],
 )
 def test_memory_as_a_framework_takes_at_its_start_is_asked_about(
@@ -136,7 +117,7 @@ def test_memory_as_a_framework_takes_at_its_start_is_asked_about(
         assert any(framework in str(doubt) for doubt in doubts)
 
 
-@pytest.mark.parametrize("share", ["0", "0%", "0.4%"])
+@pytest.mark.parametrize("share", ["0", "0.4%"])
 def test_a_utilisation_of_0_with_memory_held_is_refused_with_what_it_may_be(
     share, tmp_path, capsys
 ):
@@ -172,11 +153,9 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
         (["--step-s", "nan"], "--step-s"),
         (["--memory-mib", "-5300"], "--memory-mib"),
         (["--memory-mib", "5.3 GB"], "GiB"),
-        (["--power-w", "high"], "watts"),
         (["--memory-mib", "53000"], "40,960"),
         (["--gpu", "a1000"], "a1000"),
         (["--name", "my/job"], "my/job"),
-        (["--batch-size", "many"], "--batch-size"),
         (["--seconds", "3"], "--seconds"),
         (["--power-w", "900"], "400 W"),
         (["--power-w", "10"], "20 W"),
@@ -184,7 +163,6 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
         (["--sm-active", "0.4"], "needs gpu_utilization"),
         ([*BUSY, "--sm-active", "40"], "0.4"),
         (["--step-under-limit", "50"], "PERCENT"),
-        (["--step-under-limit", "0=1"], "per cent"),
         (["--step-under-limit", "50=0.04"], "less than"),
         (["--gpu", "h200-141gb", "--name", "resnet50-imagenet64-bs128"], "shipped"),
     ],
@@ -194,15 +172,12 @@ def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(changes, reme
     assert (code, remedy in said, home.exists()) == (2, True, False), said
 
 
-def test_numbers_may_have_the_units_that_logs_print(home):
+def test_numbers_may_have_the_units_that_logs_print_and_a_job_its_duration(home):
     words = ("--step-s", "120ms", "--memory-mib", "5 GiB", "--power-w", "190 W")
     assert run_from_numbers([*WORDS, *words, "--gpu-utilization", "83%"]) == 0
     written = read_profile(home / "my-job.json")
     assert (written.step_s, written.memory.device_mib, written.power_w) == (0.12, 5120, 190)
     assert written.busy_share == pytest.approx(0.83)
-
-
-def test_a_job_may_have_its_duration_in_place_of_its_step(home):
     words = [*WORDS[: WORDS.index("--batch-size")], *WORDS[-2:]]
     assert run_from_numbers([*words, "--duration-s", "1h30m"]) == 0
     written = read_profile(home / "my-job.json")
@@ -211,14 +186,13 @@ def test_a_job_may_have_its_duration_in_place_of_its_step(home):
 
 def test_a_job_needs_its_step_or_its_duration(home, capsys):
     at = WORDS.index("--batch-size")
-    for words in ([*WORDS[:at], *WORDS[-2:]], [*WORDS[:at], *WORDS[at + 2 :]]):
+    for named, words in (
+        ("--duration-s", [*WORDS[:at], *WORDS[-2:]]),
+        ("--duration-s", [*WORDS[:at], *WORDS[at + 2 :]]),
+        ("--memory-mib", WORDS[:-2]),
+    ):
         code, said = refused("profile --from-numbers", words, capsys)
-        assert (code, "--duration-s" in said, home.exists()) == (2, True, False)
-
-
-def test_a_number_that_every_answer_needs_is_required(capsys):
-    code, said = refused("profile --from-numbers", WORDS[:-2], capsys)
-    assert (code, "--memory-mib" in said) == (2, True)
+        assert (code, named in said, home.exists()) == (2, True, False)
 
 
 def test_the_gpu_may_be_the_one_that_the_environment_names(home, monkeypatch):

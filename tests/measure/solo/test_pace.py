@@ -1,7 +1,7 @@
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.measure.pace import (
@@ -84,6 +84,7 @@ def test_windows_lie_between_checks_of_the_core_whose_time_does_not_count():
     assert [first.check_s, second.check_s] == pytest.approx([1.5e-3, 2.5e-3], rel=0.02)
 
 
+@settings(max_examples=6)
 @given(st.integers(0, 15))
 def test_windows_of_a_rollout_and_its_updates_hold_whole_rounds(shift):
     round_s = [0.3, *[0.01] * 15]

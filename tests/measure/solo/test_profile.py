@@ -108,22 +108,16 @@ def test_an_interrupt_while_modules_are_imported_is_an_interrupt_like_any_other(
         (("mlp-toy-bs2", "--batch-size", "4"), "--batch-size"),
         (("--timm", "resnet18"), "--resolution"),
         (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
-        (("mlp-toy-bs2", "--gpu", "h201"), "h201"),
         (("mlp-toy-bs2", "--deadline", "0"), "above"),
-        (("mlp-toy-bs2", "--deadline", "soon"), "15min"),
-        (("x", "--batch-size", "many"), "--batch-size"),
         (("mlp-toy-bs2", "--cores", "4096"), "4096"),
         (("--name", "a"), "command after --"),
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
-        (("--measure-env", "A", "--", "./a"), "NAME=VALUE"),
-        (("--measure-env", "CUDA_VISIBLE_DEVICES=1", "--", "./a"), "leave it out"),
         (("--measure-env", "A=1"), "command after --"),
         (("--seconds-per-step", "[0-9", "--", "./a"), "one group"),
         (("--name", "a b", "--", "python"), "a b"),
         (("--", "python", "trän 1.py"), "--name NAME"),
-        (("--", "python", "-c", "import train"), "--name NAME"),
         (("--batch-size", "0", "--", "./a"), "batch"),
         (("--throughput", "(", "--", "python"), "("),
         (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
@@ -182,12 +176,6 @@ def test_a_bundled_workload_does_not_replace_a_script_nor_a_script_a_shipped_pro
     assert (code, "--name NAME" in text) == (2, True)
 
 
-def test_the_same_command_in_the_same_folder_is_measured_again(tmp_path, capsys):
-    kept_profile(tmp_path, "/a", "python", "train.py")
-    words = ("--device", "cpu", "--out", tmp_path, "--folder", "/a", "--skip-existing", "--")
-    assert refused("profile", (*words, "python", "train.py"), capsys)[0] == 0
-
-
 def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, monkeypatch, capsys):
     seen = []
 
@@ -196,22 +184,9 @@ def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, m
         return replace(synthetic.profile(), workload=replace(job, batch=7), gpu="cpu")
 
     monkeypatch.setattr(profile_command, "profile_alone", measured)
-    words = (
-        "--device",
-        "cpu",
-        "--out",
-        tmp_path,
-        "--env",
-        "SEED=1",
-        "--measure-env",
-        "SEED=2",
-        "--measure-env",
-        "WANDB_MODE=disabled",
-        "--",
-        "python",
-        "train.py",
-    )
-    assert refused("profile", words, capsys)[0] == 0
+    words = "--env SEED=1 --measure-env SEED=2 --measure-env WANDB_MODE=disabled -- python train.py"
+    where = ("--device", "cpu", "--out", tmp_path)
+    assert refused("profile", (*where, *words.split()), capsys)[0] == 0
     kept = read_profile(tmp_path / "train.json").workload
     assert seen == [{"SEED": "2", "WANDB_MODE": "disabled"}]
     assert (kept.script.environment, kept.batch) == ({"SEED": "1"}, 7)
@@ -225,10 +200,10 @@ def test_the_command_that_watches_a_measurement_does_not_load_torch():
 @pytest.mark.parametrize(
     ("steps", "status"),
     [
-        ("40", "0"),
+        ("13", "0"),
         *(
             pytest.param(*each, marks=pytest.mark.exhaustive)
-            for each in (("4", "0"), ("9", "0"), ("13", "0"), ("40", "3"))
+            for each in (("4", "0"), ("9", "0"), ("40", "0"), ("40", "3"))
         ),
     ],
 )
@@ -252,17 +227,8 @@ def test_a_training_that_ends_before_it_is_measured_is_measured_by_all_its_steps
 @pytest.mark.exhaustive
 def test_what_is_not_pytorch_is_measured_by_what_it_prints(command, tmp_path):
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
-    words = (
-        "--device",
-        "cpu",
-        "--out",
-        str(tmp_path),
-        "--batch-size",
-        "4",
-        "--throughput",
-        "rate ([0-9]+)",
-        "--name",
-    )
+    words = f"--device cpu --out {tmp_path} --batch-size 4 --name".split()
+    words = ("--throughput", "rate ([0-9]+)", *words)
     assert command.finish(*words, "rate", "--", "python", "-c", printer)[0] == 0
     assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
     code, said = command.finish(*words, "no", "--", "sh", "-c", "echo no >&2; exit 3")

@@ -49,15 +49,13 @@ ALTERNATING = [STEP_S, STEP_S, STEP_S, 0.3 * STEP_S]
     ("round_s", "steps"),
     [
         (rollout(4, 1.5 * STEP_S), 400),
-        (rollout(4, 2.0), 40),
-        (rollout(16, 1.5 * STEP_S), 500),
         (rollout(16, 2.0), 200),
         (rollout(320, 2.0), 1000),
         (ALTERNATING, 200),
         ([2.0 + STEP_S, *ALTERNATING * 4], 200),
         ([STEP_S, 0.6 * STEP_S], 200),
     ],
-    ids=["4 short", "4 long", "16 short", "16 long", "320", "alternating", "both", "gan"],
+    ids=["4 short", "16 long", "320", "alternating", "both", "gan"],
 )
 @pytest.mark.parametrize("noise", [0.15])
 def test_a_round_is_the_rollout_and_its_updates(round_s, steps, noise):
@@ -93,23 +91,16 @@ def test_one_stall_changes_no_round():
         assert (rounds.steps, rounds.unclear) == (len(round_s), False)
 
 
-def test_a_rollout_seen_once_is_unclear():
-    rounds = find_rounds(times(noisy(rollout(320, 3.0), 500, shift=100)))
-    assert rounds.unclear
-    assert find_rounds(times(noisy(rollout(32, 3.0), 40, shift=20))).unclear
-
-
-def test_two_rollouts_less_than_two_rounds_apart_are_a_guess():
-    rounds = find_rounds(times(noisy(rollout(16, 3.0), 28, shift=12)))
-    assert (rounds.steps, rounds.whole, rounds.unclear) == (16, 1, True)
-
-
-def test_a_few_steps_are_unclear():
+def test_what_is_seen_less_than_twice_is_unclear():
+    for updates, steps, shift in ((320, 500, 100), (32, 40, 20), (16, 28, 12)):
+        rounds = find_rounds(times(noisy(rollout(updates, 3.0), steps, shift=shift)))
+        assert rounds.unclear
+    assert (rounds.steps, rounds.whole) == (16, 1), "two rollouts are a guess"
     assert find_rounds(times([STEP_S])).unclear
     assert find_rounds(times([STEP_S, STEP_S])).steps == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     updates=st.integers(2, 40),
     longer=st.floats(0.15, 30),
@@ -243,7 +234,7 @@ def test_forward_passes_that_take_most_of_the_time_are_rollouts():
     assert (rounds.steps, rounds.epoch_end) == (64, None)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     updates=st.integers(1, 20),
     least_s=st.floats(0.01, 3),
@@ -260,13 +251,6 @@ def test_windows_hold_whole_rounds_and_are_as_long_as_asked_for(updates, least_s
     assert [each.steps for each in windows] == np.diff(bounds).tolist()
     ends_s = np.append(0.0, np.cumsum(steps_s))
     assert [each.seconds for each in windows] == pytest.approx(np.diff(ends_s[bounds]).tolist())
-
-
-def test_a_rollout_with_its_updates_is_not_unsteady():
-    steps_s = noisy(rollout(16, 1.0), 16 * 12, noise=0.03, shift=5)
-    windows = find_rounds(times(steps_s)).windows(0.5)
-    assert len(windows) == 12
-    assert unsteady(windows) is None
 
 
 @pytest.mark.parametrize("noise", [0.5, 0.8])
