@@ -15,7 +15,6 @@ belongs to a job if ``ADVISOR_MARK`` in its environment is MARK-NUMBER-; to an M
 mps-FOLDER. If no daemon answers, CUDA silently runs without MPS: so the script asks each daemon.
 """
 
-import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,30 +39,21 @@ from advisor.sharing import Instance
 from advisor.workload.spec import is_secret
 
 
-def commands(plans: Sequence[LaunchPlan], device: str | None = None) -> tuple[str, ...]:
+def commands(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Return shell lines that apply `plans` on GPUs of one host, and wait for all of them.
 
     One shell runs them all and ends with the status of a job that failed. However it ends, it
-    leaves no job, daemon or power cap behind.
-
-    Args:
-        plans: The plan of each GPU.
-        device: Index in ``nvidia-smi`` of the GPU of a single plan, or its UUID; None: the caller's
-            variable ``GPU``, else as planned.
+    leaves no job, daemon or power cap behind. The GPU of a single plan is that of the caller's
+    variable ``GPU``, else as planned.
 
     Raises:
-        InvalidInput: `device` is neither an index nor a UUID, or no script runs the plans.
+        InvalidInput: No script runs the plans.
     """
-    if device is not None and not re.fullmatch(r"\d{1,4}|(GPU|MIG)-[0-9a-fA-F-]{1,64}", device):
-        raise InvalidInput(
-            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
-            f"`nvidia-smi -L` lists them."
-        )
-    return ("(", *(f"  {line}" for line in _script(plans, device)), ")")
+    return ("(", *(f"  {line}" for line in _script(plans, None)), ")")
 
 
 def commands_text(plans: Sequence[LaunchPlan], gpu: str | None = None) -> str:
-    """Return the script of `plans`, as `commands` does; `gpu`: shell words for `device`."""
+    """Return the script of `plans`, as `commands` does; `gpu`: shell words for its GPU."""
     return "\n".join(["#!/usr/bin/env bash", *_script(plans, gpu), ""])
 
 

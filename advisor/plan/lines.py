@@ -38,7 +38,7 @@ class Lined(NamedTuple):
     `ends_s` has the shape (jobs,); for throughput, in units of each job's time alone.
     """
 
-    sharing: Hybrid | Mig
+    sharing: Hybrid | Mig | Serial
     ends_s: tuple[float, ...]
     added_j: float
 
@@ -103,8 +103,11 @@ def lined(
 ) -> Lined | None:
     """Line kinds of jobs up in this order, each where it ends soonest; None: one fits nowhere.
 
-    Of equal ends, the smaller instance is taken.
+    Of equal ends, the smaller instance is taken. A single job has the whole GPU.
     """
+    if len(order) == 1:
+        only = alone(order[0], "")
+        return only and Lined(Serial(), (only.time(in_seconds=in_seconds),), only.added_j)
     names = [each.profile for each in cut.instances]
     sizes = [profile_of(gpu, name).compute_slices for name in names]
     free_s, lines = [0.0] * len(sizes), [list[int]() for _ in sizes]

@@ -49,8 +49,8 @@ class Conditions:
         instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
             "4g.71gb")``, on a GPU in MIG mode; None: MIG mode is off, or root may change it.
         cuda: Version of the driver, e.g. ``"13.0"``.
-        mig: ``"plain"``: a job alone on each MIG instance; ``"any"``: also compute instances, and
-            jobs that share an instance, neither of which any measurement supports.
+        mig: ``"plain"``: one job at a time on each MIG instance; ``"any"``: also compute
+            instances, and jobs that share an instance, neither of which any measurement supports.
     """
 
     root: bool = True

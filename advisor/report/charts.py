@@ -68,14 +68,14 @@ def _coloured(field: str, colours: dict[str, str], legend: alt.Legend | None) ->
     return alt.Color(field, title=None, scale=scale, legend=legend)
 
 
-def _axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:
+def _axis(field: str, title: str, most: float) -> alt.X:
     scale = alt.Scale(domain=[0, most], nice=False)
-    return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
+    return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=7))
 
 
-def _across(title: str, low: str = "low", high: str = "high") -> dict[str, Any]:
-    """The channels of a bar or line from one field to another."""
-    return {"x": alt.X(f"{low}:Q", title=title), "x2": alt.X2(f"{high}:Q")}
+def _across(title: str) -> dict[str, Any]:
+    """The channels of the line of an interval."""
+    return {"x": alt.X("low:Q", title=title), "x2": alt.X2("high:Q")}
 
 
 def _chart(rows: Iterable[Any]) -> alt.Chart:

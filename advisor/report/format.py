@@ -171,7 +171,8 @@ def places(sharing: Sharing, jobs: Sequence[str]) -> str:
     words = []
     for part in partitions(sharing, len(jobs)):
         slices = f"{counted(part.slices, 'compute slice')} of " if part.slices else ""
-        names = ", ".join(each_counted([jobs[number - 1] for number in part.jobs]))
+        own = each_counted([jobs[number - 1] for number in part.jobs])
+        names = (", then " if part.at_once else ", ").join(own)
         words.append(f"{names} on {slices}{part.instance.profile if part.instance else ''}")
     return "; ".join(words)
 

@@ -26,9 +26,17 @@ _MOST_JOBS = 24  # with more, the answer has no table of jobs
 def simulation_report(over_time: OverTime) -> Group:
     """Return what ``advisor simulate`` prints: figures, then a few jobs one by one."""
     simulation = over_time.simulation
+    gpus = " and ".join(map(str, simulation.counts))
+    if simulation.at_once is not None:
+        gpus += f", at most {simulation.at_once} at once{' on each' if simulation.gpus > 1 else ''}"
+    origin = "" if simulation.confirmed_on_hardware else f", {forecast.estimated(simulation)}"
+    heading = (
+        f"{counted(len(simulation.jobs), 'job')} under {simulation.sharing} on {gpus}, "
+        f"{simulation.policy}{origin}."
+    )
     facts = chain(simulation_facts(simulation), savings_facts(over_time))
     parts: list[RenderableType] = [
-        Text(simulation_heading(over_time), style="bold"),
+        Text(forecast.with_estimates_named(over_time.standing, heading), style="bold"),
         *(Text(f"{name:<20}{value}") for name, value in facts),
         *map(Text, forecast.basis_notes(over_time.standing)),
     ]
@@ -39,19 +47,6 @@ def simulation_report(over_time: OverTime) -> Group:
             table.add_row(f"{number} · {run.job.name}", *starts, units.seconds(run.end_s))
         parts += [Text(), table]
     return Group(*parts)
-
-
-def simulation_heading(over_time: OverTime) -> str:
-    """Return the request in a sentence, and the sources of estimated profiles."""
-    simulation = over_time.simulation
-    jobs, gpus = len(simulation.jobs), " and ".join(map(str, simulation.counts))
-    limit = "" if simulation.at_once is None else f", at most {simulation.at_once} at once"
-    on = f"{gpus}{limit}{' on each' if limit and simulation.gpus > 1 else ''}"
-    origin = "" if simulation.confirmed_on_hardware else f", {forecast.estimated(simulation)}"
-    heading = (
-        f"{counted(jobs, 'job')} under {simulation.sharing} on {on}, {simulation.policy}{origin}."
-    )
-    return forecast.with_estimates_named(over_time.standing, heading)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:

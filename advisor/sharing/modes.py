@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput, counted
 
 Mode = Literal["serial", "naive", "mps", "queue", "mps-limits", "phases", "mig", "hybrid"]
 """The name under which plans and runs are fitted, sorted and reported, simplest to set up first;
-"mig": a job on each instance; "hybrid": instances that are shared or divided."""
+"mig": one job at a time on each instance; "hybrid": instances that are shared or divided."""
 
 SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
 """Those in which jobs have the whole GPU at the same time."""
