@@ -247,7 +247,6 @@ class MpsSession:
         return [int(word) for word in (self._answer(request) or "").split() if word.isdigit()]
 
     def _answer(self, request: str) -> str | None:
-        """The daemon's answer to `request`; None if it does not answer."""
         try:
             reported = subprocess.run(
                 [CONTROL],

@@ -55,12 +55,9 @@ def load_kernel(served: Any, device: str, kernel_s: float) -> dict[str, Any]:
         call = _product(side, device)
     # Work of 0.1 s is queued ahead: beyond any slice, within the most launches that a GPU takes.
     ahead = max(2, min(900, round(0.1 / kernel_s)))
-    served.step = _queue(call, ahead) if device == "cuda" else call
-    return {}
-
-
-def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
-    """The same on a GPU, waiting if more than `ahead` are queued."""
+    if device != "cuda":
+        served.step = call
+        return {}
     import torch
 
     ends: deque[Any] = deque()
@@ -73,7 +70,8 @@ def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
         if len(ends) > ahead:
             ends.popleft().synchronize()
 
-    return queued
+    served.step = queued
+    return {}
 
 
 _TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)

@@ -197,7 +197,6 @@ class Dispatcher:
         )
 
     def _keep(self, future: Future[Record], seat: Seat, task: Task) -> bool:
-        """Record or repeat the task that a runner has ended; return whether it may go on."""
         name = f"profile of {task.name}" if isinstance(task, Workload) else task.id
         record = why = None
         try:
@@ -225,26 +224,23 @@ class Dispatcher:
             self._give_up(name, f"{why} ({_AGAIN + 1} times)")
         else:
             self._ledger.add(record, seat.runner.name)
-            self._report(record, seat)
+            seconds = monotonic() - seat.began
+            self.done += 1
+            self._spent_s += seconds
+            a_minute = 60 * self.done / (monotonic() - self._began)
+            left = self._total - self.done - self.failed
+            summary = run_summary(record) if isinstance(record, Run) else f"{name},"
+            say(
+                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on "
+                f"{seat.runner.name}; {a_minute:.1f} records a minute, about "
+                f"{left / a_minute:.1f} min left; {self.failed} failed"
+            )
         return True
 
     def _give_up(self, name: str, why: str) -> None:
         self._ledger.fail(name, why)
         self.failed += 1
         say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
-
-    def _report(self, record: Record, seat: Seat) -> None:
-        seconds = monotonic() - seat.began
-        self.done += 1
-        self._spent_s += seconds
-        a_minute = 60 * self.done / (monotonic() - self._began)
-        left = self._total - self.done - self.failed
-        summary = run_summary(record) if isinstance(record, Run) else f"profile of {record.name},"
-        say(
-            f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on "
-            f"{seat.runner.name}; {a_minute:.1f} records a minute, about {left / a_minute:.1f} min "
-            f"left; {self.failed} failed"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +309,6 @@ def run_campaign(document: str) -> int:
 
 
 def _runners(words: _CampaignOptions, settings: RunnerSettings, tasks: int) -> list[Runner]:
-    """Return the runners that `words` name, on the free GPUs of Ray no more than `tasks`."""
     if words.ray is None:
         return local_runners(words.device, words.cores, settings)
     on_cpu = settings.campaign.gpu == "cpu"

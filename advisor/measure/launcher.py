@@ -119,7 +119,6 @@ def _mounts_within(folders: Sequence[str]) -> list[str]:
 
 
 def _overlay(lower: int, target: str, room: Path) -> None:
-    """Mount an overlay of the folder with the descriptor `lower` on `target`."""
     if _within(str(room), [target]):  # old kernels do not refuse that
         raise OSError(errno.ELOOP, "what is written would lie in what is read")
     upper, work = room / "upper", room / "work"

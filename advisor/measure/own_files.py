@@ -195,7 +195,6 @@ _State = tuple[int, int, int, int]
 
 
 def _state(path: str) -> _State | None:
-    """Identity, size and time of the last change of a file; None of anything else."""
     with suppress(OSError):
         about = os.lstat(path)
         if stat.S_ISREG(about.st_mode):

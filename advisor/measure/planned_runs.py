@@ -13,7 +13,6 @@ E.g. this file, where a workload of the zoo may stand by its name, others with a
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
@@ -21,18 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, get_args
 
-from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
-from advisor.files.reading import (
-    check,
-    check_number,
-    is_folder,
-    located,
-    read_bytes,
-    read_json,
-    read_toml,
-)
+from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.files.reading import is_folder, located, read_bytes, read_json, read_toml
 from advisor.files.records import OrText, check_record, expecting
-from advisor.files.writing import write_whole
+from advisor.files.units import check, check_number
+from advisor.files.writing import record_text, write_whole
 from advisor.hardware.gpus import gpu_meant
 from advisor.sharing import Concurrent, Mps, Naive, parse_sharing
 from advisor.sharing.groups import (
@@ -458,16 +450,7 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
                 f"fixed beforehand. Restore the plan's seed, workloads, counts and limits, or "
                 f"choose another name or --out."
             )
-    entries = []
-    for plan in plans:
-        entry = {name: value for name, value in asdict(plan).items() if value is not None}
-        for number, job in enumerate(plan.workloads):
-            with suppress(UnknownName):
-                if workload(job.name) == job:
-                    entry["workloads"] = [*entry["workloads"]]
-                    entry["workloads"][number] = job.name
-        entries.append(entry)
-    write_whole(path, json.dumps({"schema": 1, "gpu": gpu, "plans": entries}, indent=1) + "\n")
+    write_whole(path, record_text(_RunList(1, gpu, tuple(plans))))
 
 
 def counts(plans: Iterable[PlannedRun]) -> str:

@@ -198,7 +198,6 @@ class PrintingTenant(Tenant):
         self._began_cpu_s = self.running.cpu_s()
 
     def _read(self, started: StartedScript) -> None:
-        """Note each figure of its pace, until its output ends."""
         assert started.output is not None
         with suppress(OSError, ValueError), started.log.open("ab", buffering=0) as log:
             while chunk := os.read(started.output.fileno(), _CHUNK_BYTES):

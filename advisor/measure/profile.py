@@ -364,7 +364,6 @@ def at_check(
 
 
 def _pace_text(pace: SoloPace) -> str:
-    """Its step, its round and its epoch end, in words."""
     rounds, words = pace.rounds, [f"{mean_step_s(pace.windows) * 1e3:.2f} ms a step"]
     if rounds.steps > 1:
         words.append(
@@ -454,7 +453,6 @@ def mps_probe(
 def _limited_runs(
     profile: Profile, taken: Sequence[StepsTaken], bench: Bench, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
-    """Runs without a limit, then under each of `PROBE_LIMITS_PCT`."""
     limits_pct = (_UNLIMITED_PCT, *PROBE_LIMITS_PCT)
     session, held_mib = bench.session, profile.memory.device_mib
     most_mib = _MOST_HELD * gpu(session.device.key).memory_mib

@@ -418,7 +418,6 @@ def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
 
 
 def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
-    """Yield lines with the numbers of each job, and with what is to be known of them."""
     for job, numbers in written:
         many = f"{job.gpus} x " * (job.gpus > 1)
         shown = {

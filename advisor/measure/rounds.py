@@ -118,31 +118,25 @@ def find_rounds(times: StepTimes) -> Rounds:
             period, unclear = by_work, False
     usual_s = _usual_s(steps_s, period)
     over_s = np.maximum(0.0, intervals_s - usual_s)[at_end]
+    # The mean end, if it matters; ends of another kind are counted to the most frequent.
     most_often = max(seldom, key=np.count_nonzero)
+    count, total_s, end = int(np.count_nonzero(most_often)), float(over_s.sum()), None
+    if count and total_s >= _MATTERS * (float(intervals_s.sum()) - total_s):
+        seconds = {"seconds": total_s / count}
+        for name in ("checkpoint_s", "validation_s", "loader_s"):
+            taken_s = np.minimum(over_s, getattr(times, name)[at_end])
+            over_s = over_s - taken_s
+            seconds[name] = float(taken_s.sum()) / count
+        gaps = np.diff(np.flatnonzero(most_often))
+        end = EpochEnd(steps=round(float(np.median(gaps))) if len(gaps) else None, **seconds)
     return Rounds(
         steps=period,
         steps_s=tuple(np.roll(usual_s[:period], -np.argmax(usual_s[:period])).tolist()),
         unclear=unclear,
         intervals_s=np.where(at_end, usual_s, intervals_s),
-        epoch_end=_epoch_end(times, at_end, over_s, most_often),
-        epoch_ends=int(np.count_nonzero(most_often)),
+        epoch_end=end,
+        epoch_ends=count,
     )
-
-
-def _epoch_end(
-    times: StepTimes, at_end: NDArray[np.bool_], over_s: Floats, most_often: NDArray[np.bool_]
-) -> EpochEnd | None:
-    """Return the mean end, if it matters; ends of another kind are counted to the most frequent."""
-    count, total_s = int(np.count_nonzero(most_often)), float(over_s.sum())
-    if not count or total_s < _MATTERS * (float(times.intervals_s.sum()) - total_s):
-        return None
-    seconds = {"seconds": total_s / count}
-    for name in ("checkpoint_s", "validation_s", "loader_s"):
-        taken_s = np.minimum(over_s, getattr(times, name)[at_end])
-        over_s = over_s - taken_s
-        seconds[name] = float(taken_s.sum()) / count
-    gaps = np.diff(np.flatnonzero(most_often))
-    return EpochEnd(steps=round(float(np.median(gaps))) if len(gaps) else None, **seconds)
 
 
 def _period(steps_s: Floats) -> tuple[int, bool]:

@@ -115,7 +115,6 @@ class LocalRunner:
         return self._ask(task, 1800.0)  # type: ignore[no-any-return]
 
     def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
-        """The answer of the process; raises the error that it had."""
         try:
             self._connection.send(message)
             if not self._connection.poll(timeout_s):

@@ -119,7 +119,6 @@ class _Group:
 def _measure_group(
     plan: PlannedRun, jobs: Sequence[int], sharing: Concurrent, bench: Bench, timing: Timing
 ) -> _Group:
-    """Measure the jobs of one group of `plan`, by new tenants that load and settle together."""
     session, workloads = bench.session, [plan.workloads[job] for job in jobs]
     setups = session.setups(sharing, workloads)
     if plan.capacity_mib is not None:
@@ -179,7 +178,6 @@ def _tenant_record(
     checks: tuple[Answer, Answer],
     times: Schedule,
 ) -> TenantRecord:
-    """Return the record of a tenant that had so much memory, by its answers."""
     ended = answer if isinstance(answer, Ended) else None
     reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
     checks_s = [each["check_s"] for each in checks if isinstance(each, dict)]
@@ -198,7 +196,6 @@ def _tenant_record(
 def _train_windows(
     tenants: Sequence[Tenant], times: Schedule, meter: Meter | None
 ) -> tuple[Sequence[Answer], Activity, Clocks]:
-    """Train all over windows; the activity over exactly these, and the clocks at their end."""
     send_all(tenants, "run", start_at=times.start_at, stop_at=times.stop_at)
     activity = NOT_METERED
     clocks_mhz: Clocks = (None, None)

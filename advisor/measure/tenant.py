@@ -319,7 +319,6 @@ class Tenant:
         self._deliver()
 
     def _answer(self) -> Answer:
-        """Its answer, or how it ended."""
         message = None
         if self.connections and self.connections[0].poll(ENDING_S):
             with suppress(EOFError, OSError):

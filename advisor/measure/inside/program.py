@@ -160,7 +160,6 @@ class Program(Feeds):
             self._unattended = True
 
     def _end(self) -> None:
-        """Answer with the steps so far at an end without an error; wait until that is read."""
         if self._serving is None or self.trains_elsewhere() or hasattr(sys, "last_type"):
             return
         with suppress(KeyboardInterrupt, Over):
@@ -227,7 +226,6 @@ class StepCounter(Program):
             self._report()
 
     def _end(self) -> None:
-        """Report the number of steps, at the end of the process that took them."""
         if self._trainer is not None and self._trainer[0] == os.getpid():
             self._report()
 

@@ -15,8 +15,6 @@ _FOLDER = str(Path(__file__).parent)
 
 
 class _TorchFinder:
-    """Finds torch as others would, and attaches to it when it has been imported."""
-
     done = False
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:

@@ -25,10 +25,6 @@ def _exhaust(_):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
 
 
-def _break(_):
-    raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-
 def _refuse(_):
     raise UnknownName("timm model", "resnet51", ["resnet50"], "See timm's list.")
 
@@ -41,7 +37,6 @@ ODD_VERBS = {
     "echo": lambda _, word: {"word": word},
     "place": _place,
     "exhaust": _exhaust,
-    "break": _break,
     "refuse": _refuse,
     "fail": _fail,
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),

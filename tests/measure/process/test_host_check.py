@@ -14,6 +14,7 @@ from advisor.hardware.machine import recent_host_check
 from advisor.measure import device
 from advisor.measure.device import check_host
 from advisor.workload.spec import Script, python_of
+from tests.lean import LEAN_PATH
 from tests.measure.calibrate import recorded
 
 
@@ -45,9 +46,10 @@ def python(tmp_path):
     ["env/bin/python", pytest.param("env/bin/torchrun", marks=pytest.mark.exhaustive)],
 )
 def test_the_python_of_the_script_checks_the_host_by_as_many_processes_as_it_has_cores(
-    program, python, tmp_path
+    program, python, tmp_path, monkeypatch
 ):
     script = Script(command=("env", "A=1", program, "train.py"), folder=str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", LEAN_PATH)
     assert recent_host_check() is None
     check = check_host(10**6, script, pytest.fail)
     assert check.check_s > 0

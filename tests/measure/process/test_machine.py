@@ -125,19 +125,10 @@ def test_scripts_of_a_killed_run_are_ended(holder):
 
 
 def test_a_command_is_recorded_without_paths_and_values_of_variables():
-    words = [
-        "/home/ann/secret/plans.json",
-        "--out",
-        "../runs.jsonl",
-        "--env",
-        "TOKEN=hush",
-        "--measure-env=KEY=hush",
-        "--",
-        "python",
-        "a.py",
-        "x=3",
-    ]
-    assert command_line("profile", words) == (
+    words = (
+        "/home/ann/secret/plans.json --out ../runs.jsonl --env TOKEN=hush --measure-env=KEY=hush"
+    )
+    assert command_line("profile", [*words.split(), "--", "python", "a.py", "x=3"]) == (
         "advisor profile plans.json --out runs.jsonl --env TOKEN=... "
         "--measure-env=KEY=... -- python a.py x=3"
     )

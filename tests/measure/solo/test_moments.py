@@ -1,7 +1,7 @@
 """`advisor profile` of the same workload again: its moments, their mean, and what ends them."""
 
 from dataclasses import replace
-from math import exp, log
+from math import log
 from statistics import geometric_mean
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from advisor.hardware.gpus import gpu
 from advisor.measure import profile as profile_command
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
-from advisor.sharing import Naive, Serial
+from advisor.sharing import Serial
 from advisor.workload.profile import Moment, Profile
 from advisor.workload.profile_checks import add_moment, averaged, unsteady_profiles
 from advisor.workload.store import load_profile, model_path, read_profile
@@ -198,18 +198,3 @@ def test_an_estimate_for_another_gpu_keeps_the_spread_of_what_follows_the_host(n
     one, same, apart = widths.values()
     assert same == pytest.approx(one)
     assert apart > one if name.startswith("mlp") else apart >= one - 1e-9
-
-
-def test_moments_widen_a_job_in_a_mix_the_less_the_longer_others_make_it_wait():
-    predictor = Predictor(gpu("h200-141gb"), load_model(model_path()))
-    light, heavy = (
-        load_profile(name, "h200-141gb") for name in ("mlp-toy-bs128", "resnet50-imagenet64-bs128")
-    )
-    spread = [Moment(date=DATE.format(0), step_s=light.step_s * exp(by)) for by in (0.4, -0.4)]
-    widths = {}
-    for moments_of in ((), tuple(spread)):
-        jobs = [replace(light, moments=moments_of), heavy]
-        step_s = predictor.predict(jobs, Naive()).jobs[0].step_s
-        widths[bool(moments_of)] = log(step_s.p95 / step_s.p05)
-    slowdown = step_s.p50 / light.step_s
-    assert widths[True] == pytest.approx(widths[False]) or slowdown < exp(0.3)
