@@ -24,7 +24,8 @@ from typing import Any, Literal, Self, TextIO
 
 from advisor.errors import InvalidInput, counted
 from advisor.files import units
-from advisor.files.reading import MOST_EPOCH_S, is_file, is_folder, reason_of
+from advisor.files.reading import is_file, is_folder, reason_of
+from advisor.files.units import MOST_EPOCH_S
 
 _EPOCH = datetime(1970, 1, 1)  # traces have local times without a zone
 _MIB_PER_GIB = 1024.0

@@ -145,10 +145,10 @@ def _start(
     advised: "Recommendation", jobs: list[str] | None, job_file: Path | None, profiles: Path | None
 ) -> str:
     """A line with the command that starts the best plan, or prints its script to be filled in."""
-    from advisor.launch.launch_plan import launch_plans
-    from advisor.launch.shell import why_not_started
-
     if advised.best.way is not None:
+        from advisor.launch.launch_plan import launch_plans
+        from advisor.launch.shell import why_not_started
+
         why = why_not_started(launch_plans(advised.hosts, advised.best))
         return why or "To start it, write `export` instead of `recommend` in this command."
     words = ["advisor", "export", *(jobs or ())]

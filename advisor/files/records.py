@@ -14,13 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from advisor.errors import InvalidInput, counted, near_names
-from advisor.files.reading import (
-    REMOVED_FIELDS,
-    NewerFile,
-    kept_fields,
-    load_json,
-    refuse_newer,
-)
+from advisor.files.reading import REMOVED_FIELDS, NewerFile, kept_fields, load_json, refuse_newer
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator

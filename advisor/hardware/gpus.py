@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.files.reading import Within, read_json, read_once, read_toml, user_folder
+from advisor.files.reading import read_json, read_once, read_toml, user_folder
 from advisor.files.records import check_record
+from advisor.files.units import Within
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_GPU
 

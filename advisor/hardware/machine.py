@@ -15,25 +15,8 @@ from time import time
 from typing import Annotated, Literal
 
 from advisor.errors import InvalidInput, counted
-from advisor.files.reading import (
-    DAY_S,
-    MOST_CORES,
-    Length,
-    Mhz,
-    Mib,
-    MibPerSecond,
-    Percent,
-    Schema,
-    Seconds,
-    Share,
-    Sms,
-    Watts,
-    Within,
-    cache_folder,
-    is_file,
-    read_bytes,
-    shown,
-)
+from advisor.files import units
+from advisor.files.reading import cache_folder, is_file, read_bytes, shown
 from advisor.files.records import parse_record
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -113,8 +96,8 @@ class HostCheck:
         made_at: Seconds of the wall clock.
     """
 
-    check_s: Length
-    busy: Annotated[int, Within(1, MOST_CORES)]
+    check_s: units.Length
+    busy: Annotated[int, units.Within(1, units.MOST_CORES)]
     cores: int
     host: str
     made_at: float
@@ -277,14 +260,14 @@ class Counters:
     """
 
     source: Literal["gpm", "dcgm", "nvml"]
-    gract: Share
-    sm_active: Share | None = None
-    sm_occupancy: Share | None = None
-    tensor_active: Share | None = None
-    dram_active: Share | None = None
-    memory_utilization: Share | None = None
-    pcie_rx_mib_s: MibPerSecond | None = None
-    pcie_tx_mib_s: MibPerSecond | None = None
+    gract: units.Share
+    sm_active: units.Share | None = None
+    sm_occupancy: units.Share | None = None
+    tensor_active: units.Share | None = None
+    dram_active: units.Share | None = None
+    memory_utilization: units.Share | None = None
+    pcie_rx_mib_s: units.MibPerSecond | None = None
+    pcie_tx_mib_s: units.MibPerSecond | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,10 +302,10 @@ class Provenance:
     torch: str
     timm: str | None
     python: str
-    sm_clock_mhz: Mhz | None
-    memory_clock_mhz: Mhz | None
+    sm_clock_mhz: units.Mhz | None
+    memory_clock_mhz: units.Mhz | None
     host_cpu: str
-    host_cores: Annotated[int, Within(0, MOST_CORES)]
+    host_cores: Annotated[int, units.Within(0, units.MOST_CORES)]
     date: str
     command: str
     recipes: str | None = None
@@ -333,9 +316,9 @@ class Provenance:
 class LimitedContext:
     """Size of the CUDA context of an MPS client that may use `sms` SMs."""
 
-    limit_pct: Percent
-    sms: Sms
-    context_mib: Mib
+    limit_pct: units.Percent
+    sms: units.Sms
+    context_mib: units.Mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,12 +334,12 @@ class Contexts:
         mps_server_mib: Memory of the MPS server.
     """
 
-    driver_mib: Mib
-    plain_mib: Mib | None
-    mps_mib: Mib | None
-    sms: Sms | None
+    driver_mib: units.Mib
+    plain_mib: units.Mib | None
+    mps_mib: units.Mib | None
+    sms: units.Sms | None
     limited: tuple[LimitedContext, ...]
-    mps_server_mib: Mib | None
+    mps_server_mib: units.Mib | None
 
     @property
     def per_sm_mib(self) -> float | None:
@@ -382,10 +365,10 @@ class Switching:
         switch_s: Of a change from one to the other; None as `slice_s`.
     """
 
-    kernel_s: Seconds
-    overhead: Annotated[float, Within(-0.999, 0.999)]
-    slice_s: Seconds | None
-    switch_s: Annotated[float, Within(-DAY_S, DAY_S)] | None
+    kernel_s: units.Seconds
+    overhead: Annotated[float, units.Within(-0.999, 0.999)]
+    slice_s: units.Seconds | None
+    switch_s: Annotated[float, units.Within(-units.DAY_S, units.DAY_S)] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,6 +384,6 @@ class Calibration:
     gpu: str
     contexts: Contexts
     switching: tuple[Switching, ...]
-    idle_power_w: Watts | None
+    idle_power_w: units.Watts | None
     provenance: Provenance
-    schema: Schema = 1
+    schema: units.Schema = 1

@@ -11,8 +11,9 @@ import numpy as np
 
 from advisor.documents import As, Mark, in_document
 from advisor.errors import InvalidInput, UnknownName, counted
-from advisor.files.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
+from advisor.files.reading import read_bytes
 from advisor.files.records import parse_record
+from advisor.files.units import DAY_S, LEAST_STEP_S, check_number
 from advisor.plan.objectives import weighed
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval

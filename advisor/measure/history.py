@@ -23,7 +23,8 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from advisor.errors import AdvisorError, InvalidInput, shortened
-from advisor.files.reading import DAY_S, MOST_BYTES, parse_json, read_bytes
+from advisor.files.reading import MOST_BYTES, parse_json, read_bytes
+from advisor.files.units import DAY_S
 from advisor.workload.arrivals import csv_text
 
 Profiled = Literal["sm_active", "sm_occupancy", "tensor_active", "dram_active"]

@@ -21,16 +21,9 @@ from random import Random
 from typing import Annotated, Any, Literal, get_args
 
 from advisor.errors import InvalidInput, counted, is_or_are
-from advisor.files.reading import (
-    check,
-    check_number,
-    is_folder,
-    located,
-    read_bytes,
-    read_json,
-    read_toml,
-)
+from advisor.files.reading import is_folder, located, read_bytes, read_json, read_toml
 from advisor.files.records import OrText, check_record, expecting
+from advisor.files.units import check, check_number
 from advisor.files.writing import record_text, write_whole
 from advisor.hardware.gpus import gpu_meant
 from advisor.sharing import Concurrent, Mps, Naive, parse_sharing

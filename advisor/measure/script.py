@@ -19,8 +19,9 @@ from time import monotonic
 import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
-from advisor.files.reading import MOST_COUNT, check_number, is_file, reason_of
+from advisor.files.reading import is_file, reason_of
 from advisor.files.records import parse_record
+from advisor.files.units import MOST_COUNT, check_number
 from advisor.measure.inside import FOLDER, RECORD_BYTES, VARIABLE, lacks_memory
 from advisor.measure.launcher import tied_to_parent
 from advisor.measure.own_files import Place

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from advisor.documents import Inline, Mark, in_document
 from advisor.errors import InvalidInput
-from advisor.files.reading import DAY_S
+from advisor.files.units import DAY_S
 from advisor.hardware.gpus import GpuCount, parse_gpus
 from advisor.hardware.machine import client_variables
 from advisor.plan import MOST_GPUS, START_ERROR

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Self
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_CORES
+from advisor.files.units import MOST_CORES
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import on_host, stretch_on

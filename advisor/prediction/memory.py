@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_MIB, check
+from advisor.files.units import MOST_MIB, check
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, partition_of
 from advisor.prediction.cache import cached_by_profiles

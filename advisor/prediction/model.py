@@ -8,17 +8,9 @@ from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.files.reading import (
-    MOST_MIB,
-    MOST_SPREADS,
-    check,
-    check_number,
-    is_file,
-    read_bytes,
-    read_once,
-    shown,
-)
+from advisor.files.reading import is_file, read_bytes, read_once, shown
 from advisor.files.records import parse_record
+from advisor.files.units import MOST_MIB, MOST_SPREADS, check, check_number
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import unlikeness

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import LEAST_STEP_S, MOST_BLOCKS
+from advisor.files.units import LEAST_STEP_S, MOST_BLOCKS
 from advisor.hardware.machine import Counters
 from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import on_host_checked

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput, with_article
-from advisor.files.reading import LEAST_STEP_S
+from advisor.files.units import LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, GpuRates, known_gpus
 from advisor.hardware.machine import Counters
 from advisor.hardware.partition import limited_sms, rates_of, sm_limits, tensor_share

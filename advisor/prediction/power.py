@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_LOG, MOST_W, check, check_number
+from advisor.files.units import MOST_LOG, MOST_W, check, check_number
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of

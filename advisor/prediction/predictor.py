@@ -8,7 +8,7 @@ from math import hypot, prod
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import DAY_S, LEAST_STEP_S
+from advisor.files.units import DAY_S, LEAST_STEP_S
 from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.machine import Calibration
 from advisor.hardware.partition import whole_gpu

@@ -16,7 +16,7 @@ from itertools import zip_longest
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import DAY_S, LEAST_STEP_S, check, check_number
+from advisor.files.units import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction import engine

@@ -20,7 +20,7 @@ from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.format import csv_text, range_columns, table_of
 
-_TIE = " tie"
+_TIE, _ENDS = " tie", "ends after"
 _LIMITED_BY: dict[Limit, str] = {
     "host path": "CPU-bound",
     "SMs": "limited by the SMs",
@@ -74,15 +74,14 @@ def rows_of_jobs(comparison: Comparison) -> Iterator[tuple[str, list[dict[str, s
     """Yield each job with a row for each plan; copies that differ only in their ends are one."""
     equal: dict[tuple[str, ...], list[int]] = {}
     for at, job in enumerate(comparison.plans[0].forecast.prediction.jobs):
-        rows = _rows_of_jobs(comparison, [at], ends=False)
-        equal.setdefault((job.job, *(cell for row in rows for cell in row.values())), []).append(at)
+        rows = _rows_of_jobs(comparison, [at])
+        cells = [row[column] for row in rows for column in row if column != _ENDS]
+        equal.setdefault((job.job, *cells), []).append(at)
     for (name, *_), copies in equal.items():
         yield units.collapsed([name] * len(copies)), _rows_of_jobs(comparison, copies)
 
 
-def _rows_of_jobs(
-    comparison: Comparison, copies: Sequence[int], *, ends: bool = True
-) -> list[dict[str, str]]:
+def _rows_of_jobs(comparison: Comparison, copies: Sequence[int]) -> list[dict[str, str]]:
     """A row for each plan, of a job at the positions `copies`."""
     at, rows = copies[0], []
     for each in comparison.plans:
@@ -92,13 +91,13 @@ def _rows_of_jobs(
         if (limit := bound.limit_of(at)) is not None:
             why = _LIMITED_BY.get(limit, f"limited by {limit}")
             why += "" if (use := bound.use_of(at)) is None else f" ({use:.0%})"
-        shown_s = [ends_s[copy].p50 for copy in copies] if ends and ends_s else []
+        shown_s = [ends_s[copy].p50 for copy in copies] if ends_s else []
         rows.append(
             {
                 "": each.plan,
                 "step": units.seconds(job.step_s) + (_TIE if unsure else ""),
                 "slowdown": f"{units.number(job.slowdown)}x",
-                "ends after": units.durations(shown_s) if shown_s else "-",
+                _ENDS: units.durations(shown_s) if shown_s else "-",
                 "memory": units.gib_of(job.memory_mib),
                 "why": f"{'alone, ' if at in bound.alone else ''}{why}",
             }

@@ -152,7 +152,10 @@ def choose(
         run = f"{stamp}-plan{plan.rank}"
         plans.append(PlannedRun(id=run, sharing=sharing, purpose="validation", workloads=workloads))
     if not plans:
-        raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
+        raise NothingFits(
+            f"no plan can be compared here, as {left_out[0]}. Run one: `advisor export` with "
+            f"--format json, then `advisor run FILE --apply`."
+        )
     return tuple(plans), tuple(left_out)
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import get_args, overload
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.files.reading import MOST_WAIT_S, check_number
+from advisor.files.units import MOST_WAIT_S, check_number
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
 from advisor.hardware.mig import refuse_without_mig
 from advisor.prediction.mig_instances import placed

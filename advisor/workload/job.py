@@ -15,22 +15,18 @@ from types import NoneType
 from typing import Annotated, Any
 
 from advisor.errors import InvalidInput, near_names
-from advisor.files.reading import (
+from advisor.files.reading import MOST_TOML_BYTES, is_file, located, parse_toml, read_bytes, shown
+from advisor.files.records import OrText, check_record, expecting
+from advisor.files.units import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
     MOST_EPOCH_S,
     MOST_EPOCHS,
-    MOST_TOML_BYTES,
     MOST_WAIT_S,
     check_number,
-    is_file,
-    located,
-    parse_toml,
-    read_bytes,
-    shown,
+    seconds,
+    share,
 )
-from advisor.files.records import OrText, check_record, expecting
-from advisor.files.units import seconds, share
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.spec import Script, batch_name, is_name
 
@@ -48,6 +44,14 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 MOST_HOST_GPUS = 16
 """GPUs of one host at most, as of the largest servers."""
+
+# Least and most of each number.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("validation_s", "checkpoint_s", "start_s"), (0.0, MOST_EPOCH_S)),
+    "epochs": (LEAST_EPOCHS, MOST_EPOCHS),
+    "deadline_s": (LEAST_STEP_S, MOST_WAIT_S),
+    "gpus": (1, MOST_HOST_GPUS),
+}
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
 _MOST_LONGER = 5.0
@@ -103,18 +107,14 @@ class Job:
         for field, (kinds, words) in _KINDS.items():
             if not isinstance(value := getattr(self, field), kinds):
                 raise InvalidInput(f"{self.name}: {field} is {words}, got {value!r:.60}")
-        check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
-        check_number(f"{self.name}: validation_s", self.validation_s, MOST_EPOCH_S)
-        check_number(f"{self.name}: checkpoint_s", self.checkpoint_s, MOST_EPOCH_S)
-        check_number(f"{self.name}: start_s", self.start_s, MOST_EPOCH_S)
+        for field, (least, most) in _BOUNDS.items():
+            if (value := getattr(self, field)) is not None:
+                check_number(f"{self.name}: {field}", value, most, least)
         if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
                 f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
                 f"{self.user!r}; leave it out if there is none"
             )
-        if self.deadline_s is not None:
-            check_number(f"{self.name}: deadline_s", self.deadline_s, MOST_WAIT_S, LEAST_STEP_S)
-        check_number(f"{self.name}: gpus", self.gpus, MOST_HOST_GPUS, 1)
         if self.protect is not None:
             check_protection(f"{self.name}: protect", self.protect)
 

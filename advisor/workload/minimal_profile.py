@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict, dataclass, field
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import (
+from advisor.files.units import (
     LEAST_STEP_S,
     MOST_EPOCH_S,
     MOST_MIB,

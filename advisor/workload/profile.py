@@ -12,34 +12,14 @@ from statistics import fmean, median
 from typing import Annotated
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import (
-    DAY_S,
-    LEAST_STEP_S,
-    MOST_BLOCKS,
-    MOST_CORES,
-    MOST_EPOCH_S,
-    MOST_RESIDENT_BLOCKS,
-    MOST_STREAMS,
-    MOST_THREADS,
-    Count,
-    Joules,
-    Length,
-    Mib,
-    Percent,
-    Positive,
-    Schema,
-    Seconds,
-    Sms,
-    Watts,
-    Within,
-    check_number,
-)
+from advisor.files import units
+from advisor.files.units import check_number
 from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.spec import Workload
 
-_Core = Annotated[int, Within(0, MOST_CORES)]
-_Spread = Annotated[float, Within(0.0, 10.0)]
-_Us = Annotated[float, Within(0.0, 1e6 * DAY_S)]
+_Core = Annotated[int, units.Within(0, units.MOST_CORES)]
+_Spread = Annotated[float, units.Within(0.0, 10.0)]
+_Us = Annotated[float, units.Within(0.0, 1e6 * units.DAY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +31,14 @@ class Window:
             `seconds` are then at the pace of a core on which it takes `Profile.host_check_s`.
     """
 
-    seconds: Length
+    seconds: units.Length
     steps: float
-    check_s: Length | None = None
+    check_s: units.Length | None = None
 
     def __post_init__(self) -> None:
         if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
-        check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
+        check_number("a step in seconds", self.step_s, units.DAY_S, units.LEAST_STEP_S)
 
     @property
     def step_s(self) -> float:
@@ -91,9 +71,9 @@ class Memory:
         device_mib: As the driver saw it, CUDA context included.
     """
 
-    allocated_mib: Mib | None
-    reserved_mib: Mib | None
-    device_mib: Mib | None = None
+    allocated_mib: units.Mib | None
+    reserved_mib: units.Mib | None
+    device_mib: units.Mib | None = None
 
     def __post_init__(self) -> None:
         if (self.allocated_mib is None) != (self.reserved_mib is None):
@@ -133,8 +113,8 @@ class OtherBatches:
 class LimitedRun:
     """The workload alone under an MPS limit; `sms` is the number that its CUDA context reported."""
 
-    limit_pct: Percent
-    sms: Sms | None
+    limit_pct: units.Percent
+    sms: units.Sms | None
     windows: tuple[Window, ...]
 
     def __post_init__(self) -> None:
@@ -171,14 +151,14 @@ class PartSeconds:
         mps_s: Alone under MPS without a limit, its daemon and process included.
     """
 
-    start_s: Seconds
-    settle_s: Seconds
-    windows_s: Seconds
-    meter_s: Seconds
-    host_path_s: Seconds | None = None
-    trace_s: Seconds | None = None
-    mps_s: Seconds | None = None
-    limits_s: Seconds | None = None
+    start_s: units.Seconds
+    settle_s: units.Seconds
+    windows_s: units.Seconds
+    meter_s: units.Seconds
+    host_path_s: units.Seconds | None = None
+    trace_s: units.Seconds | None = None
+    mps_s: units.Seconds | None = None
+    limits_s: units.Seconds | None = None
 
 
 HOST_COPY = "host copy"
@@ -219,15 +199,15 @@ class KernelTrace:
     """
 
     classes: tuple[str, ...]
-    class_of: tuple[Count, ...]
+    class_of: tuple[units.Count, ...]
     launch_us: tuple[_Us, ...]
     duration_us: tuple[_Us, ...]
-    blocks: tuple[Annotated[int, Within(0, MOST_BLOCKS)], ...]
-    threads: tuple[Annotated[int, Within(0, MOST_THREADS)], ...]
-    resident_blocks: tuple[Annotated[int, Within(0, MOST_RESIDENT_BLOCKS)], ...]
-    stream_of: tuple[Annotated[int, Within(0, MOST_STREAMS)], ...] | None = None
+    blocks: tuple[Annotated[int, units.Within(0, units.MOST_BLOCKS)], ...]
+    threads: tuple[Annotated[int, units.Within(0, units.MOST_THREADS)], ...]
+    resident_blocks: tuple[Annotated[int, units.Within(0, units.MOST_RESIDENT_BLOCKS)], ...]
+    stream_of: tuple[Annotated[int, units.Within(0, units.MOST_STREAMS)], ...] | None = None
     waits_us: tuple[_Us, ...] | None = None
-    steps: Positive = 1
+    steps: units.Positive = 1
 
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in _COLUMNS}
@@ -237,7 +217,7 @@ class KernelTrace:
         # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
         if max(self.class_of) >= len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
-        if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
+        if 1e-6 * sum(self.duration_us) < units.LEAST_STEP_S:
             raise InvalidInput("the kernels of a trace take time together")
         for column in (self.launch_us, self.waits_us or ()):
             if any(map(gt, column, column[1:])):
@@ -264,11 +244,11 @@ class HostSide:
         read_mib: What the workers read from files and pipes for a step.
     """
 
-    main_s: Seconds | None = None
-    loader_s: Seconds | None = None
-    loader_cpu_s: Seconds | None = None
-    wait_s: Seconds | None = None
-    read_mib: Mib | None = None
+    main_s: units.Seconds | None = None
+    loader_s: units.Seconds | None = None
+    loader_cpu_s: units.Seconds | None = None
+    wait_s: units.Seconds | None = None
+    read_mib: units.Mib | None = None
 
     def slowed(self, slowdown: float) -> "HostSide":
         """Return the same on a host that takes `slowdown` times as long; `read_mib` stays."""
@@ -290,9 +270,9 @@ class Moment:
     """
 
     date: str
-    step_s: Length
-    host_s: Length | None = None
-    host_check_s: Length | None = None
+    step_s: units.Length
+    host_s: units.Length | None = None
+    host_check_s: units.Length | None = None
 
 
 MOST_MOMENTS = 3
@@ -310,11 +290,11 @@ class EpochEnd:
         validation_s: Of validation, which uses the host and the GPU as steps do.
     """
 
-    seconds: Length
-    steps: Positive | None = None
-    loader_s: Seconds = 0.0
-    checkpoint_s: Seconds = 0.0
-    validation_s: Seconds = 0.0
+    seconds: units.Length
+    steps: units.Positive | None = None
+    loader_s: units.Seconds = 0.0
+    checkpoint_s: units.Seconds = 0.0
+    validation_s: units.Seconds = 0.0
 
     def __post_init__(self) -> None:
         if self.other_s < -1e-6 * self.seconds:
@@ -373,40 +353,42 @@ class Profile:
     workload: Workload
     gpu: str
     windows: tuple[Window, ...]
-    host_s: Length | None
-    gpu_s: Seconds | None
-    host_cpu_share: Annotated[float, Within(0.0, 2.0)] | None  # both clocks are read a little apart
+    host_s: units.Length | None
+    gpu_s: units.Seconds | None
+    host_cpu_share: (
+        Annotated[float, units.Within(0.0, 2.0)] | None
+    )  # both clocks are read a little apart
     memory: Memory
     counters: Counters | None
-    power_w: Watts | None
-    energy_j: Joules | None
-    idle_power_w: Watts | None
+    power_w: units.Watts | None
+    energy_j: units.Joules | None
+    idle_power_w: units.Watts | None
     cores: tuple[_Core, ...]
     mps: MpsProbe | None
     trace: KernelTrace | None
     provenance: Provenance | None
-    host_check_s: Seconds | None = None
+    host_check_s: units.Seconds | None = None
     took: PartSeconds | None = None
     estimated_from: str | None = None
     host: HostSide | None = None
     other_batches: OtherBatches | None = None
-    sm_exponent: Annotated[float, Within(0.0, 2.0)] | None = None
+    sm_exponent: Annotated[float, units.Within(0.0, 2.0)] | None = None
     epoch_end: EpochEnd | None = None
-    host_memory_mib: Mib | None = None
+    host_memory_mib: units.Mib | None = None
     host_from: str | None = None
     moments: tuple[Moment, ...] = ()
-    schema: Schema = 1
+    schema: units.Schema = 1
 
     def __post_init__(self) -> None:
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
         if len(self.moments) > MOST_MOMENTS:
             raise InvalidInput(f"{self.name}: a profile has at most {MOST_MOMENTS} moments")
-        if self.epoch_s is not None and self.epoch_s > MOST_EPOCH_S:
+        if self.epoch_s is not None and self.epoch_s > units.MOST_EPOCH_S:
+            days, most = (seconds / units.DAY_S for seconds in (self.epoch_s, units.MOST_EPOCH_S))
             raise InvalidInput(
-                f"{self.name}: an epoch would take {self.epoch_s / DAY_S:,.0f} days, and "
-                f"{MOST_EPOCH_S / DAY_S:.0f} are the most: check examples_per_epoch, batch and "
-                f"windows"
+                f"{self.name}: an epoch would take {days:,.0f} days, and {most:.0f} are the most: "
+                f"check examples_per_epoch, batch and windows"
             )
 
     @property

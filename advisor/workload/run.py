@@ -7,18 +7,7 @@ from math import ceil
 from typing import Annotated, Literal
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import (
-    MOST_COUNT,
-    Count,
-    Joules,
-    Mib,
-    Positive,
-    Schema,
-    Seconds,
-    Sms,
-    Watts,
-    Within,
-)
+from advisor.files import units
 from advisor.hardware.machine import Counters, Provenance
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import running_together
@@ -42,11 +31,11 @@ class Completion:
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
 
-    steps: tuple[Positive, ...]
-    began_s: tuple[Seconds, ...]
-    ended_s: tuple[Seconds | None, ...]
-    pauses_s: tuple[Seconds, ...]
-    energy_j: Joules | None
+    steps: tuple[units.Positive, ...]
+    began_s: tuple[units.Seconds, ...]
+    ended_s: tuple[units.Seconds | None, ...]
+    pauses_s: tuple[units.Seconds, ...]
+    energy_j: units.Joules | None
 
     def __post_init__(self) -> None:
         if not len(self.steps) == len(self.began_s) == len(self.ended_s):
@@ -88,8 +77,8 @@ class Tenant:
     windows: tuple[Window, ...]
     memory: Memory | None
     cores: tuple[int, ...]
-    sms: Sms | None
-    host_check_s: Seconds | None = None
+    sms: units.Sms | None
+    host_check_s: units.Seconds | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome == "ok") != bool(self.windows):
@@ -128,14 +117,14 @@ class Run:
     purpose: Purpose
     repeats: str | None
     tenants: tuple[Tenant, ...]
-    mps_clients: Count
-    power_w: Watts | None
+    mps_clients: units.Count
+    power_w: units.Watts | None
     counters: Counters | None
     provenance: Provenance
-    capacity_mib: Annotated[int, Within(0, 2**24)] | None = None
-    free_mib: Mib | None = None
+    capacity_mib: Annotated[int, units.Within(0, 2**24)] | None = None
+    free_mib: units.Mib | None = None
     completion: Completion | None = None
-    schema: Schema = 1
+    schema: units.Schema = 1
 
     def __post_init__(self) -> None:
         sharing = parse_sharing(self.sharing)
@@ -263,7 +252,7 @@ class PlanDocument:
         profiles: All that predictions for the jobs need, as it was when the file was written.
     """
 
-    schema: Schema
+    schema: units.Schema
     gpu: str
     objective: None
     workloads: dict[str, Workload]
@@ -322,7 +311,7 @@ def planned_steps(
     script = planned.script or workload.script
     steps = None
     if planned.examples_per_epoch and (script is None or script.by_steps):
-        a_pass = min(-(-planned.examples_per_epoch // workload.batch), MOST_COUNT)
+        a_pass = min(-(-planned.examples_per_epoch // workload.batch), units.MOST_COUNT)
         steps = max(1, ceil(planned.epochs * a_pass))
     if most_steps is not None and script is None:
         steps = min(most_steps, steps or most_steps)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Literal, NamedTuple, get_args
 
 from advisor.errors import InvalidInput
-from advisor.files.reading import MOST_COUNT, MOST_LOADER_WORKERS, MOST_MIB, check_number
+from advisor.files.units import MOST_COUNT, MOST_LOADER_WORKERS, MOST_MIB, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]

@@ -65,17 +65,13 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
 
     What a user measures or refits lies in the user's data folder, and is read in addition.
     """
-    chosen = folder or os.environ.get(f"ADVISOR_{kind.upper()}")
+    by_variable = os.environ.get(variable := f"ADVISOR_{kind.upper()}")
+    chosen = folder or by_variable
     if not chosen:
         return beside_package(kind)
     if not is_folder(Path(chosen)):
-        variable = f"ADVISOR_{kind.upper()}"
-        by_variable = os.environ.get(variable) == str(chosen)
-        remedy = f"Unset {variable}, or set it to a folder" if by_variable else "Check the path"
-        what = "no such folder"
-        if is_file(Path(chosen)):
-            what, remedy = "it is a file, not a folder", f"Name its folder, {Path(chosen).parent}"
-        raise InvalidInput(f"{chosen}: {what} of {kind}. {remedy}.")
+        remedy = f"Unset {variable}" if by_variable == str(chosen) else "Check the path"
+        raise InvalidInput(f"{chosen}: it is not a folder of {kind}. {remedy}.")
     return Path(chosen)
 
 
