@@ -12,9 +12,11 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
+from random import Random
 from statistics import fmean
 from typing import Any, get_args
 
+from advisor.api import Advisor
 from advisor.hardware.mig import layouts
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast_allowed
@@ -35,10 +37,35 @@ from advisor.sharing import (
     Sharing,
 )
 from advisor.sharing.groups import in_turn
-from benchmarks.one_plan import drawn_question
+from advisor.workload.job import Job
+from advisor.workload.store import profile_paths
 
 _LIMITS = (14.0, 28.0, 43.0, 57.0, 71.0, 86.0, 100.0)
 _FEW = 3
+_GPUS = ("a100-40gb", "h100-sxm-80gb", "h200-141gb")
+_MEASURED_ON = "h200-141gb"
+_SEED = 55
+_LENGTHS_S = (600, 1200, 1800, 3600, 7200, 14_400)
+_LARGEST = 0.6  # share of a GPU's memory
+
+
+def drawn_question(number: int) -> tuple[Advisor, tuple[Job, ...], ObjectiveName]:
+    """Draw a GPU, 2 to 8 jobs, some of them copies, and an objective."""
+    draw = Random(f"{_SEED} {number}")
+    advisor, objective = Advisor(draw.choice(_GPUS)), draw.choice(get_args(ObjectiveName))
+    names, size = sorted(profile_paths(_MEASURED_ON)), draw.randint(2, 8)
+    memory_mib, jobs = advisor.card.memory_mib, list[Job]()
+    while len(jobs) < size:
+        profile = advisor.find_profile(draw.choice(names))
+        alone_s, lasts_s = Job(profile).alone_s, draw.choice(_LENGTHS_S)
+        if alone_s is None or (profile.memory.device_mib or 0) > _LARGEST * memory_mib:
+            continue
+        due = objective == "deadlines" and draw.random() < 0.6
+        deadline_s = draw.uniform(1, size) * lasts_s if due or not jobs else None
+        jobs.append(Job(profile, epochs=lasts_s / alone_s, deadline_s=deadline_s))
+        if draw.random() < 0.2 and len(jobs) < size:
+            jobs.append(jobs[-1])
+    return advisor, tuple(jobs), objective
 
 
 def divisions(jobs: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:

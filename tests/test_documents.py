@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_programs_import_only_names_that_are_stable(path):
     stable = STABLE.read_text()
     for module, name in imports_in(path):
         assert name in advisor.__all__ if module == "advisor" else f"`{module}.{name}`" in stable
+        assert hasattr(import_module(module), name)
 
 
 def test_the_page_on_what_is_stable_has_the_schema_numbers_that_are_written():

@@ -33,8 +33,7 @@ class GpuRates:
     Attributes:
         fp32_tflops: FP32 arithmetic on vector units, 1e12 operations a second.
         tf32_tflops: TF32 products on tensor cores, without sparsity; None if it has none.
-        fp16_tflops: FP16 products on tensor cores, accumulated in FP32, without sparsity; BF16 has
-            the same rate where a GPU has it (compute capability 8.0 and later).
+        fp16_tflops: Likewise FP16, accumulated in FP32; BF16 has the same rate from 8.0 on.
         bandwidth_gb_s: To its memory, 1e9 bytes a second.
         clock_mhz: Highest clock of its SMs.
     """

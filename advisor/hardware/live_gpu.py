@@ -389,10 +389,10 @@ class GpuHealth:
 
     Attributes:
         persistence: Whether the driver stays loaded while the GPU is unused.
-        slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
+        slowed_by: Why clocks are lower than they could be now.
         default_limit_w: Power limit as delivered.
         ecc: Whether memory errors are corrected, now and after the next reset.
-        uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
+        uncorrected_errors: Since the driver was loaded.
         remap_pending: Whether bad rows of memory wait for a reset to be replaced.
         time_slice: Its length, by ``nvidia-smi compute-policy``.
     """

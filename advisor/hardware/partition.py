@@ -27,15 +27,12 @@ _STARTS: dict[int, dict[int, tuple[int, ...]]] = {
 class ComputeProfile:
     """One kind of compute instance inside one kind of GPU instance.
 
-    It has SMs of its own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and
-    its compute instances compete for them (NVIDIA MIG User Guide, Concepts).
+    It has SMs of its own and shares all else of the GPU instance (NVIDIA MIG User Guide, Concepts).
 
     Attributes:
-        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it
-            takes all of it.
+        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; of the whole the instance's own.
         sms: Streaming multiprocessors of an instance; None if unknown.
-        starts: First compute slices of the GPU instance at which one may start; there is room for
-            as many instances as starts.
+        starts: First compute slices at which one may start: as many fit.
     """
 
     name: str
@@ -120,8 +117,8 @@ class Partition:
 
     Attributes:
         sms: SMs that kernels may use.
-        bandwidth_share: Of the GPU's DRAM bandwidth, and of its L2, (0, 1]: a memory slice of MIG
-            is an equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
+        bandwidth_share: Of the GPU's DRAM bandwidth and L2, (0, 1]: a memory slice of MIG is an
+            equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
         memory_mib: Device memory that its processes can have together.
     """
 

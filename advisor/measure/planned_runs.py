@@ -342,11 +342,11 @@ def read_campaign(path: Path) -> Campaign:
         campaign = check_record(Campaign, document, str(path), REMEDY)
     with located(path, REMEDY):
         key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
-        known = tuple(str(path.parent / each) for each in campaign.profile.known)
-        for each in known:
+        folders = tuple(str(path.parent / each) for each in campaign.profile.known)
+        for each in folders:
             if not is_folder(Path(each)):
                 raise InvalidInput(f"profile.known: {each!r} is not a folder")
-        return replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))
+        return replace(campaign, gpu=key, profile=replace(campaign.profile, known=folders))
 
 
 def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:

@@ -207,13 +207,13 @@ class _Batch:
 def _refuse_to_replace(path: Path, job: Workload) -> None:
     """Check that the profile in `path` is of the same command in the same folder as `job`."""
     try:
-        there = read_profile(path).workload
+        other = read_profile(path).workload
     except InvalidInput:  # a damaged file
         return
-    if _start_of(there) != _start_of(job):
+    if _start_of(other) != _start_of(job):
         remedy = "choose another --out DIR" if job.script is None else "add --name NAME"
         raise InvalidInput(
-            f"{shown(path)} is the profile of {_start_of(there)}, and this is {_start_of(job)}. To "
+            f"{shown(path)} is the profile of {_start_of(other)}, and this is {_start_of(job)}. To "
             f"keep both, {remedy}."
         )
 

@@ -149,8 +149,8 @@ def recorded_jobs(
             if gpu == next_gpu
         )
     recorded = (_recorded(names, job, jobs[job], owners, interval_s) for job in jobs)
-    known = recorded if timed else (replace(each, first_s=None) for each in recorded)
-    return sorted(known, key=lambda each: each.name)
+    jobs_seen = recorded if timed else (replace(each, first_s=None) for each in recorded)
+    return sorted(jobs_seen, key=lambda each: each.name)
 
 
 def _label_of_jobs(history: Iterable[Series], by: str | None) -> tuple[str, str]:

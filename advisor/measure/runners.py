@@ -353,8 +353,8 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
         having = [
             node["Resources"] for node in nodes if resource.keys() <= node["Resources"].keys()
         ]
-        there = sum(each.get("GPU", 0) for each in having)
-        most = int(min(most, there, ray.available_resources().get("GPU", 0)))
+        gpus = sum(each.get("GPU", 0) for each in having)
+        most = int(min(most, gpus, ray.available_resources().get("GPU", 0)))
     if not most:
         raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
     on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)

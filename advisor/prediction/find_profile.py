@@ -99,7 +99,7 @@ def find_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     if elsewhere is None:
         wanted, others = batch_name(name), names_of_batches(name, gpu, folder)
         if wanted is None or len(others) < 2:
-            return _own(name, gpu, folder)  # which raises an error
+            raise _not_found(name, gpu, folder)
         # Estimated where sizes were measured, and then for `gpu`, so that GPUs keep their order.
         near = _gpu_of_batches(others, gpu, folder)
         others = names_of_batches(name, near, folder)
@@ -108,24 +108,22 @@ def find_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     return _estimated(elsewhere, gpu, _host_of(name, folder))
 
 
-def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
-    """Raise the error that names the missing profile."""
+def _not_found(name: str, gpu: Gpu, folder: Path | None) -> InvalidInput:
+    """Return the error that names the missing profile."""
     names, on_cpu = names_of_jobs(gpu, folder), profile_paths("cpu", folder)
     if not name or is_folder(Path(name)):
         what = f"{name}: a folder" if name else "an empty word"
-        raise InvalidInput(f"{what} is not a JOB. Name one: `advisor profiles` lists them.")
+        return InvalidInput(f"{what} is not a JOB. Name one: `advisor profiles` lists them.")
     if name in names:
-        raise InvalidInput(
+        return InvalidInput(
             f"{name}: it was never measured, and an estimate for another GPU cannot be estimated "
             f"again. Measure it on {with_article(gpu.key)}: {how_to_measure([name])}."
         )
-    if name in on_cpu:
-        return load_profile(str(on_cpu[name]), gpu.key)  # which raises an error
-    if names:
-        if remedy := _remedy_of_slip(name, names):
-            raise UnknownName("profile", name, (), remedy)
-        raise unknown_profile(name, gpu.key, names)
-    return load_profile(name, gpu.key, folder)
+    if name in on_cpu or not names:
+        load_profile(str(on_cpu.get(name, name)), gpu.key, folder)  # which raises an error
+    if remedy := _remedy_of_slip(name, names):
+        return UnknownName("profile", name, (), remedy)
+    return unknown_profile(name, gpu.key, names)
 
 
 def _remedy_of_slip(name: str, names: Container[str]) -> str | None:

@@ -31,8 +31,13 @@ _BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadli
 
 
 def answer(advised: Recommendation) -> str:
-    """Return a recommendation: what to do, what it brings, what to know, a hint."""
-    return " ".join((*opening(advised), *caveats(advised), *hints(advised)))
+    """Return the sentences of `paragraphs` as one text."""
+    return " ".join(paragraphs(advised))
+
+
+def paragraphs(advised: Recommendation) -> tuple[str, ...]:
+    """Return a recommendation in paragraphs: what to do, what it brings, what to know, a hint."""
+    return (*opening(advised), *caveats(advised), *hints(advised))
 
 
 def opening(advised: Recommendation) -> Iterator[str]:

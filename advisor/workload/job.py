@@ -75,16 +75,16 @@ class Job:
     Attributes:
         profile: Its measurements alone; `Advisor.find_profile` returns one by name.
         epochs: Number of passes over the data.
-        validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
-        checkpoint_s: Seconds of writing checkpoints in each epoch, alone; not part of its time.
+        validation_s: Of validation after each epoch, alone; not part of an epoch's time.
+        checkpoint_s: Of writing checkpoints in each epoch, alone; not part of its time.
         user: Name of its owner; None: all jobs without a name have one owner.
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether no other job may share its memory and its faults.
-        deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
+        deadline_s: From the start of all jobs until it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
         gpus: GPUs of one host that it takes at once, with nothing else on them. Its examples are
             split among them; the exchange of gradients is assumed to take no time.
-        start_s: Seconds from the start of its process to its first step, alone.
+        start_s: From the start of its process to its first step, alone.
     """
 
     profile: Profile

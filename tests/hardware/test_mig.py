@@ -167,15 +167,16 @@ def test_every_published_layout_is_found_and_no_other():
             place(known, tuple(map(Instance, names)))
 
 
-def test_a_start_that_is_given_is_kept_and_the_others_give_way():
-    placed = place(gpu("h200-141gb"), instances("1g.18gb,2g.35gb@0,3g.71gb"))
-    assert placed == instances("1g.18gb@2,2g.35gb@0,3g.71gb@4")
-
-
-def test_a_late_choice_is_taken_back_where_it_would_block_the_rest():
-    # The 3g could take slices 0 to 3, but then the 4g has none.
-    placed = place(gpu("h200-141gb"), instances("3g.71gb,4g.71gb"))
-    assert placed == instances("3g.71gb@4,4g.71gb@0")
+@pytest.mark.parametrize(
+    ("wanted", "placed"),
+    [
+        ("1g.18gb,2g.35gb@0,3g.71gb", "1g.18gb@2,2g.35gb@0,3g.71gb@4"),
+        # The 3g could take slices 0 to 3, but then the 4g has none.
+        ("3g.71gb,4g.71gb", "3g.71gb@4,4g.71gb@0"),
+    ],
+)
+def test_a_given_start_is_kept_and_a_choice_that_would_block_the_rest_taken_back(wanted, placed):
+    assert place(gpu("h200-141gb"), instances(wanted)) == instances(placed)
 
 
 @given(st.data())
@@ -191,14 +192,6 @@ def test_a_set_is_refused_only_if_no_set_of_places_holds_it(data):
     else:
         assert [each.profile for each in placed] == wanted
         assert places(placed) in every
-
-
-def drawn_layout(data):
-    """Some GPU, a driver, and one of its full layouts."""
-    known = gpu(data.draw(st.sampled_from(MIG_GPUS)))
-    driver = data.draw(st.sampled_from([None, 580, 525, 509]))
-    full = placement_sets(known, known.mig, (), driver).maximal
-    return (known, driver, data.draw(st.sampled_from(full))) if full else None
 
 
 @pytest.mark.parametrize(
@@ -228,14 +221,6 @@ def test_a_driver_refuses_what_came_after_it(names, too_old, needed):
     with pytest.raises(NothingFits, match=f"R{needed}"):
         place(gpu("a100-40gb"), instances(names), driver_branch=too_old)
     assert place(gpu("a100-40gb"), instances(names), driver_branch=needed)
-
-
-@given(st.data())
-def test_any_part_of_a_layout_can_be_placed_where_it_is(data):
-    if drawn := drawn_layout(data):
-        known, driver, layout = drawn
-        part = tuple(data.draw(st.lists(st.sampled_from(layout), min_size=1, unique=True)))
-        assert place(known, part, driver) == part
 
 
 @given(st.data())

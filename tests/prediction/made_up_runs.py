@@ -1,4 +1,4 @@
-"""Made-up runs of a few jobs, which take `TRUTH` times what replay says."""
+"""Made-up runs of a few jobs, which take `TRUTH` times what replay says, and a watched job."""
 
 from dataclasses import replace
 from random import Random
@@ -6,6 +6,7 @@ from random import Random
 from advisor.hardware.gpus import gpu
 from advisor.prediction.replay import Physics, TimeSlicing, replay_mix
 from advisor.sharing import parse_sharing
+from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Window
 from tests import synthetic
 
@@ -32,6 +33,22 @@ PROFILES = {
     )
     for number, name in enumerate(NAMES)
 }
+
+
+def watched(card, busy=None, power_w=None, memory=None, step_s=0.1, **more):
+    """A job by the numbers of nvidia-smi."""
+    numbers = {
+        "schema": 1,
+        "workload": "my-job",
+        "gpu": card.key,
+        "batch_size": 8,
+        "step_s": step_s,
+        "memory_mib": 1000,
+        "power_w": power_w,
+        "gpu_utilization": busy,
+        "memory_utilization": memory,
+    }
+    return MinimalProfile(**numbers | more).whole()
 
 
 def made_up_runs():

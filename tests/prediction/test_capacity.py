@@ -21,13 +21,12 @@ from advisor.prediction.model import load_model
 from advisor.prediction.parts import busy_slowdown, slowdown_on
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from advisor.workload.store import model_path, sound_profiles
 from research.baselines import capacity_steps
 from tests import synthetic
 from tests.fitted import fit
-from tests.prediction.made_up_runs import PHYSICS
+from tests.prediction.made_up_runs import PHYSICS, watched
 
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
 TRUTH = 1.3  # how much slower than the capacity model says these made-up runs are
@@ -133,20 +132,6 @@ MEMORY = st.none() | st.floats(0, 1)
 SLICES = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 
 
-def watched(card, busy, power_w=None, memory=None):
-    return MinimalProfile(
-        schema=1,
-        workload="my-job",
-        gpu=card.key,
-        batch_size=1,
-        step_s=0.1,
-        memory_mib=1000,
-        power_w=power_w,
-        gpu_utilization=busy,
-        memory_utilization=memory,
-    ).whole()
-
-
 def part(card, sm_share, bandwidth_share=1.0):
     sms = max(1, round(sm_share * card.sms))
     return replace(whole_gpu(card), sms=sms, bandwidth_share=bandwidth_share)
@@ -226,17 +211,7 @@ def test_nine_in_ten_on_slices_of_an_a100_too():
 )
 def test_many_mixes_are_estimated_at_once_as_each_is_predicted(jobs, way):
     profiles = [
-        MinimalProfile(
-            schema=1,
-            workload=f"job-{n}",
-            gpu=A100.key,
-            batch_size=8,
-            step_s=step_s,
-            memory_mib=500,
-            power_w=200,
-            gpu_utilization=busy,
-            memory_utilization=None if busy is None else busy / 2,
-        ).whole()
+        watched(A100, busy, 200, None if busy is None else busy / 2, step_s, workload=f"job-{n}")
         for n, (step_s, busy) in enumerate(jobs)
     ]
     predictor, limit = Predictor(A100, load_model(model_path())), 28.0 if "=" in way else None

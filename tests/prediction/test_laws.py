@@ -22,8 +22,8 @@ from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
-from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import model_path, sound_profiles
+from tests.prediction.made_up_runs import watched
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 CARDS = [key for key, card in known_gpus().items() if card.mig or card.power_limit_w]
@@ -59,20 +59,10 @@ def by_counters(profile):
     )
 
 
-def watched(card, busy=None, power=None, memory=None, step_s=0.1, **more):
+def of_shares(card, busy=None, power=None, memory=None, *more, **others):
     """A job by the numbers of nvidia-smi; `power` is a share of the GPU's limit."""
-    return MinimalProfile(
-        schema=1,
-        workload="my-job",
-        gpu=card.key,
-        batch_size=8,
-        step_s=step_s,
-        memory_mib=1000,
-        power_w=power and power * (card.power_limit_w or 300),
-        gpu_utilization=busy,
-        memory_utilization=None if busy is None else memory,
-        **more,
-    ).whole()
+    power_w = power and power * (card.power_limit_w or 300)
+    return watched(card, busy, power_w, None if busy is None else memory, *more, **others)
 
 
 SHARES = st.floats(0.02, 1)
@@ -88,9 +78,9 @@ KNOWN = st.one_of(
 
 def job_of(known, card):
     if isinstance(known, dict):
-        return watched(card, **known)
+        return of_shares(card, **known)
     if len(known) == 4:
-        return watched(card, *known)
+        return of_shares(card, *known)
     number, counters_only = known
     profile = traced(number, card)
     return by_counters(profile) if counters_only else profile
@@ -156,8 +146,10 @@ def test_a_slice_slows_a_job_by_no_more_than_its_sms_and_bandwidth_allow(key, kn
 def test_one_per_cent_more_of_any_number_changes_the_answer_little(key, shares, more, at):
     card = gpu(key)
     rows = [each.name for each in card.mig if "+" not in each.name]
-    before = watched(card, *shares)
-    after = watched(card, *(share + 0.01 * each for share, each in zip(shares, more, strict=True)))
+    before = of_shares(card, *shares)
+    after = of_shares(
+        card, *(share + 0.01 * each for share, each in zip(shares, more, strict=True))
+    )
     for sharing in ("serial", "mps=40", f"mig={rows[at % len(rows)]}"):
         assert ends(after, card, sharing) == pytest.approx(ends(before, card, sharing), rel=0.1)
     for sharing in ("naive", "mps", "mps=50,50"):

@@ -23,9 +23,9 @@ from advisor.prediction.model import OwnPace, load_model
 from advisor.prediction.other_gpu import on_gpu, on_host_of
 from advisor.report.forecast import with_estimates_named
 from advisor.sharing import parse_sharing
-from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import model_path, read_profile
 from tests import synthetic
+from tests.prediction.made_up_runs import watched
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
 NAMES = sorted(
@@ -84,18 +84,10 @@ def described(kind, host_s, gpu_s):
     whole = on_gpu(synthetic.profile(host_s=host_s, gpu_s=gpu_s), A100)
     if kind in ("trace", "counters"):
         return replace(whole, estimated_from=None, trace=whole.trace if kind == "trace" else None)
-    return MinimalProfile(
-        schema=1,
-        workload="mine",
-        gpu=A100.key,
-        batch_size=8,
-        memory_mib=4000,
-        power_w=None,
-        step_s=whole.step_s if kind == "numbers" else None,
-        memory_utilization=None,
-        gpu_utilization=max(0.01, whole.busy_share),
-        duration_s=None if kind == "numbers" else 600,
-    ).whole()
+    busy = max(0.01, whole.busy_share)
+    if kind == "numbers":
+        return watched(A100, busy, step_s=whole.step_s)
+    return watched(A100, busy, step_s=None, duration_s=600)
 
 
 @given(KINDS, st.floats(1e-4, 0.1), st.floats(1e-4, 0.1), st.sampled_from(FASTER_IN_ALL))

@@ -20,10 +20,9 @@ from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor, step_intervals
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import named_jobs
-from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import sound_profiles
 from tests import synthetic
-from tests.prediction.made_up_runs import PHYSICS
+from tests.prediction.made_up_runs import PHYSICS, watched
 
 ROOT = Path(__file__).parents[2]
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
@@ -65,17 +64,7 @@ def test_a_whole_instance_and_all_its_compute_slices_get_equal_answers_over_rand
 
 
 def test_a_context_is_smaller_on_a_slice_by_what_its_missing_sms_would_hold():
-    job = MinimalProfile(
-        schema=1,
-        workload="moco",
-        gpu=A100.key,
-        batch_size=8,
-        step_s=0.03,
-        memory_mib=2915 + 44,
-        power_w=None,
-        gpu_utilization=0.5,
-        memory_utilization=None,
-    ).whole()
+    job = watched(A100, 0.5, memory_mib=2915 + 44)
     # MIGPerf: MoCo's ResNet-50 at batch 8 held so much on slices of an A100.
     for name, measured_mib in (
         ("7g.40gb", 2914.9),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -158,16 +159,14 @@ def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded)
     limits, exponents = [[value] * len(tenants) for value in limit]
     plain = np.array(slow_mps(slow(tenants), limits, exponents, ceded, 20_000)) * TICK_S
 
-    def differ(replayed):
-        """By how much: each job, and all together."""
+    def agrees(replayed):
+        """Each job roughly, and all together closely."""
         fast = replay_mps(replayed, limits, exponents, ceded, LONG)
-        return max(abs(fast / plain - 1)), abs((plain / fast).mean() - 1)
+        return max(abs(fast / plain - 1)) < 0.25 and abs((plain / fast).mean() - 1) < 0.06
 
     # Who meets whose kernel can hang on a tick. Then the same jobs, hardly longer or shorter, fall
     # into either rhythm; all together they make as much progress in each.
-    job, together = min(differ(each) for each in (tenants, *hardly_other(tenants)))
-    assert job < 0.25
-    assert together < 0.06
+    assert any(map(agrees, chain([tenants], hardly_other(tenants))))
 
 
 @TWIN

@@ -156,22 +156,13 @@ def test_a_file_of_jobs_holds_times_and_shares_as_people_write_them(read, line, 
     assert getattr(job, field) == read_as
 
 
-def test_a_command_is_one_line_or_its_words(read):
-    lines = ("'python train.py --name \"a b\"'", '["python", "train.py", "--name", "a b"]')
-    as_line, as_words = (
-        read(f"[[job]]\nprofile = '{BERT}'\ncommand = {line}\n")[0].profile.workload.script
-        for line in lines
-    )
-    assert as_line == as_words
-
-
 def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
     first, second, third, fourth = read(
         '[[job]]\nprofile = "net"\n'
         '[[job]]\nprofile = "net"\ncommand = ["python", "train.py", "--lr", "0.2"]\n'
         'folder = "elsewhere"\nenvironment = {SEED = "2", WANDB_MODE = "offline"}\n'
         '[[job]]\nprofile = "net"\nenvironment = {SEED = "3"}\n'
-        f'[[job]]\nprofile = "{RESNET}"\ncommand = ["./train", "a b"]\n'
+        f'[[job]]\nprofile = "{RESNET}"\ncommand = "./train \'a b\'"\n'  # as a shell has it
     )
     here = folder.parent
     assert [each.profile.workload.script for each in (first, second, third, fourth)] == [

@@ -20,7 +20,7 @@ __all__ = ["cluster"]
 
 
 class Campaign(Started):
-    """``advisor campaign`` with two runners that share the CPU.
+    """``advisor campaign`` with runners that share the CPU.
 
     `words` come after its name.
 
@@ -59,10 +59,15 @@ LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
 FEW = """
 gpu = "cpu"
 seed = 7
-small = ["mlp-toy-bs32", "mlp-toy-bs64"]
+small = ["mlp-toy-bs32"]
 solo_every = 0
-degrees = {2 = {naive = {mixed = 1}}}
 timing = {settle_s = 0.1, window_s = 0.1}
+
+[[runs]]
+id = "alone"
+sharing = "naive"
+purpose = "chosen"
+workloads = ["mlp-toy-bs32"]
 
 [[runs]]
 id = "whole"
@@ -100,12 +105,12 @@ def test_a_campaign_runs_and_does_nothing_twice(campaign, capsys):
     shared = campaign(FEW)
     code, said = shared.finish()
     assert code == 0, said
-    drawn, whole = runs = sorted(shared.runs(), key=lambda run: run.purpose, reverse=True)
-    assert (drawn.purpose, whole.purpose) == ("drawn", "completion")
-    assert (drawn.ok, whole.ok, whole.shows_pace) == (True, True, False)
-    assert [len(tenant.windows) for tenant in drawn.tenants] == [3, 3]
-    assert all(tenant.memory.allocated_mib > 0 for tenant in drawn.tenants)
-    assert (drawn.mps_clients, drawn.power_w, drawn.counters) == (0, None, None)
+    alone, whole = runs = sorted(shared.runs(), key=lambda run: run.id)
+    assert (alone.purpose, whole.purpose) == ("chosen", "completion")
+    assert (alone.ok, whole.ok, whole.shows_pace) == (True, True, False)
+    assert [len(tenant.windows) for tenant in alone.tenants] == [3]
+    assert alone.tenants[0].memory.allocated_mib > 0
+    assert (alone.mps_clients, alone.power_w, alone.counters) == (0, None, None)
 
     done = whole.completion
     assert (done.steps, done.energy_j, len(done.pauses_s)) == ((10, 150, 5), None, 1)

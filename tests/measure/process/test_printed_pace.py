@@ -6,6 +6,8 @@ from advisor.errors import InvalidInput
 from advisor.measure.printed_pace import PrintedPace
 from advisor.workload.spec import Script
 
+BOLD, MS = "\x1b[1m{}\x1b[0m", "(?P<ms>[0-9.]+)ms/step"
+TQDM = {"seconds_per_step": "([0-9.]+)s/it", "throughput": "([0-9.]+)it/s"}
 RATE, TIME = "--throughput", "--seconds-per-step"
 
 
@@ -22,34 +24,10 @@ def pace(line, every_s, batch=1, count=20, **patterns):
     [
         ("400 images/s\n", 0.5, 4, {"throughput": "([0-9]+) images"}, 0.01),
         ("seconds: 0.302, loss 9\n", 0.3, 1, {"seconds_per_step": "seconds: ([0-9.]+)"}, 0.302),
-        (
-            "\r\x1b[1m{}/9\x1b[0m 0s \x1b[32m20ms\x1b[0m/step",
-            0.06,
-            1,
-            {"seconds_per_step": "(?P<ms>[0-9.]+)ms/step"},
-            0.02,
-        ),
-        (
-            "\r 5%| {}/9 [00:05<01:31, 1.31s/it]",
-            1.31,
-            1,
-            {"seconds_per_step": "([0-9.]+)s/it"},
-            1.31,
-        ),
-        (
-            "\r 5%| {}/9 [00:05<01:31, 2.00it/s]",
-            0.5,
-            1,
-            {"seconds_per_step": "([0-9.]+)s/it", "throughput": "([0-9.]+)it/s"},
-            0.5,
-        ),
-        (
-            "step {}: time 12, 40 samples/sec: 40\n",
-            1.0,
-            1,
-            {"throughput": "samples/sec: (.*)"},
-            0.025,
-        ),
+        (f"\r{BOLD} 0s \x1b[32m20ms\x1b[0m/step", 0.06, 1, {"seconds_per_step": MS}, 0.02),
+        ("\r 5%| {}/9 [00:05<01:31, 1.31s/it]", 1.31, 1, TQDM, 1.31),
+        ("\r 5%| {}/9 [00:05<01:31, 2.00it/s]", 0.5, 1, TQDM, 0.5),
+        ("{}: time 12, 40 samples/sec: 40\n", 1.0, 1, {"throughput": "samples/sec: (.*)"}, 0.025),
     ],
 )
 def test_a_pace_is_a_rate_or_the_time_of_a_step(line, every_s, batch, patterns, step_s):
