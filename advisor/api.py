@@ -317,19 +317,28 @@ class Advisor(Basis):
 
     def admit(
         self,
-        running: "Running",
+        running: "Running | Sequence[Running]",
         offered: JobsLike,
         max_slowdown: float = MAX_SLOWDOWN,
         conditions: Conditions = UNCONDITIONAL,
     ) -> "Additions":
-        """Return the `offered` jobs that may join, and slow running ones by that share at most."""
+        """Return the `offered` jobs that may join, and slow running ones by that share at most.
+
+        `running` is what runs on the GPU, or on each of several equal ones.
+        """
         from advisor.plan.admission import Running, additions
 
-        check_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
+        on_gpus = (
+            [running]
+            if isinstance(running, Running)
+            else as_list("what runs", running, "Advisor(...).running(['NAME'], 'mps') of each GPU")
+        )
+        for each in on_gpus:
+            check_kind("what runs", each, Running, "Advisor(...).running(['NAME'], 'mps')")
         check_protection("max_slowdown", max_slowdown)
         waiting = self.jobs(offered)
-        answer = additions(running, waiting, self.card, self.predictor, max_slowdown, conditions)
-        return self._based(answer, [*running.jobs, *waiting])
+        answer = additions(on_gpus, waiting, self.card, self.predictor, max_slowdown, conditions)
+        return self._based(answer, [*(job for each in on_gpus for job in each.jobs), *waiting])
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
         """Forecast `jobs` under one `sharing`, e.g. ``"mps=50,50"``.

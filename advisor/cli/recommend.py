@@ -24,7 +24,7 @@ from advisor.cli.question import (
     require,
 )
 from advisor.documents import answer_document
-from advisor.errors import InvalidInput, require_extra
+from advisor.errors import InvalidInput, counted, require_extra
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant
@@ -167,12 +167,15 @@ def admit(
     context: Context,
     jobs: options.Jobs = None,
     job_file: options.JobFile = None,
-    running: str | None = option(
+    running: list[str] | None = option(
         "JOB[:COPIES],...",
-        "These jobs run on the GPU already.",
+        "These jobs run on the GPU already. Repeat it for each of several GPUs.",
         autocompletion=options.complete_job,
     ),
-    sharing: str | None = option("SHARING", "How the running jobs share the GPU; default: naive."),
+    sharing: list[str] | None = option(
+        "SHARING",
+        "How the running jobs share the GPU; default: naive. Name one for all GPUs, or repeat it.",
+    ),
     now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
     max_slowdown: options.MaxSlowdown = None,
@@ -198,22 +201,31 @@ def admit(
     from advisor.plan.rules import MAX_SLOWDOWN, Conditions
     from advisor.report.copies import additions_report
 
-    if not (now or running):
+    named, ways = running or [], sharing or ["naive"]
+    if not (now or named):
         raise InvalidInput("expected the running jobs. Name them with --running, or add --now.")
     exclude(context, "now", "sharing", why="the driver reports how the GPU is shared.")
     require(context, "device", "now")
     advisor = sources.advisor(gpu, power_cap)
     offered = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, offered, check_host)
-    names = [running] if running else []
     if now:
-        at_work, refused = advisor.running_now(names, live_gpu(device))
+        if len(named) > 1:
+            raise InvalidInput("--now asks about one GPU. Name --running once.")
+        there, refused = advisor.running_now(named, live_gpu(device))
         leave_out(*refused)
+        at_work = [] if there is None else [there]
     else:
-        at_work = advisor.running(names, sharing or "naive")
+        if len(ways) not in (1, len(named)):
+            raise InvalidInput(
+                f"{counted(len(ways), 'sharing')} for {counted(len(named), 'GPU')}. Name one for "
+                f"all, or one for each --running."
+            )
+        own = ways * len(named) if len(ways) == 1 else ways
+        at_work = [advisor.running([on], way) for on, way in zip(named, own, strict=True)]
     conditions = Conditions(root=root, memory_margin=memory_margin, mig=mig)
     conditions = confined(advisor.card, conditions, whole=root)
-    if at_work is None:
+    if not at_work:
         warn([f"no job runs on GPU {device} now: these are plans for the free GPU"])
         show_plans(advisor.recommend(offered, conditions=conditions), as_json)
         return

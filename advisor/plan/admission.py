@@ -1,6 +1,6 @@
-"""Admission: which jobs may join those that run on a GPU without slowing them too much.
+"""Admission: which jobs may join those that run on a GPU, or on one of several, at what price.
 
-Running jobs keep their limits and MIG instances.
+Running jobs keep their GPU, limits and MIG instances.
 """
 
 from collections import Counter
@@ -188,6 +188,7 @@ class Addition:
 
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
+        gpu_number: The GPU that they join, from 0 in the order of the running jobs.
         slowed_by: Largest share by which the median step of a running job gets longer.
         work_added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
@@ -206,6 +207,7 @@ class Addition:
             "confirmed_on_hardware",
         ),
     ]
+    gpu_number: int
     slowed_by: float
     slowed_job: str
     work_added: float
@@ -217,12 +219,14 @@ class Additions:
     """The sets of jobs that may be added, largest throughput first; late ones come last.
 
     Attributes:
-        left_out: Jobs that may not be added, not even alone, and why.
+        running: What runs on each GPU.
+        before: The prediction for it, as it is now.
+        left_out: Jobs that may not be added to any GPU, not even alone, and why.
     """
 
     gpu: Annotated[Gpu, As("key")]
-    running: Running
-    before: MixPrediction
+    running: tuple[Running, ...]
+    before: tuple[MixPrediction, ...]
     max_slowdown: float
     plans: tuple[Addition, ...]
     left_out: tuple[LeftOut, ...]
@@ -230,14 +234,14 @@ class Additions:
 
 
 def additions(
-    running: Running,
+    running: Sequence[Running],
     offered: Sequence[Job],
     gpu: Gpu,
     predictor: Predicts,
     max_slowdown: float = MAX_SLOWDOWN,
     conditions: Conditions = UNCONDITIONAL,
 ) -> Additions:
-    """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
+    """Find every set of the jobs `offered` that may be added to those that run on equal GPUs.
 
     `max_slowdown` is the share by which a running job's median step may get longer.
 
@@ -250,24 +254,30 @@ def additions(
             f"--max-slowdown is a share of at least 0, as 0.05 for 5 %, got {max_slowdown:g}"
         )
     refuse_protected(offered)
-    joined = _Joined(running, gpu, predictor, max_slowdown, conditions)
-    allowed, left_out = joined.sets(offered)
+    joined = [
+        _Joined(each, number, gpu, predictor, max_slowdown, conditions)
+        for number, each in enumerate(running)
+    ]
+    answers = [each.sets(offered) for each in joined]
+    allowed = [addition for own, _ in answers for addition in own]
+    refused = Counter(each.sharing for _, own in answers for each in own)
+    left_out = [each for each in answers[0][1] if refused[each.sharing] == len(running)]
     if not allowed:
-        reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
+        (first, *others), reasons = running, "; ".join(f"{e.sharing}: {e.why}" for e in left_out)
         full = all(each.why == _NO_ROOM for each in left_out)
         more = "" if full else "Allow more with --max-slowdown. "
         remedy = "Or use another GPU."
-        if running.free_mib is None:  # else the driver, and not the user, gave the sharing
-            remedy = f"If the GPU is not under {running.sharing}, pass --sharing. {remedy}"
+        if first.free_mib is None:  # else the driver, and not the user, gave the sharing
+            remedy = f"If the GPU is not under {first.sharing}, pass --sharing. {remedy}"
             with suppress(NothingFits):
-                if running.sharing.mode == "naive":
-                    under_mps = replace(running, sharing=Mps())
-                    additions(under_mps, offered, gpu, predictor, max_slowdown, conditions)
+                if first.sharing.mode == "naive" and not others:
+                    under_mps = replace(first, sharing=Mps())
+                    additions([under_mps], offered, gpu, predictor, max_slowdown, conditions)
                     remedy = _UNDER_MPS.format(
                         " ".join(
                             name if n == 1 else f"{name}:{n}"
                             for name, n in Counter(
-                                job.name for job in (*running.jobs, *offered)
+                                job.name for job in (*first.jobs, *offered)
                             ).items()
                         ),
                         gpu.key,
@@ -276,8 +286,8 @@ def additions(
     allowed.sort(key=lambda each: (bool(each.late), -each.work_added, each.slowed_by))
     return Additions(
         gpu=gpu,
-        running=running,
-        before=joined.before,
+        running=tuple(running),
+        before=tuple(each.before for each in joined),
         plans=tuple(allowed),
         max_slowdown=max_slowdown,
         left_out=tuple(left_out),
@@ -294,12 +304,14 @@ class _Joined:
     def __init__(
         self,
         running: Running,
+        number: int,
         gpu: Gpu,
         predictor: Predicts,
         max_slowdown: float,
         conditions: Conditions,
     ) -> None:
-        self.running, self.gpu, self._predictor = running, gpu, predictor
+        self.running, self._number = running, number
+        self.gpu, self._predictor = gpu, predictor
         self._max_slowdown, self._conditions = max_slowdown, conditions
         jobs = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, jobs), gpu)
@@ -374,4 +386,5 @@ class _Joined:
             late = tuple(jobs[at].name for at in sorted(plan.late("p50")))
             late = None if plan.ends_s is None else late
         work = sum(1 / each.slowdown for each in new)
-        return Addition(tuple(jobs[-added:]), after, slowed_by, job, work, late)
+        new_jobs = tuple(jobs[-added:])
+        return Addition(new_jobs, after, self._number, slowed_by, job, work, late)

@@ -260,15 +260,17 @@ def _gpus(on: TrialsOnGpus, several: str = "") -> str:
 def additions_report(additions: Additions, top: int) -> RenderableType:
     """Return the best set of jobs to add, then a table of the best `top` sets."""
     sets, due = additions.plans, _any_due(additions)
-    headings = ("add", "then all share", "work added", "slowed job", "memory")
-    table = plain_table("", *headings, *(["late"] if due else []))
-    table.abreast, table.columns[5].no_wrap = 2, True
+    headings = ["add", "then all share", "work added", "slowed job", "memory"]
+    several = len(additions.running) > 1
+    table = plain_table("", *(["GPU"] if several else []), *headings, *(["late"] if due else []))
+    table.abreast, table.columns[5 + several].no_wrap = 2, True
     for rank, added in enumerate(sets[:top], start=1):
         mix, slows = added.prediction, f"{added.slowed_job} by {_slowing(added)}"
         late = f"late: {', '.join(added.late)}" if added.late else "all kept"
         late = "not known: no length" if added.late is None else late
         table.add_row(
             str(rank),
+            *([str(added.gpu_number)] if several else []),
             _names(added.added),
             str(mix.sharing),
             f"{added.work_added:.2f}",
@@ -284,8 +286,10 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
 def additions_advice(additions: Additions) -> str:
     """Return which jobs to add, and whether deadlines are kept then, if there are any."""
     best = additions.plans[0]
+    there = additions.running[best.gpu_number].jobs
+    where = f"GPU {best.gpu_number}, " if len(additions.running) > 1 else ""
     text = (
-        f"Add {_names(best.added)} to {_names(additions.running.jobs)} on {best.prediction.gpu}, "
+        f"Add {_names(best.added)} to {_names(there)} on {where}{best.prediction.gpu}, "
         f"under {best.prediction.sharing}: no running job slows by more than {_slowing(best)}"
     )
     if not _any_due(additions):
@@ -298,7 +302,8 @@ def additions_advice(additions: Additions) -> str:
 
 
 def _any_due(additions: Additions) -> bool:
-    jobs = [*additions.running.jobs, *(job for each in additions.plans for job in each.added)]
+    there = (job for each in additions.running for job in each.jobs)
+    jobs = [*there, *(job for each in additions.plans for job in each.added)]
     return any(job.deadline_s is not None for job in jobs)
 
 
@@ -315,6 +320,8 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     yield from (f"Left out: {each.sharing}: {each.why}." for each in additions.left_out)
     yield "Work added: the pace of the added jobs together; 1 is that of one of them alone."
     yield "Slowed job: by median steps. Running jobs keep their limits and instances."
+    if len(additions.running) > 1:
+        yield "GPU: from 0, in the order in which what runs there was named."
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
     if not additions.plans[0].prediction.confirmed_on_hardware:

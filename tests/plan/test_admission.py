@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.machine import GpuProcess, MpsProcess
 from advisor.plan.admission import Running, additions, recognised
-from advisor.sharing import Hybrid, Mig, Mps, parse_sharing
+from advisor.sharing import Hybrid, Mig, Mps, Naive, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -33,7 +33,20 @@ class OnInstances(StandIn):
 
 def added(running, offered, sharing="naive", max_slowdown=0.05, free_mib=None):
     there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
-    return additions(there, offered, H200, OnInstances(), max_slowdown)
+    return additions([there], offered, H200, OnInstances(), max_slowdown)
+
+
+def test_on_several_gpus_a_job_joins_where_it_gets_most_and_each_keeps_what_it_runs():
+    there = [Running(jobs=(job,), sharing=Naive()) for job in (GPU_BOUND, HOST_BOUND)]
+    both = additions(there, [HOST_BOUND], H200, OnInstances(), 5.0)
+    alone = [additions([each], [HOST_BOUND], H200, OnInstances(), 5.0).plans for each in there]
+    for number, own in enumerate(alone):
+        rows = [each for each in both.plans if each.gpu_number == number]
+        assert [replace(each, gpu_number=0) for each in rows] == list(own)
+    assert both.plans[0].gpu_number == 1
+    assert [each.work_added for each in both.plans] == sorted(
+        (each.work_added for own in alone for each in own), reverse=True
+    )
 
 
 def test_jobs_are_added_until_those_that_run_would_feel_it():
@@ -63,7 +76,7 @@ def test_no_running_job_slows_by_more_than_allowed_and_only_offered_jobs_are_add
     for each in found.plans:
         assert each.slowed_by <= max_slowdown
         assert all(each.added.count(job) <= offered.count(job) for job in each.added)
-        before = [job.step_s.p50 for job in found.before.jobs]
+        before = [job.step_s.p50 for job in found.before[0].jobs]
         after = [job.step_s.p50 for job in each.prediction.jobs[: len(running)]]
         assert all(new <= (1 + max_slowdown) * old for new, old in zip(after, before, strict=True))
     assert [each.work_added for each in found.plans] == sorted(
@@ -90,7 +103,7 @@ class LimitsGuard(OnInstances):
 
 def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     there = Running(jobs=(HOST_BOUND,), sharing=Mps())
-    found = additions(there, [HOST_BOUND], H200, LimitsGuard())
+    found = additions([there], [HOST_BOUND], H200, LimitsGuard())
     assert found.plans[0].prediction.sharing.limits[0] == 100
     assert found.plans[0].prediction.sharing.limits[1] < 100
 
