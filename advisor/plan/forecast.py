@@ -155,10 +155,11 @@ class Mixes:
                 1 / job.paced_s.at(level) for job in self.seated(sharing, seats).jobs
             ]
 
-        if self._last is None or self._last[0] != sharing:
+        last = self._last  # read once: candidates of other threads replace it
+        if last is None or last[0] != sharing:
             every = [from_the_start(sharing, tasks(level), pace(level)) for level in LEVELS]
-            self._last = sharing, every
-        return self._last[1]
+            self._last = last = sharing, every
+        return last[1]
 
     def _over_time(self, mix: MixPrediction) -> MixPrediction:
         """Return `mix`, whose jobs run in turn, with power and activity as means over time."""

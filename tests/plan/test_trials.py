@@ -230,7 +230,9 @@ def test_ranges_are_wide_where_starts_wait_for_cores():
     assert few.wall_s.p95 / few.wall_s.p50 > many.wall_s.p95 / many.wall_s.p50 > 1.3
 
 
-@pytest.mark.parametrize("gpu_key", ["h200-141gb", "a30-24gb"])
+@pytest.mark.parametrize(
+    "gpu_key", ["h200-141gb", pytest.param("a30-24gb", marks=pytest.mark.exhaustive)]
+)
 def test_jobs_with_starts_share_cores_in_every_kind_of_plan(gpu_key):
     def ends_s(cores):
         advisor = Advisor(gpu_key, host_cores=cores)
