@@ -163,6 +163,6 @@ def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(advi
     install(FakeLibrary(FakeGpu(processes={11: 4_000 * MIB})))
     words = ("admit", SMALL, "--now", "--running", RESNET, "--max-slowdown", 3, "--json")
     running = json.loads(advisor(*words).out)["running"]
-    assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
+    assert (running[0]["sharing"], running[0]["free_mib"]) == ("naive", 143771 - 612)
     install(FakeLibrary(FakeGpu()))
     assert advisor.document("admit", SMALL, "--now")["plans"]
