@@ -120,8 +120,11 @@ def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:
     spans = []
     for group in groups(sharing, len(slowdowns)):
         if isinstance(group, Hybrid):
-            own = [[slowdowns[job - 1] for job in line] for line in _lines(group)]
-            spans.append(len(group.jobs) / sum(len(line) / sum(line) for line in own))
+            lines = [[slowdowns[job - 1] for job in line] for line in _lines(group)]
+            if group.at_once < len(group.jobs):  # no job moves to an instance whose line has ended
+                spans.append(max(map(sum, lines)))
+            else:
+                spans.append(len(lines) / sum(1 / each for (each,) in lines))
             continue
         for members in group.running_together:
             slow = [slowdowns[job - 1] for job in members]
