@@ -355,3 +355,13 @@ def test_every_instance_of_every_gpu_can_be_taken_whole():
     for known in catalogue().values():
         for row in known.mig:
             assert compute_sets(known, row.name)[0] == (row.compute_slices,)
+
+
+@given(st.data())
+def test_any_part_of_a_layout_can_be_placed_where_it_is(data):
+    known = gpu(data.draw(st.sampled_from(MIG_GPUS)))
+    driver = data.draw(st.sampled_from([None, 580, 525, 509]))
+    if full := placement_sets(known, known.mig, (), driver).maximal:
+        layout = data.draw(st.sampled_from(full))
+        part = tuple(data.draw(st.lists(st.sampled_from(layout), min_size=1, unique=True)))
+        assert place(known, part, driver) == part

@@ -307,3 +307,20 @@ def test_seven_jobs_that_fill_the_time_of_a_gpu_gain_by_mps_what_they_were_measu
     gain = {way: (job.step_s / together(H200, jobs, way)).sum() for way in (Naive(), Mps())}
     assert gain[Mps()] == pytest.approx(1.19, rel=0.1), "measured"
     assert gain[Naive()] == pytest.approx(0.91, rel=0.05)
+
+
+@given(
+    st.sampled_from([A100, H200]),
+    st.floats(0.05, 1),
+    MEMORY,
+    st.lists(st.sampled_from([2, 10, 14, 28, 50, 86]), min_size=2, max_size=4),
+)
+def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_limit(
+    card, busy, memory, limits
+):
+    job = watched(card, busy, 200, memory)
+    predictor = Predictor(card, load_model(model_path()))
+    together = predictor.predict([job] * len(limits), Mps(tuple(map(float, limits)))).jobs
+    for each, limit in zip(together, limits, strict=True):
+        (alone,) = predictor.predict([job], Mps((float(limit),))).jobs
+        assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
-from advisor.hardware.partition import rates_of, whole_gpu
+from advisor.hardware.partition import partition_of, rates_of, whole_gpu
 from advisor.prediction.mig_instances import longer_step
 from advisor.prediction.other_gpu import RatedGpu, scaled_us
 from advisor.prediction.trace import measured_exponent, replay_trace, slowdowns, sm_pace
@@ -128,3 +128,33 @@ CLOCKS = 1980 / 1410
 )
 def test_a_kernel_follows_what_bounds_it_to_another_gpu(kind, us, there, more, expected):
     assert slower(kind, us, there, **more) == pytest.approx(expected, rel=0.05)
+
+
+@given(DEMANDS, SHARES, SHARES, EXPONENTS)
+def test_fewer_sms_never_make_a_kernel_faster(demand, one, other, exponent):
+    fewer, more = sorted((one, other))
+    assert pace(demand, fewer, exponent) <= pace(demand, more, exponent) <= 1
+
+
+@given(DEMANDS, SHARES, EXPONENTS)
+def test_an_sm_more_changes_the_pace_of_a_kernel_by_little(demand, share, exponent):
+    less = share * (1 - 1e-6)
+    assert pace(demand, less, exponent) == pytest.approx(pace(demand, share, exponent), rel=1e-5)
+    assert pace(demand, max(demand, share), exponent) == 1  # as many as it can use
+
+
+@given(DEMANDS, EXPONENTS, st.integers(2, 32), st.floats(0.25, 1.0), st.floats(0.25, 1.0))
+def test_more_bandwidth_never_makes_kernels_slower(demand, exponent, sms, one, other):
+    job = synthetic.profile()
+    less, more = (
+        replace(partition_of(H200, "1g.18gb"), sms=sms, bandwidth_share=share)
+        for share in sorted((one, other))
+    )
+    (poor,), (rich,) = (slowdowns(np.array([demand]), job, part, exponent) for part in (less, more))
+    assert rich <= poor * (1 + 1e-9)
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.01, 8.0), st.floats(0.01, 8.0))
+def test_a_step_is_no_shorter_where_its_kernels_take_longer(before, one, other):
+    fast, slow = sorted((one, other))
+    assert longer_step(before, fast) <= longer_step(before, slow) * (1 + 1e-12)

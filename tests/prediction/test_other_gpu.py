@@ -108,3 +108,17 @@ def test_what_an_h100_takes_follows_from_an_h200_and_back(here, there):
 def test_an_estimate_or_a_gpu_of_unknown_rates_is_refused(job, there):
     with pytest.raises(InvalidInput, match=r"[Mm]easure"):
         on_gpu(job, there)
+
+
+@given(NAMES, SECONDS, BLOCKS, GPUS, st.floats(1.0, 3.0))
+def test_a_gpu_that_is_faster_in_all_is_never_slower(name, gpu_s, blocks, there, faster):
+    job, there = synthetic.profile(name, host_s=1e-4, gpu_s=gpu_s, blocks=blocks), gpu(there)
+    numbers = {
+        each.name: None if (rate := getattr(there.rates, each.name)) is None else rate * faster
+        for each in fields(there.rates)
+    }
+    watts = there.power_limit_w and there.power_limit_w * faster
+    quick = replace(
+        there, key="made-up", rates=replace(there.rates, **numbers), power_limit_w=watts
+    )
+    assert on_gpu(job, quick).gpu_s <= on_gpu(job, there).gpu_s * (1 + 1e-9) or there == H200

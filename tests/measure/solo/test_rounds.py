@@ -264,3 +264,10 @@ def test_what_a_step_allocates_shows_a_round_that_the_noise_of_a_host_hides(nois
 def test_one_large_evaluation_makes_no_round_of_equal_steps():
     work = np.where(np.arange(300) == 170, 3000.0, 300.0)
     assert find_rounds(replace(times(noisy([STEP_S], 300, noise=0.3)), work=work)).steps == 1
+
+
+def test_a_rollout_with_its_updates_is_not_unsteady():
+    steps_s = noisy(rollout(16, 1.0), 16 * 12, noise=0.03, shift=5)
+    windows = find_rounds(times(steps_s)).windows(0.5)
+    assert len(windows) == 12
+    assert unsteady(windows) is None
