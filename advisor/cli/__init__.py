@@ -71,7 +71,8 @@ _GROUPS = {
 COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
 """Names of all commands."""
 
-# The module of each command, which only that command imports.
+# The commands of each module, which only they import. Profiles from numbers and from histories have
+# commands of their own, which are typed as options of `profile`.
 _HOMES = {
     "recommend": ("recommend", "copies", "admit", "trials", "batch", "export"),
     "predict": ("predict", "compare", "simulate"),
@@ -81,7 +82,7 @@ _HOMES = {
     "lists": ("gpus", "layouts", "workloads", "profiles", "init", "app"),
 }
 
-# Paragraphs of help with a command to copy, in which click breaks no line after this mark.
+# Paragraphs of help with a command to copy, in which click breaks no line after "\\b".
 _EXAMPLES = re.compile(r"^(?=.*: advisor )", re.MULTILINE)
 
 
@@ -99,7 +100,6 @@ def typer_app(only: str | None = None) -> typer.Typer:
     groups = {name: group for group, names in _GROUPS.items() for name in names}
     homes = {name: home for home, names in _HOMES.items() for name in names}
     for name in [only] if only in homes else homes:
-        # Numbers and histories have commands of their own, which the help of profile mentions.
         function = getattr(
             import_module(f"advisor.cli.{homes[name]}"),
             name.removeprefix("profile --").replace("-", "_"),
@@ -142,13 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             typer_app()(prog_name="advisor")
         sys.exit(AdvisorError.exit_code)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # Of "profile --device 1 -- python a.py", `ours` end before "--"; `rest` is the user's command.
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
     passed, rest = [word for word in ours if word != "--debug"], words[len(ours) :]
     if passed[:1] == ["help"]:
         passed = [*(word for word in passed if word != "help"), "--help"]
     try:
-        typed = passed[1:] + rest  # which measurements keep
+        typed = passed[1:] + rest  # a profile records the words by which it was made
         if passed[:1] == ["profile"]:
             from advisor.cli.profile import as_commands
 

@@ -1,7 +1,7 @@
 """A plan ready to be applied: what starts when, and where.
 
 The plan of each GPU is a `LaunchPlan`, whether it comes from a plan for one GPU or for several; all
-writers of `advisor.launch.exports` get a sequence of them.
+writers of `advisor.launch.exports` get a sequence of them. Schedulers start `allocations` of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -360,6 +360,7 @@ def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]
 
 
 def _on_gpus(plans: Iterable[LaunchPlan]) -> Iterator[Allocation]:
+    """The allocations of whole GPUs; a job of several is in the plan of each, and is made once."""
     made = dict[str, Allocation]()
     after = dict[str, list[str]]()
     for plan in plans:

@@ -49,9 +49,9 @@ _NAMELESS = (
 # Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
 _LEAST_BUSY = 0.01
 # The profiling counter can stick while the GPU is at work, mostly at 0 (dcgm-exporter issue 662).
-# The driver's utilisation contradicts a counter below `_LEAST_BUSY` if it is `_CLEARLY_BUSY`, and
-# one that repeats a value so many times if it is far from that, or less far but changing. It is
-# itself wrong if it is 0 while the GPU takes more watts than any does idle.
+# The driver's utilisation contradicts a counter below `_LEAST_BUSY` if it is `_CLEARLY_BUSY`; and
+# one that repeats a value `_REPEATS` times if it is `_FAR` from that value, or changes by more than
+# `_CHANGING` and is so far from it. It is itself wrong if it is 0 above `_BUSY_W` watts.
 _CLEARLY_BUSY, _REPEATS, _FAR, _CHANGING, _BUSY_W = 0.1, 10, 0.5, 0.2, 250.0
 
 
@@ -184,7 +184,7 @@ def _recorded(
         place: row for place, row in samples.at.items() if owners[place] == {job}
     }
     doubted = _contradicted(alone)
-    for place in doubted:  # all of that module are stuck at once
+    for place in doubted:  # all counters of DCGM's profiling module are stuck at once
         kept = {*alone[place]} - {"gract", *PROFILED}
         alone[place] = {name: alone[place][name] for name in kept}
     rows = [*alone.values()]

@@ -1,6 +1,7 @@
 """A program that is measured, seen from the process that starts it: requests sent, answers read.
 
-A death or a lack of memory raises nothing: the tenant answers `Ended` to every further request.
+A death or a lack of memory raises nothing while it is asked: the tenant answers `Ended` from then
+on. Only who waits for its end, by `let_end`, is told by an error that it failed.
 """
 
 import json

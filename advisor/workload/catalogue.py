@@ -134,10 +134,10 @@ _WITH_OPTIONS = tuple(f"resnet50-imagenet64-bs128-{options}" for options in _OPT
 
 def zoo() -> tuple[Workload, ...]:
     """Return every named workload at its usual batch sizes, then one of them with options."""
-    return tuple(map(workload, (*_plain_names(), *_WITH_OPTIONS)))
+    return tuple(map(workload, (*_names_without_options(), *_WITH_OPTIONS)))
 
 
-def _plain_names() -> list[str]:
+def _names_without_options() -> list[str]:
     """Return the names at the usual batch sizes; any other size is allowed."""
 
     def batches(task: str) -> tuple[int, ...]:
@@ -159,7 +159,7 @@ def workload(name: str) -> Workload:
     match = _PATTERN.fullmatch(name)
     if match is None or match["task"] not in TASKS:
         remedy = "`advisor workloads` lists all; any timm model: --timm NAME."
-        raise UnknownName("workload", name, _plain_names(), remedy)
+        raise UnknownName("workload", name, _names_without_options(), remedy)
     precision: Precision = match["precision"] or "default"  # type: ignore[assignment]
     execution: Execution = match["execution"] or "eager"  # type: ignore[assignment]
     return replace(
