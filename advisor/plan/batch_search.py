@@ -13,7 +13,7 @@ from advisor.plan.fleet_groups import (
     arranged,
 )
 from advisor.plan.group_pool import GroupPool
-from advisor.plan.job_sets import with_one, without
+from advisor.plan.job_sets import Members, with_one, without
 
 # Changes looked at in a round, share of them that are swaps, and rounds without gain that end it.
 _LOOKED_AT, _SWAPS, _STALE = 48, 0.4, 4
@@ -65,14 +65,13 @@ class BatchSearch:
             items += [ways[queue]] if ways[queue] else alone
         return items
 
-    def improved(self, batches: Sequence[GpuQueue], rounds: int) -> tuple[list[GpuQueue], bool]:
-        """Return batches that cost less by estimates, and whether more rounds would go on."""
+    def improved(self, batches: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
+        """Return batches that cost less by estimates, after so many rounds of changes at most."""
         now, stale = self.items(batches, predict=False), 0
         least = self._rank(arranged(now, self._problem))
         for _ in range(rounds):
             step()
-            own = [GpuQueue(ways[0].members, len(ways[0].members)) for ways in now]
-            changes = list(dict.fromkeys(self._changes(own)))
+            changes = list(dict.fromkeys(self._changes([ways[0].members for ways in now])))
             wanted = list(dict.fromkeys(each for _, new in changes for each in new))
             ways_of = dict(zip(wanted, self._ways(wanted), strict=True))
             best = now
@@ -85,8 +84,7 @@ class BatchSearch:
             now = best
             if stale > _STALE:
                 break
-        own = [GpuQueue(ways[0].members, len(ways[0].members)) for ways in now]
-        return own, stale <= _STALE
+        return [GpuQueue(ways[0].members, len(ways[0].members)) for ways in now]
 
     def _ways(self, queues: Sequence[GpuQueue]) -> list[list[FleetGroup]]:
         """Estimate each batch on each pool that can hold it."""
@@ -98,12 +96,12 @@ class BatchSearch:
         late, cost, _ = self._problem.rank(plan)
         return late, round(cost, 6), sum(each.end_s**2 for each in plan)
 
-    def _changes(self, batches: Sequence[GpuQueue]) -> Iterator[_Change]:
+    def _changes(self, batches: Sequence[Members]) -> Iterator[_Change]:
         """Changes of any two batches: a job moves to another or a new one, or two jobs swap."""
         draw, last = self._draw, len(batches)
         for _ in range(_LOOKED_AT):
             one, other = draw.randrange(last), draw.randrange(last + 1)
-            own, its = batches[one].order, batches[other].order if other < last else ()
+            own, its = batches[one], batches[other] if other < last else ()
             kind = draw.choice(own)
             if other == one:
                 continue

@@ -66,7 +66,7 @@ class FleetSearch:
     def __init__(self, problem: Problem, pools: Sequence[GroupPool], effort: float) -> None:
         self._problem, self._pools, self._draw = problem, pools, Random(_SEED)
         self._effort = effort
-        self._batches = BatchSearch(problem, pools, self._draw)
+        self._batches = BatchSearch(problem, pools, Random(_SEED))
         wide = [GpuQueue((kind,), 1) for kind in problem.jobs if problem.widths[kind] > 1]
         some = len(wide) < len(problem.jobs)
         self._wide = self._batches.items(wide, predict=True) if some else []
@@ -93,8 +93,8 @@ class FleetSearch:
             if cost <= max(least[way], near):
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
-        self._improve([self._as_queues(plan) for plan in plans if plan])
         self._improve_batches()
+        self._improve([self._as_queues(plan) for plan in plans if plan])
 
     def _best_cut(self, pool: GroupPool) -> Cut | None:
         """The cut of a GPU on whose instances it would run all jobs best; None: it has none."""
@@ -299,21 +299,24 @@ class FleetSearch:
         self.cut_short = any(goes_on)
 
     def _improve_batches(self) -> None:
-        """Improve the best batches, unless queues are much better or the jobs are too many."""
-        rank, best = self._problem.rank, self.best
-        (_, cost, _), way = min((rank(best[way]), way) for way in _OF_BATCHES if way in best)
-        others = [rank(plan)[1] for plan in best.values()]
-        if (jobs := len(self._problem.jobs)) > _FEW or cost > _TOO_COSTLY * min(others):
+        """Improve the best batches, unless queues are much better or the jobs are too many.
+
+        It takes the same work at any effort, so that what follows is the same, too.
+        """
+        rank, jobs = self._problem.rank, len(self._problem.jobs)
+        least, way = min((rank(self.best[way]), way) for way in _OF_BATCHES if way in self.best)
+        others = [rank(plan)[1] for plan in self.best.values()]
+        if jobs > _FEW or least[1] > _TOO_COSTLY * min(others):
             return
-        batches = [GpuQueue(e.group.members, len(e.group.members)) for e in best[way]]
+        batches = [GpuQueue(e.group.members, len(e.group.members)) for e in self.best[way]]
         for part in range(1, 1 + _CORRECTED):
-            before = best[way]
-            rounds = ceil(self._effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * jobs) / part)
-            batches, goes_on = self._batches.improved(batches, rounds)
-            self.cut_short |= goes_on
-            self._offer(way, self._plan(way, batches, predict=True))
-            if best[way] is before:
+            rounds = ceil((_LEAST_ROUNDS + _ROUNDS_A_JOB * jobs) / part)
+            batches = self._batches.improved(batches, rounds)
+            plan = self._plan("batches", batches, predict=True)
+            self._offer("batches" if way == "serial" else way, plan)
+            if rank(plan) >= least:
                 return
+            least = rank(plan)
 
     def _rank_of_start(self, plan: Placement) -> tuple[float, float, float]:
         """The rank of `plan`, which has to lead by more if it takes MIG."""
