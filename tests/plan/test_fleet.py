@@ -4,17 +4,30 @@ from collections import Counter
 from dataclasses import replace
 from itertools import permutations
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.api import Advisor
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
+from advisor.hardware.partition import whole_gpu
+from advisor.launch.shell import with_commands
+from advisor.plan.fleet_groups import GpuQueue, Problem
 from advisor.plan.forecast import Mixes, forecast, over_time
-from advisor.plan.rules import Conditions, broken_rule
+from advisor.plan.group_pool import GroupPool
+from advisor.plan.job_sets import Kinds
+from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.ranking import recommended
+from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
+from advisor.plan.values import GpuPool, Question
 from advisor.prediction.caching_predictor import in_one_order
+from advisor.prediction.mix_steps import Tenancy, paced_steps
 from advisor.sharing import Group, Mps, Serial
-from advisor.sharing.groups import groups, in_turn
+from advisor.sharing.groups import groups, in_turn, most_at_once
+from advisor.simulation.events import Task, run
+from advisor.simulation.queues import GpuCapacity, InOrder
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.store import load_profile
@@ -26,7 +39,9 @@ from tests.plan.fleet_twins import (
     drawn,
     job_of,
     least_cost,
+    least_makespan_s,
     made,
+    on_pools,
     planned,
 )
 from tests.plan.stand_in import NO_MIG, StandIn
@@ -143,7 +158,173 @@ def test_short_jobs_and_jobs_with_a_deadline_go_first_where_these_count():
     assert planned([LARGE, LARGE, urgent], objective="deadlines").best.late_jobs == ()
     hopeless = replace(urgent, deadline_s=ALONE_S)
     assert planned([LARGE, hopeless], objective="deadlines").best.late_jobs == (2,)
-    tight = [
+    tight = [replace(LARGE, deadline_s=1.05 * ALONE_S)]  # a step takes up to 1.1 times its median
+    assert planned(tight, level="p50").best.late_jobs == ()
+    assert planned(tight, level="p95").best.late_jobs == (1,)
+
+
+def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
+    workload = replace(SLOW.profile.workload, examples_per_epoch=None)
+    found = planned([Job(replace(SLOW.profile, workload=workload))] * 3, gpus=2)
+    assert (found.ranked_by, found.best.makespan_s) == ("throughput", None)
+    assert "length" in found.note
+
+
+class Hot(StandIn):
+    """Whatever runs draws 650 W."""
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        return replace(mix, power_w=mix.power_w.scaled(650 / mix.power_w.p50))
+
+
+def under_caps(jobs, predictor, conditions=MAY_CAP):
+    return planned(jobs, predictor, gpus=2, objective="energy", conditions=conditions)
+
+
+def test_each_gpu_may_choose_a_cap_that_saves_joules_and_makes_no_job_late():
+    free, capped = (under_caps([LARGE] * 3, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
+    assert free.best.power_caps_w == ()
+    assert capped.best.energy_j.p50 < free.best.energy_j.p50
+    watts = capped.best.power_caps_w[0]
+    assert f"cap_power {watts:.2f}" in "\n".join(with_commands(capped).best.commands)
+    assert under_caps([LARGE], StandIn()).best.power_caps_w == ()
+    assert under_caps([replace(LARGE, deadline_s=1.001 * ALONE_S)] * 2, Hot()).best.late_jobs == ()
+
+
+def test_a_job_that_fits_nowhere_is_named():
+    huge = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
+    with pytest.raises(NothingFits, match="gpt2-medium"):
+        planned([QUICK, huge], gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"effort": 0.0}, "above 0"),
+        ({"effort": float("nan")}, "above 0"),
+        ({"conditions": MAY_CAP}, "--objective energy"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(wrong, named):
+    with pytest.raises(InvalidInput, match=named):
+        planned(TEN, gpus=2, **wrong)
+
+
+@pytest.mark.parametrize("counts", [((1, 1, 1), (1, 1, 3)), ((2, 2, 1), (1, 1, 2))])
+@given(jobs=drawn(most=3))
+def test_on_several_models_no_plan_is_better_and_each_job_runs_once(counts, jobs):
+    jobs = made(jobs, "makespan")
+    found, pools = on_pools(*counts, jobs=jobs)
+    assert least_cost(found) <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
+    placed = [number for on in found.best.gpus for number in on.job_numbers]
+    assert sorted(placed) == list(range(1, len(jobs) + 1))
+
+
+@pytest.mark.parametrize("counts", [((2, 2, 1),), ((4, 2, 1),)])
+@given(jobs=drawn(most=3), wide=st.lists(st.booleans(), min_size=3, max_size=3))
+def test_jobs_that_take_two_gpus_of_a_host_run_on_both_at_once_and_no_plan_is_better(
+    counts, jobs, wide
+):
+    jobs = [
+        replace(job, gpus=2 if two else 1)
+        for job, two in zip(made(jobs, "makespan"), wide, strict=False)
+    ]
+    found, pools = on_pools(*counts, jobs=jobs)
+    assert least_cost(found) <= least_makespan_s(pools) * (1 + 1e-3) + BETWEEN_S * len(jobs)
+    for number, job in enumerate(jobs, start=1):
+        places = [on for on in found.best.gpus if number in on.job_numbers]
+        assert len(places) == job.gpus
+        assert len({on.number // counts[0][1] for on in places}) == 1  # one host
+        ends_s = [on.ends_s[on.job_numbers.index(number)].p50 for on in places]
+        assert max(ends_s) == pytest.approx(min(ends_s))
+
+
+def test_a_job_that_takes_more_gpus_than_a_host_has_is_named():
+    with pytest.raises(NothingFits, match="4 GPUs of one host"):
+        on_pools((4, 2, 1), jobs=[replace(QUICK, gpus=4)])
+
+
+def test_jobs_of_a_gpu_hold_their_part_of_the_hosts_memory_and_what_was_not_measured_counts_none():
+    small = [replace(QUICK, epochs=epochs) for epochs in range(1, 6)]
+    held = [replace(job, profile=replace(job.profile, host_memory_mib=30_000)) for job in small]
+    for jobs, most in ((held, 2), (small, 5)):
+        found = planned(jobs, gpus=2, host_memory_mib=120_000).best
+        at_once = [most_at_once(on.sharing, len(on.members)) for on in found.gpus]
+        assert max(at_once) <= most
+        assert (max(at_once) > 2) == (most > 2)
+    with pytest.raises(NothingFits, match="--host-memory"):
+        planned(held, gpus=2, host_memory_mib=50_000)
+
+
+def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
+    advisor = Advisor("h200-141gb")
+    names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128", "gpt2-small-finetune-bs2")
+    jobs = advisor.jobs([f"{name}@{epochs}" for name in names for epochs in (1, 2, 5)])
+    pool = GpuPool(gpu=advisor.card, hosts=1, host_gpus=1, jobs=jobs, predictor=advisor.predictor)
+    kinds, tenancy = Kinds(jobs), Tenancy(whole_gpu(advisor.card), Mps())
+    surrogate = advisor.predictor.surrogate([job.profile for job in jobs])
+    question = Question(gpu=pool.gpu, predictor=pool.predictor, objective="makespan")
+    groups = GroupPool(0, Problem(kinds, OBJECTIVES["makespan"], [pool]), question)
+    queues = [
+        GpuQueue((0, 3, 6, 1, 4, 7), 2),
+        GpuQueue((8, 7, 5), 3),
+        GpuQueue((2, 5, 8, 0), 1),
+        GpuQueue((4, 2, 1, 8, 3, 0, 6), 4),
+    ]
+    for queue, group in zip(queues, groups.estimated(queues), strict=True):
+        order, tasks = queue.order, [Task(jobs[kind].work_steps) for kind in queue.order]
+
+        def pace(seats, order=order):
+            running = [order[seat.job] for seat in seats]
+            ((steps_s,),) = surrogate.steps([(tenancy, np.array([running]))])
+            paced_s = paced_steps([jobs[kind].profile for kind in running], steps_s)
+            return (1 / paced_s).tolist()
+
+        looped = run(tasks, pace, InOrder(GpuCapacity((0,) * queue.at_once)))
+        assert group.ends_s == pytest.approx(looped.ends_s, rel=1e-9)
+
+
+def test_jobs_that_only_one_model_tells_apart_are_planned_on_both():
+    other = replace(NO_MIG, key="other")
+    one, two = QUICK, replace(QUICK, profile=replace(QUICK.profile, gpu_s=0.003))
+    pools = [
+        GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=jobs, predictor=StandIn(model))
+        for model, jobs in ((NO_MIG, (one, two)), (other, (one, one)))
+    ]
+    found = recommended(pools, "makespan").best
+    assert sorted(number for on in found.gpus for number in on.job_numbers) == [1, 2]
+
+
+def test_of_several_models_the_job_that_none_holds_is_named():
+    small = replace(NO_MIG, key="small", memory_mib=50_000)
+    huge = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
+    pools = [
+        GpuPool(gpu=model, hosts=1, host_gpus=1, jobs=(LARGE, huge), predictor=StandIn(model))
+        for model in (NO_MIG, small)
+    ]
+    with pytest.raises(NothingFits, match="gpt2-medium"):
+        recommended(pools, "makespan")
+
+
+def test_a_short_job_of_two_gpus_lengthens_no_plan_by_much():
+    jobs = [job_of(PROFILES[at % 3], 600 + 300 * at, None) for at in range(5)]
+    short = job_of(PROFILES[0], 10, None)
+    plans = [planned([*jobs, replace(short, gpus=each)], gpus=2) for each in (1, 2)]
+    on_one, on_two = map(least_cost, plans)
+    assert on_two <= on_one * 1.02 + 20
+
+
+@given(drawn(most=6), st.sampled_from(AIMS))
+@settings(max_examples=4)
+def test_more_effort_never_finds_a_worse_plan(jobs, aim):
+    jobs = made(jobs, aim)
+    less, more = (planned(jobs, gpus=2, objective=aim, effort=each) for each in (0.3, 1))
+    assert least_cost(more) <= least_cost(less)
+
+
+def test_where_memory_allows_no_queue_no_job_is_better_in_another_batch():
+    profiles = [
         synthetic.profile(name, host_s=0.02, gpu_s=gpu_s, memory_mib=memory_mib)
         for name, gpu_s, memory_mib in (
             ("resnet26-cifar10-bs128", 0.004, 60_000),
@@ -151,7 +332,7 @@ def test_short_jobs_and_jobs_with_a_deadline_go_first_where_these_count():
             ("resnet152-cifar10-bs128", 0.002, 90_000),
         )
     ]
-    jobs = [Job(tight[at % 3], epochs=1 + at % 4) for at in range(10)]
+    jobs = [Job(profiles[at % 3], epochs=1 + at % 4) for at in range(10)]
     best = planned(jobs).best
     batches = [[job - 1 for job in each.jobs] for each in groups(best.forecast.sharing, len(jobs))]
     for one, other in permutations(range(len(batches)), 2):
