@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import whole_gpu
 from advisor.launch.shell import with_commands
 from advisor.plan.fleet_groups import GpuQueue, Problem
-from advisor.plan.forecast import Mixes, forecast, over_time
+from advisor.plan.forecast import over_time
 from advisor.plan.group_pool import GroupPool
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES
@@ -24,8 +23,8 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.plan.values import GpuPool, Question
 from advisor.prediction.caching_predictor import in_one_order
 from advisor.prediction.mix_steps import Tenancy, paced_steps
-from advisor.sharing import Group, Mps, Serial
-from advisor.sharing.groups import groups, in_turn, most_at_once
+from advisor.sharing import Mps, Serial
+from advisor.sharing.groups import most_at_once
 from advisor.simulation.events import Task, run
 from advisor.simulation.queues import GpuCapacity, InOrder
 from advisor.simulation.simulate import Fleet
@@ -323,27 +322,17 @@ def test_more_effort_never_finds_a_worse_plan(jobs, aim):
     assert least_cost(more) <= least_cost(less)
 
 
-def test_where_memory_allows_no_queue_no_job_is_better_in_another_batch():
-    profiles = [
-        synthetic.profile(name, host_s=0.02, gpu_s=gpu_s, memory_mib=memory_mib)
-        for name, gpu_s, memory_mib in (
-            ("resnet26-cifar10-bs128", 0.004, 60_000),
-            ("resnet50-cifar10-bs128", 0.006, 75_000),
-            ("resnet152-cifar10-bs128", 0.002, 90_000),
-        )
+def test_beside_a_job_that_rules_queues_out_the_others_share_in_batches_that_moves_improved():
+    jobs = [
+        "bert-base-finetune-bs16:3",
+        "resnet50-imagenet64-bs128:3",
+        "resnet26-cifar10-bs128@30",
+        "resnet26-cifar10-bs128@60",
+        "gpt2-small-finetune-bs8-fp16:2",
+        "resnet152-imagenet-bs32@0.05",
+        "beit_large_patch16_224-imagenet-bs64@0.01",
+        "dlrm-29gb-bs128@3",
     ]
-    jobs = [Job(profiles[at % 3], epochs=1 + at % 4) for at in range(10)]
-    best = planned(jobs).best
-    batches = [[job - 1 for job in each.jobs] for each in groups(best.forecast.sharing, len(jobs))]
-    for one, other in permutations(range(len(batches)), 2):
-        for job in batches[one]:
-            moved = [[*each] for each in batches]
-            moved[one].remove(job)
-            moved[other].append(job)
-            shared = [
-                Group(tuple(at + 1 for at in each), Mps() if len(each) > 1 else Serial())
-                for each in moved
-                if each
-            ]
-            plan = forecast(Mixes(jobs, StandIn(NO_MIG)), in_turn(shared))
-            assert not plan.fits or plan.makespan_s >= 0.99 * best.makespan_s
+    answer = Advisor("a100-40gb").recommend(jobs, objective="mean-completion")
+    assert answer.best.way == "batches"
+    assert answer.best.gain.p50 > 1.09, "1.07 without, and so one after another would come first"
