@@ -246,7 +246,7 @@ def additions(
     `max_slowdown` is the share by which a running job's median step may get longer.
 
     Raises:
-        InvalidInput: A share is wrong, or one of `offered` is protected.
+        InvalidInput: A share is wrong, one of `offered` is protected, or nothing runs.
         NothingFits: `running` does not fit, or none of `offered` may be added.
     """
     if not (isfinite(max_slowdown) and max_slowdown >= 0):
@@ -254,6 +254,8 @@ def additions(
             f"--max-slowdown is a share of at least 0, as 0.05 for 5 %, got {max_slowdown:g}"
         )
     refuse_protected(offered)
+    if not running:
+        raise InvalidInput("no GPU runs a job. Ask for plans: Advisor.recommend(jobs).")
     joined = [
         _Joined(each, number, gpu, predictor, max_slowdown, conditions)
         for number, each in enumerate(running)

@@ -36,6 +36,11 @@ def added(running, offered, sharing="naive", max_slowdown=0.05, free_mib=None):
     return additions([there], offered, H200, OnInstances(), max_slowdown)
 
 
+def test_where_nothing_runs_nothing_is_joined():
+    with pytest.raises(InvalidInput, match="recommend"):
+        additions([], [HOST_BOUND], H200, OnInstances())
+
+
 def test_on_several_gpus_a_job_joins_where_it_gets_most_and_each_keeps_what_it_runs():
     there = [Running(jobs=(job,), sharing=Naive()) for job in (GPU_BOUND, HOST_BOUND)]
     both = additions(there, [HOST_BOUND], H200, OnInstances(), 5.0)
