@@ -48,6 +48,8 @@ _FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 6, 17, 0.1
 _LOOKED_AT, _LEAST_LOOKED_AT, _LONG, _STALE = 64, 16, 12, 6
 # Shares of changes that are swaps, and that begin on any GPU and not on the one that ends last.
 _SWAPS, _ANYWHERE = 0.4, 0.2
+# Jobs by which the cut of a GPU is judged.
+_JUDGED = 100
 _SEED = 2
 
 _OnGpu = tuple[int, GpuQueue]  # number of the GPU, and the queue that it runs
@@ -90,15 +92,20 @@ class FleetSearch:
         near = min(least.values()) * _TOO_COSTLY
         plans = [plan for *_, plan in estimates]
         for cost, way, queues, _ in estimates:
-            if cost <= max(least[way], near):
+            shown = way != "mig" or len(self._problem.jobs) <= _FEW  # their forecasts take longest
+            if cost <= near or (shown and cost <= least[way]):
                 plans.append(self._plan(way, queues, predict=True))
                 self._offer(way, plans[-1])
         self._improve_batches()
         self._improve([self._as_queues(plan) for plan in plans if plan])
 
     def _best_cut(self, pool: GroupPool) -> Cut | None:
-        """The cut of a GPU on whose instances it would run all jobs best; None: it has none."""
-        line = tuple(kind for kind in self._problem.jobs if self._problem.widths[kind] == 1)
+        """The cut of a GPU on whose instances it would run jobs best; None: it has none.
+
+        Of very many jobs, it is judged by some.
+        """
+        every = [kind for kind in self._problem.jobs if self._problem.widths[kind] == 1]
+        line = tuple(every[:: 1 + len(every) // _JUDGED])
         groups = {
             cut: pool.lined(GpuQueue(line, len(cut.instances), cut))
             for cut in (pool.instances.cuts if line else ())
