@@ -14,7 +14,7 @@ The best of all predicted plans is the answer.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapreplace
+from heapq import heappush, heapreplace
 from itertools import count
 from math import ceil, inf
 from random import Random
@@ -193,27 +193,29 @@ class FleetSearch:
         return queues
 
     def _dealt_to_instances(self, line: Members) -> list[GpuQueue]:
-        """Deal jobs out in order, each to the instance where it ends soonest.
+        """Deal jobs out in order, each to the instance where it ends soonest, first to idle GPUs.
 
         A GPU without a cut is one place. None is possible where a job fits nowhere.
         """
         queues = list[GpuQueue]()
-        free_s: dict[tuple[int, str], list[tuple[float, int]]] = {}  # by pool and MIG profile
+        free_s: dict[tuple[int, str], list[tuple[float, int, int]]] = {}  # by pool and MIG profile
         for gpu, at in enumerate(self._problem.pool_of):
             cut = self._cuts[at]
             queues.append(GpuQueue((), len(cut.instances) if cut else 1, cut))
-            for profile in [each.profile for each in cut.instances] if cut else [""]:
-                free_s.setdefault((at, profile), []).append((0.0, gpu))  # a heap
+            for number, each in enumerate(cut.instances if cut else [None]):
+                heap = free_s.setdefault((at, each.profile if each else ""), [])
+                heappush(heap, (0.0, number, gpu))
         for kind in line:
             ends = [
-                (heap[0][0] + own_s, place)
+                (heap[0][0] + own_s, heap[0][1], place)
                 for place, heap in free_s.items()
                 if (own_s := self._pools[place[0]].instances.takes_s(kind, place[1])) is not None
             ]
             if not ends:
                 return []
-            end_s, place = min(ends)
-            _, gpu = heapreplace(free_s[place], (end_s, free_s[place][0][1]))
+            end_s, number, place = min(ends)
+            gpu = free_s[place][0][2]
+            heapreplace(free_s[place], (end_s, number, gpu))
             queues[gpu] = replace(queues[gpu], order=(*queues[gpu].order, kind))
         return queues
 

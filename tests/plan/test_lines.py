@@ -76,6 +76,11 @@ def test_isolated_jobs_wait_for_an_instance_and_not_for_the_gpu():
     assert best.gain.p50 > 3
 
 
+def test_no_gpu_is_cut_while_another_is_idle():
+    answer = planned([Job(SMALL[0], epochs=3), Job(SMALL[1])], gpu=H200, gpus=2)
+    assert not any(each.sharing.instances for plan in answer.plans for each in plan.gpus)
+
+
 @pytest.mark.parametrize("objective", ["makespan", "throughput"])
 def test_on_several_gpus_each_instance_has_a_line_of_its_own(objective):
     jobs = [Job(SMALL[at % 2], epochs=1 + at % 3, isolated=True) for at in range(12)]
