@@ -32,7 +32,7 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Part, Place, Sharing
-from advisor.sharing.groups import check_count, instance_sets, restricted
+from advisor.sharing.groups import check_count, instance_sets, restricted, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -56,7 +56,7 @@ class Running:
     def __post_init__(self) -> None:
         if not self.jobs:
             raise InvalidInput("no running job is named. Name one by --running, or leave it out.")
-        if self.sharing.mode in ("serial", "phases", "queue"):
+        if self.sharing.mode == "serial" or without_phases(self.sharing) is None:
             raise InvalidInput(
                 f"{self.sharing}: running jobs have started already, and none waits. Write "
                 f"--sharing naive, mps, mps=50,50 or mig=3g,4g."

@@ -25,7 +25,7 @@ from advisor.plan.values import Forecast, Outcome, Standing
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.sharing.groups import one_by_one, partitions, running_together, sets_in_turn
+from advisor.sharing.groups import kind_of, one_by_one, partitions, running_together, sets_in_turn
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
@@ -184,7 +184,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
         case "host path":
             least = min(share or 0.0 for share in bound.host_shares)
             parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
-        case "own instances" if mix.sharing.mode == "mig":
+        case "own instances" if kind_of(mix.sharing) == "mig":
             parts = ["SMs and memory of its own for each job"]
         case "own instances":
             parts = ["jobs on instances, some shared"]

@@ -49,6 +49,7 @@ from advisor.sharing.groups import (
     one_at_a_time,
     together,
     without_idle_limits,
+    without_phases,
 )
 from advisor.workload.profile import Profile
 
@@ -309,6 +310,8 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
+        if without_phases(sharing) is None:
+            raise InvalidInput(f"{sharing}: some of its jobs wait for others. Use Advisor.predict.")
         profiles = profiles if self.host is None else self.host.convert(profiles)
         sharing = placed(sharing, self.gpu)
         whole = without_idle_limits(as_whole_gpu(sharing, self.gpu))

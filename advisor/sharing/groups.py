@@ -80,14 +80,20 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
     """`sharing` if all jobs start at once; None if some wait for others."""
-    if isinstance(sharing, Hybrid) and sharing.at_once < len(sharing.jobs):
-        return None
-    return None if isinstance(sharing, Phases | Queue) else sharing
+    return None if isinstance(sharing, Phases | Queue) or orders_jobs(sharing) else sharing
 
 
 def orders_jobs(sharing: Sharing) -> bool:
-    """Return whether it names the jobs that start first: phases, or a queue in its own order."""
-    return isinstance(sharing, Phases)
+    """Return whether it names the jobs that start first: in phases, a queue or lines."""
+    in_lines = isinstance(sharing, Hybrid) and sharing.at_once < len(sharing.jobs)
+    return in_lines or isinstance(sharing, Phases)
+
+
+def lines_of(group: Group | Hybrid) -> list[tuple[tuple[int, ...], int]]:
+    """Numbers of the jobs that share a partition of `group`, and how many run at once there."""
+    if isinstance(group, Group):
+        return [(group.jobs, group.at_once)]
+    return [(part.jobs, part.at_once or len(part.jobs)) for part in group.partitions]
 
 
 def chooses_layouts(sharing: Sharing) -> bool:

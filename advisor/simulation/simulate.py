@@ -15,7 +15,7 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, Level, around
 from advisor.sharing import Sharing
-from advisor.sharing.groups import check_count, chooses_layouts, orders_jobs, sets_in_turn
+from advisor.sharing.groups import check_count, chooses_layouts, groups, lines_of, orders_jobs
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy, StartPolicy
 from advisor.simulation.events import History, JobQueue, PlacedJob, PlacedJobs, Stretch, run
 from advisor.simulation.paces import Paces
@@ -275,10 +275,13 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
     """Refuse jobs, or groups of phases, that do not fit in memory or break a rule."""
     jobs = len(arrivals)
     if orders_jobs(sharing):
-        for run, at_once in sets_in_turn(sharing, jobs):
-            seats = [PlacedJob(job, job) for job in run]
-            if at_once < len(seats):  # of a queue, any may meet
-                seats = nlargest(at_once, seats, lambda seat: paces.of((seat,)).memory_total_mib)
+        for group in groups(sharing, jobs):
+            seats = list[PlacedJob]()
+            for numbers, at_once in lines_of(group):
+                line = [PlacedJob(number - 1, number - 1) for number in numbers]
+                if at_once < len(line):  # of a queue, any may meet
+                    line = nlargest(at_once, line, lambda seat: paces.of((seat,)).memory_total_mib)
+                seats += line
             if why := paces.problem(tuple(sorted(seats))):
                 names = ", ".join(arrivals[seat.job].job.name for seat in seats)
                 raise NothingFits(f"{names} cannot run at once: {why}. Make other groups.")

@@ -11,7 +11,7 @@ from tests.launch.scripts_on_machine import begun, ended, left_on, seen
 from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
-THERE = (15, 6)  # somebody else's, beside it
+OTHERS_INSTANCE = (15, 6)  # beside it
 
 
 def devices():
@@ -19,7 +19,7 @@ def devices():
 
 
 def test_each_job_sees_its_own_device_and_nothing_is_left(machine):
-    machine.put(*THERE)
+    machine.put(*OTHERS_INSTANCE)
     before = machine.layout()
     assert ended(machine, handed("mig=4g.71gb@0/ci=2c[1]+2c[2]/mps+2g.35gb@4[3]", JOBS)) == (0, "")
     assert len(set(devices().values())) == 3

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.errors import NothingFits
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
+from advisor.plan.admission import Running
 from advisor.plan.forecast import Mixes, forecast, over_time
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import equal_work
@@ -107,6 +108,19 @@ def test_jobs_in_line_on_instances_wait_for_those_before_them_there_and_for_no_o
     power_w, watts = plan.prediction.power_w.p50, 300.0
     assert power_w <= watts
     assert power_w * plan.makespan_s == pytest.approx(plan.energy_j.p50)
+
+
+def test_a_simulation_of_lines_on_instances_is_their_forecast_and_running_jobs_are_in_none():
+    jobs = [Job(PROFILES[at % 4], epochs=1 + at) for at in range(5)]
+    lines = parse_sharing("mig=4g.71gb@0[3,1,5]/serial+3g.71gb@4[2,4]/serial")
+    arrivals = [Arrival(job) for job in jobs]
+    simulated = over_time(arrivals, lines, lambda _: StandIn(), FLEET).simulation
+    plan = forecast(Mixes(jobs, StandIn()), lines)
+    assert [job.end_s.p50 for job in simulated.jobs] == pytest.approx([e.p50 for e in plan.ends_s])
+    with pytest.raises(InvalidInput, match="waits"):
+        Running(jobs=tuple(jobs), sharing=lines)
+    with pytest.raises(InvalidInput, match="wait for others"):
+        Predictor(H200, load_model(model_path())).predict([job.profile for job in jobs], lines)
 
 
 @given(lists_of(LARGE), st.data())
