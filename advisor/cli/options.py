@@ -305,8 +305,8 @@ PowerCap = Annotated[float | None, _shared("WATTS", "Cap the GPU's power; defaul
 Mig = Annotated[
     Layouts,
     Option(
-        help="MIG layouts that plans may have: plain, a job on each instance; any, also several "
-        "jobs on an instance, or compute instances, which were never measured."
+        help="MIG layouts that plans may have: plain, one job at a time on each instance; any, "
+        "also several jobs on an instance, or compute instances, which were never measured."
     ),
 ]
 Root = Annotated[

@@ -8,7 +8,6 @@ from advisor.plan.fleet_groups import (
     MOST_TOGETHER,
     FleetGroup,
     GpuQueue,
-    Placement,
     Problem,
     arranged,
 )
@@ -52,13 +51,7 @@ class BatchSearch:
         """Return each batch as it would run on each pool, or if none may take it, its jobs."""
         singles = [GpuQueue((kind,), 1) for kind in self._problem.jobs]
         wanted = list(dict.fromkeys([*queues, *singles]))
-        of_pools = [
-            pool.predicted(wanted) if predict else pool.estimated(wanted) for pool in self._pools
-        ]
-        ways = {
-            queue: [group for group in groups if group]
-            for queue, *groups in zip(wanted, *of_pools, strict=True)
-        }
+        ways = dict(zip(wanted, self._ways(wanted, predict=predict), strict=True))
         items = []
         for queue in queues:
             alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
@@ -68,7 +61,7 @@ class BatchSearch:
     def improved(self, batches: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
         """Return batches that cost less by estimates, after so many rounds of changes at most."""
         now, stale = self.items(batches, predict=False), 0
-        least = self._rank(arranged(now, self._problem))
+        least = self._problem.close_rank(arranged(now, self._problem))
         for _ in range(rounds):
             step()
             changes = list(dict.fromkeys(self._changes([ways[0].members for ways in now])))
@@ -78,7 +71,9 @@ class BatchSearch:
             for gone, new in changes:
                 items = [ways for at, ways in enumerate(now) if at not in gone]
                 items += [ways_of[each] for each in new]
-                if all(items) and (rank := self._rank(arranged(items, self._problem))) < least:
+                if not all(items):
+                    continue
+                if (rank := self._problem.close_rank(arranged(items, self._problem))) < least:
                     least, best = rank, items
             stale = 0 if best is not now else stale + 1
             now = best
@@ -86,15 +81,12 @@ class BatchSearch:
                 break
         return [GpuQueue(ways[0].members, len(ways[0].members)) for ways in now]
 
-    def _ways(self, queues: Sequence[GpuQueue]) -> list[list[FleetGroup]]:
-        """Estimate each batch on each pool that can hold it."""
-        of_pools = [pool.estimated(queues) for pool in self._pools]
+    def _ways(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> list[list[FleetGroup]]:
+        """Estimate or predict each batch on each pool that can hold it."""
+        of_pools = [
+            pool.predicted(queues) if predict else pool.estimated(queues) for pool in self._pools
+        ]
         return [[group for group in groups if group] for groups in zip(*of_pools, strict=True)]
-
-    def _rank(self, plan: Placement) -> tuple[float, ...]:
-        """Late jobs and cost, and what decides between equal costs: the ends of all batches."""
-        late, cost, _ = self._problem.rank(plan)
-        return late, round(cost, 6), sum(each.end_s**2 for each in plan)
 
     def _changes(self, batches: Sequence[Members]) -> Iterator[_Change]:
         """Changes of any two batches: a job moves to another or a new one, or two jobs swap."""

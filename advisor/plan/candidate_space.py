@@ -19,8 +19,7 @@ from advisor.plan.job_sets import (
     Outcomes,
     PartitionKind,
     Sets,
-    cut_into,
-    cuts,
+    allowed_cuts,
     deadlines_s,
     estimated_answers,
     options,
@@ -223,17 +222,12 @@ class Space:
         chosen = self.sets.number([kind])
         if not own.allowed[chosen]:
             return None
-        slowdown, takes_s = float(own.slowdowns[chosen, kind]), float(own.ends_s[chosen, kind])
-        return Alone(takes_s, slowdown, float(own.added_j[chosen]))
+        return Alone(float(own.ends_s[chosen, kind]), float(own.added_j[chosen]))
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """The ways to cut the GPU that the conditions allow."""
-        gpu, conditions = self.question.gpu, self.question.conditions
-        if conditions.instances is not None:
-            return (cut_into(gpu, conditions.instances),)
-        every = cuts(gpu) if gpu.mig and conditions.root else ()
-        return tuple(each for each in every if conditions.mig == "any" or not any(each.parts))
+        return allowed_cuts(self.question)
 
     @cached_property
     def _partitions(self) -> list[PartitionKind]:
@@ -386,7 +380,7 @@ def _on_lines(jobs: Sequence[Job], space: Space) -> list[Sharing]:
     for cut in space.cuts:
         if 1 < len(cut.instances) < len(jobs) and not any(cut.parts):
             own = tuple(kinds[at] for at in order)
-            answer = lined(own, cut, space.question.gpu, space.alone, in_seconds=True)
+            answer = lined(own, cut, space.question.gpu, space.alone)
             if answer is not None and answer.sharing.mode == "hybrid":
                 ends_s = np.empty((1, len(jobs)))
                 ends_s[0, order] = answer.ends_s

@@ -176,6 +176,11 @@ class Problem:
         """Return late jobs, cost and makespan, by which plans are compared in this order."""
         return self.late(plan), self.cost(plan), makespan_s(plan)
 
+    def close_rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float, float]:
+        """Return late jobs and cost, and what decides between equal costs: the ends of all."""
+        late, cost, _ = self.rank(plan)
+        return late, round(cost, 6), sum(each.end_s**2 for each in plan)
+
     def weight(self, group: FleetGroup) -> float:
         """Estimate a group's part in the cost."""
         if self.objective.order_matters:

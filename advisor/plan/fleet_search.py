@@ -207,9 +207,9 @@ class FleetSearch:
                 heappush(heap, (0.0, number, gpu))
         for kind in line:
             ends = [
-                (heap[0][0] + own_s, heap[0][1], place)
+                (heap[0][0] + own.takes_s, heap[0][1], place)
                 for place, heap in free_s.items()
-                if (own_s := self._pools[place[0]].instances.takes_s(kind, place[1])) is not None
+                if (own := self._pools[place[0]].instances.alone(kind, place[1])) is not None
             ]
             if not ends:
                 return []
@@ -357,9 +357,7 @@ class FleetSearch:
         return now, True
 
     def _close_rank(self, groups: Sequence[FleetGroup | None]) -> tuple[float, ...]:
-        """Late jobs and cost, and what decides between equal costs: the ends of all GPUs."""
-        late, cost, _ = self._problem.rank(plan := self._placed(groups))
-        return late, round(cost, 6), sum(each.end_s**2 for each in plan)
+        return self._problem.close_rank(self._placed(groups))
 
     def _changes(
         self, queues: Sequence[GpuQueue], groups: Sequence[FleetGroup | None]

@@ -157,10 +157,11 @@ class GroupPool:
         return [self._predicted[queue] for queue in queues]
 
     def _predict(self, queue: GpuQueue) -> FleetGroup | None:
-        if estimate := self._estimated.get(queue) or (self.lined(queue) if queue.cut else None):
+        estimate = self.lined(queue) if queue.cut else self._estimated.get(queue)
+        if estimate:
             sharings = [estimate.sharing]
         elif queue.cut:
-            sharings = []
+            return None
         else:
             modes = [mode for mode in WAYS if self.allows(queue, mode)]
             waits = queue.at_once < len(queue.order)

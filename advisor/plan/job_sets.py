@@ -367,3 +367,12 @@ def cut_into(gpu: Gpu, names: Sequence[str]) -> Cut:
     """Return the cut of `gpu` into undivided instances of these profiles."""
     largest = sorted(names, key=lambda name: -profile_of(gpu, name).compute_slices)
     return Cut(tuple(map(Instance, largest)), ((),) * len(largest))
+
+
+def allowed_cuts(question: Question) -> tuple[Cut, ...]:
+    """Return the cuts of the question's GPU that its conditions allow."""
+    gpu, conditions = question.gpu, question.conditions
+    if conditions.instances is not None:
+        return (cut_into(gpu, conditions.instances),)
+    every = cuts(gpu) if gpu.mig and conditions.root else ()
+    return tuple(each for each in every if conditions.mig == "any" or not any(each.parts))

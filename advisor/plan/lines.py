@@ -7,25 +7,25 @@ from typing import NamedTuple
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.plan import step
-from advisor.plan.job_sets import Cut, Members, cut_into, cuts
+from advisor.plan.job_sets import Cut, Members, allowed_cuts
 from advisor.plan.rules import broken_rule, memory_problem
 from advisor.plan.values import Question
 from advisor.sharing import Hybrid, Instance, Mig, Naive, Part, Place, Serial
-from advisor.sharing.groups import simplest
+from advisor.sharing.groups import simplest, without_phases
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
 
 
 class Alone(NamedTuple):
-    """A job with one instance to itself: seconds, slowdown, and joules beyond an idle GPU's."""
+    """A job with one instance to itself.
+
+    Attributes:
+        takes_s: Seconds; its slowdown where each job's time alone is the unit.
+        added_j: Joules beyond those of a GPU without jobs.
+    """
 
     takes_s: float
-    slowdown: float
     added_j: float
-
-    def time(self, *, in_seconds: bool) -> float:
-        """Return its seconds, or its slowdown where each job's time alone is the unit."""
-        return self.takes_s if in_seconds else self.slowdown
 
 
 RunsAlone = Callable[[int, str], Alone | None]
@@ -59,10 +59,7 @@ class Instances:
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """The ways to cut the GPU into undivided instances that the conditions allow."""
-        gpu, conditions = self._question.gpu, self._question.conditions
-        if conditions.instances is not None:
-            return (cut_into(gpu, conditions.instances),)
-        every = cuts(gpu) if gpu.mig and conditions.root else ()
+        every = allowed_cuts(self._question)
         return tuple(cut for cut in every if len(cut.instances) > 1 and not any(cut.parts))
 
     def alone(self, kind: int, profile: str) -> Alone | None:
@@ -75,14 +72,15 @@ class Instances:
             self._alone[kind, profile] = self._predicted(self._jobs[kind], sharing)
         return self._alone[kind, profile]
 
-    def takes_s(self, kind: int, profile: str) -> float | None:
-        """Return the seconds of a job alone there, or its slowdown for throughput."""
-        own = self.alone(kind, profile)
-        return own and own.time(in_seconds=self._in_seconds)
-
     def lined(self, order: Members, cut: Cut) -> Lined | None:
         """Line jobs up on the instances of `cut`, as `lined`."""
-        return lined(order, cut, self._question.gpu, self.alone, in_seconds=self._in_seconds)
+        answer = lined(order, cut, self._question.gpu, self.alone)
+        if answer is None or self._in_seconds:
+            return answer
+        span = max(answer.ends_s)
+        if without_phases(answer.sharing) is not None:  # no job waits: each end is its slowdown
+            span = sum(set_spans(answer.sharing, answer.ends_s))
+        return answer._replace(ends_s=(span,) * len(order))
 
     def _predicted(self, job: Job, sharing: Mig | Serial) -> Alone | None:
         step()
@@ -95,26 +93,25 @@ class Instances:
         (answer,) = mix.jobs
         takes_s = (job.work_steps or 0.0) * answer.paced_s.at(question.level)
         watts = 0.0 if mix.power_w is None else mix.power_w.at(question.level) - self._idle_w
-        return Alone(takes_s, answer.slowdown_at(question.level), watts * takes_s)
+        slowdown = answer.slowdown_at(question.level)
+        return Alone(takes_s if self._in_seconds else slowdown, watts * takes_s)
 
 
-def lined(
-    order: Members, cut: Cut, gpu: Gpu, alone: RunsAlone, *, in_seconds: bool
-) -> Lined | None:
+def lined(order: Members, cut: Cut, gpu: Gpu, alone: RunsAlone) -> Lined | None:
     """Line kinds of jobs up in this order, each where it ends soonest; None: one fits nowhere.
 
     Of equal ends, the smaller instance is taken. A single job has the whole GPU.
     """
     if len(order) == 1:
         only = alone(order[0], "")
-        return only and Lined(Serial(), (only.time(in_seconds=in_seconds),), only.added_j)
+        return only and Lined(Serial(), (only.takes_s,), only.added_j)
     names = [each.profile for each in cut.instances]
     sizes = [profile_of(gpu, name).compute_slices for name in names]
     free_s, lines = [0.0] * len(sizes), [list[int]() for _ in sizes]
-    ends_s, slowdowns, added_j = list[float](), list[float](), 0.0
+    ends_s, added_j = list[float](), 0.0
     for number, kind in enumerate(order, start=1):
         ends = [
-            (free_s[at] + own.time(in_seconds=in_seconds), sizes[at], at, own)
+            (free_s[at] + own.takes_s, sizes[at], at, own)
             for at, name in enumerate(names)
             if (own := alone(kind, name)) is not None
         ]
@@ -124,14 +121,10 @@ def lined(
         free_s[best] = end_s
         lines[best].append(number)
         ends_s.append(end_s)
-        slowdowns.append(own.slowdown)
         added_j += own.added_j
     places = [
         Place(each, (Part(tuple(line), Serial() if len(line) > 1 else Naive()),))
         for each, line in zip(cut.instances, lines, strict=True)
         if line
     ]
-    sharing = simplest(Hybrid(tuple(places)))
-    if not in_seconds:
-        ends_s = [sum(set_spans(sharing, slowdowns))] * len(order)
-    return Lined(sharing, tuple(ends_s), added_j)
+    return Lined(simplest(Hybrid(tuple(places))), tuple(ends_s), added_j)
