@@ -18,7 +18,7 @@ from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
 from advisor.sharing import Sharing
-from advisor.sharing.groups import one_by_one, sets_in_turn
+from advisor.sharing.groups import groups, lines_of, one_by_one
 from advisor.simulation.results import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
@@ -338,12 +338,15 @@ def epoch(job: JobPrediction) -> str:
 def memory_held(mix: MixPrediction) -> str:
     """Return the most memory that the processes hold at once, and the GPU's memory."""
     held = [job.memory_interval_mib for job in mix.jobs]
-    sets = sets_in_turn(mix.sharing, len(held))
+    in_turn = [lines_of(group) for group in groups(mix.sharing, len(held))]
     total = Interval(
         *(
             max(
-                sum(nlargest(at_once, (held[job].at(level) for job in run)))
-                for run, at_once in sets
+                sum(
+                    sum(nlargest(at_once, (held[number - 1].at(level) for number in numbers)))
+                    for numbers, at_once in lines
+                )
+                for lines in in_turn
             )
             for level in LEVELS
         )

@@ -26,7 +26,7 @@ from advisor.measure.script import ReportedProgress, read_progress
 from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
-from advisor.simulation.turns import line_s
+from advisor.simulation.turns import last_end_s
 from advisor.workload.profile import Memory, Window
 from advisor.workload.run import DocumentedJob, PlanDocument, Run, StepRange, Tenant, planned_steps
 from advisor.workload.spec import Workload
@@ -371,9 +371,9 @@ class WatchedRun:
         ]
         self._by_number = {job.number: job for job in self.jobs}
         self._sharing = parse_sharing(self._plan.sharing)
-        self._sets = sets_in_turn(self._sharing, len(self.jobs))
         self._groups = [
-            frozenset(self._plan.numbers[at] for at in run[:at_once]) for run, at_once in self._sets
+            frozenset(self._plan.numbers[at] for at in run[:at_once])
+            for run, at_once in sets_in_turn(self._sharing, len(self.jobs))
         ]
         self._meter = meter
         self._looked_s = 0.0
@@ -425,10 +425,7 @@ class WatchedRun:
         left_s = [job.work_left_s for job in self.jobs]
         if None in left_s:
             return None
-        return sum(
-            line_s([left_s[at] or 0.0 for at in positions], at_once)
-            for positions, at_once in self._sets
-        )
+        return last_end_s(self._sharing, [each or 0.0 for each in left_s])
 
     def __str__(self) -> str:
         return "\n".join([self.head, *map(str, self.jobs)])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Sharing
-from advisor.sharing.groups import groups
+from advisor.sharing.groups import groups, lines_of
 from advisor.simulation import START_CPU_ERROR, START_CPU_S
 from advisor.simulation.events import (
     DONE,
@@ -113,6 +113,16 @@ def line_s(seconds: Iterable[float], at_once: int) -> float:
     for each in seconds:
         heapreplace(ends_s, ends_s[0] + each)
     return max(ends_s)
+
+
+def last_end_s(sharing: Sharing, seconds: Sequence[float]) -> float:
+    """Return when the last job ends if each takes so long, whatever runs with it."""
+    return sum(
+        max(
+            line_s([seconds[job - 1] for job in line], at_once) for line, at_once in lines_of(group)
+        )
+        for group in groups(sharing, len(seconds))
+    )
 
 
 def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:

@@ -20,6 +20,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Group, Mps, Naive, Queue, parse_sharing
 from advisor.sharing.groups import in_turn
 from advisor.simulation.simulate import Fleet
+from advisor.simulation.turns import last_end_s
 from advisor.workload.job import Arrival, Job
 from advisor.workload.store import model_path
 from tests import shelf, synthetic
@@ -248,3 +249,15 @@ def test_the_work_per_time_of_groups_is_that_of_the_time_they_take():
         parse_sharing("naive[1,3];mps[2];naive[4]")
     )
     assert 1 / equal_work(mix).p50 == pytest.approx(mix.weighted_speedup)
+
+
+def test_what_is_left_of_a_plan_takes_as_long_as_the_longest_line_of_each_group():
+    seconds = [5.0, 1.0, 2.0, 4.0]
+    for words, end_s in (
+        ("serial", 12.0),
+        ("mps", 5.0),
+        ("mps/2[1,2,3,4]", 7.0),
+        ("mig=4g.71gb[1,2]/serial+3g.71gb[4,3]/serial", 6.0),
+        ("naive[1,2];mig=4g.71gb[3]+3g.71gb[4]", 9.0),
+    ):
+        assert last_end_s(parse_sharing(words), seconds) == end_s
