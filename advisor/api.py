@@ -28,7 +28,15 @@ from advisor.prediction.replay import ReplayedKernel, recorded
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
-from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
+from advisor.workload.job import (
+    Arrival,
+    Job,
+    check_protection,
+    job_set,
+    parse_jobs,
+    read_jobs,
+    sharing_loader,
+)
 from advisor.workload.profile import Profile
 from advisor.workload.store import sound_profiles
 
@@ -70,6 +78,8 @@ class Advisor(Basis):
         host_check: Speed of the host now; None: that of the host on which CPU time was measured.
         mig: MIG instances as the installed driver offers them; None: those of the catalogue, with
             the smallest memory that any driver reported.
+        share_loader: Whether all jobs of a question that run at the same time take their batches
+            from one data loader.
     """
 
     @cached_property
@@ -90,9 +100,9 @@ class Advisor(Basis):
         if names:
             return self.jobs(names, gpus)
         if file:
-            return read_jobs(file, self.find_profile, gpus)
+            return self.jobs(read_jobs(file, self.find_profile, gpus), gpus)
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
-            return read_jobs(path, self.find_profile)
+            return self.jobs(read_jobs(path, self.find_profile))
 
     def running(self, jobs: JobsLike, sharing: str) -> "Running":
         """Return the running `jobs`, which share the GPU by `sharing`."""
@@ -137,7 +147,8 @@ class Advisor(Basis):
                 f"jobs, and they are estimated; measure them on {with_article(key)}; or ask about "
                 f"the other GPU."
             )
-        return job_set(members, gpus)
+        together = job_set(members, gpus)
+        return sharing_loader(together) if self.share_loader else together
 
     def read_sharing(self, value: str | Sharing, *, over_time: bool = False) -> Sharing:
         """Return the sharing that `value` is, or is the notation of on this GPU.
