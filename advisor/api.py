@@ -20,7 +20,7 @@ from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
-from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
+from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many, loader_problem
 from advisor.plan.values import Forecast, GpuPool, Recommendation
 from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
@@ -356,7 +356,10 @@ class Advisor(Basis):
 
         A mix that does not fit is forecast too: its `oom_probability` is near 1.
         """
-        return self._forecast(jobs, sharing, self.power_cap_w)
+        members, way = self.jobs(jobs), self.read_sharing(sharing)
+        if why := loader_problem(members, way):
+            raise InvalidInput(f"{way}: {why}. Leave --share-loader out.")
+        return self._forecast(members, way, self.power_cap_w)
 
     def compare(
         self,

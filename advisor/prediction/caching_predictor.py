@@ -15,7 +15,7 @@ from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.model import OwnPace
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
-from advisor.prediction.shared_loader import at_one_pace, consumer, loaders, works_s
+from advisor.prediction.shared_loader import as_consumers, at_one_pace, loaders, works_s
 from advisor.sharing import Arrangement
 from advisor.sharing.groups import restricted, running_together, without_idle_limits
 from advisor.workload.profile import Profile
@@ -185,10 +185,8 @@ def with_shared_loaders(
 
     A job's slowdown is relative to the job alone with its own loader.
     """
-    shared, members = loaders(profiles, sharing), list(profiles)
-    for loader in shared:
-        for at in loader:
-            members[at] = consumer(profiles[at], len(loader))
+    shared = loaders(profiles, sharing)
+    members = as_consumers(profiles, shared)
     together = at_one_pace(predict, shared) if shared else predict
     if cores is None:
         mix = together(members, sharing)

@@ -85,6 +85,44 @@ def loader_cores_s(profile: Profile) -> float:
     return send_s(profile) + (work.cores_s if work else 0.0)
 
 
+def as_consumers(profiles: Sequence[Profile], shared: Sequence[Loader]) -> list[Profile]:
+    """Return `profiles`, with those that share a loader as `consumer` makes them."""
+    members = list(profiles)
+    for loader in shared:
+        for at in loader:
+            members[at] = consumer(profiles[at], len(loader))
+    return members
+
+
+def busy_cores(profiles: Sequence[Profile], mix: MixPrediction) -> float | None:
+    """Return the mean number of host cores that `mix` keeps busy, of jobs in turn the most.
+
+    None: the host work of a job is not known.
+    """
+    shared = loaders(profiles, mix.sharing)
+    seconds = works_s(as_consumers(profiles, shared), shared)
+    if None in seconds:
+        return None
+    busy = [(s or 0.0) / job.step_s.p50 for s, job in zip(seconds, mix.jobs, strict=True)]
+    return max(sum(busy[at] for at in run) for run in running_together(mix.sharing, len(busy)))
+
+
+def host_memory_mib(profiles: Sequence[Profile], sharing: Arrangement) -> float | None:
+    """Return the host memory of the jobs at the same time, as measured alone; None: not measured.
+
+    A shared loader has the workers of one job, and its own process; processes count as equal.
+    """
+    if any(each.host_memory_mib is None for each in profiles):
+        return None
+    held = [each.host_memory_mib or 0.0 for each in profiles]
+    for first, *others in loaders(profiles, sharing):
+        own = [held[at] / profiles[at].workload.cores for at in (first, *others)]
+        for at, process_mib in zip((first, *others), own, strict=True):
+            held[at] = process_mib
+        held[first] += profiles[first].host_memory_mib or 0.0
+    return max(sum(held[at] for at in run) for run in running_together(sharing, len(held)))
+
+
 @cached_by_profiles
 def consumer(profile: Profile, jobs: int) -> Profile:
     """Convert `profile` to one of so many jobs that receive its batches from one loader.
