@@ -193,6 +193,7 @@ class Advisor(Basis):
             level: The point of an interval that counts.
         """
         from advisor.launch.shell import with_commands
+        from advisor.plan.one_loader import one_loader
         from advisor.plan.ranking import recommended
         from advisor.plan.reasons import variants_of
 
@@ -219,13 +220,20 @@ class Advisor(Basis):
         if conditions.root and conditions.instances is not None:
             free = replace(conditions, instances=None)
             another = recommended(pools, objective, free, level).best
-        variants, refused = tuple[Profile, ...](), tuple[str, ...]()
+        variants, refused, shared = tuple[Profile, ...](), tuple[str, ...](), None
         if not many:
+            shared = one_loader(
+                members, best.best.prediction, self.card, self.predictor, conditions
+            )
             variants, refused = variants_of(
                 members, self.card.key, self.find_profile, self.profiles
             )
         answer = replace(
-            with_commands(best), variants=variants, refused_variants=refused, another_layout=another
+            with_commands(best),
+            variants=variants,
+            refused_variants=refused,
+            another_layout=another,
+            one_loader=shared,
         )
         return self._based(answer, members)
 
@@ -278,17 +286,23 @@ class Advisor(Basis):
     ) -> "Copies":
         """Count the copies of `job` that fit at once, and those that are worthwhile."""
         from advisor.plan.copies import CopiesTable, worthwhile_copies
+        from advisor.plan.one_loader import with_one_loader
 
         _check_ranking(conditions, level)
         one = self._one_job(job)
-        table = CopiesTable(one, self.card, self.predictor, conditions, level)
-        return self._based(worthwhile_copies(table), [one])
+
+        def copies(job: Job) -> "Copies":
+            table = CopiesTable(job, self.card, self.predictor, conditions, level)
+            return worthwhile_copies(table)
+
+        return self._based(with_one_loader(copies, one), [one])
 
     def trials(self, job: JobLike, terms: "TrialTerms | None" = None) -> "Search":
         """Choose how many trials of a search run at once on each GPU.
 
         The GPUs of a host that run trials share its cores equally.
         """
+        from advisor.plan.one_loader import with_one_loader
         from advisor.plan.trials import TrialTerms, search_trials
 
         terms = TrialTerms() if terms is None else terms
@@ -297,8 +311,12 @@ class Advisor(Basis):
             check_kind(what, getattr(terms, what), Real | None, "a number, or None")
         _check_ranking(terms.conditions, terms.level)
         one = self._one_job(job, MOST_GPUS)
-        pools = self._pools(terms.counts, (one,), terms.count or MOST_GPUS)
-        return self._based(search_trials(pools, terms), [one])
+
+        def search(job: Job) -> "Search":
+            pools = self._pools(terms.counts, (job,), terms.count or MOST_GPUS)
+            return search_trials(pools, terms)
+
+        return self._based(with_one_loader(search, one), [one])
 
     def _one_job(self, job: JobLike, gpus: int = 1) -> Job:
         """The `job`, of which there are no copies."""

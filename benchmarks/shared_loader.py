@@ -15,7 +15,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -96,7 +97,7 @@ def tree_cpu_s(processes: list[psutil.Process]) -> float:
 def run(
     profile: Profile, jobs: int, cores: list[int], device: str, *, shared: bool
 ) -> dict[str, float | list[float]]:
-    """Run `jobs` on `cores`; return seconds of a step of each window, and core seconds of a step."""
+    """Run `jobs` on `cores`; return seconds and core seconds of a step."""
     fields = {k: v for k, v in asdict(profile.workload).items() if v not in (None, False)}
     command = ["taskset", "-c", _listed(cores), sys.executable, "-m", "advisor.zoo"]
     command += ["--device", device, json.dumps(fields)]
@@ -135,7 +136,9 @@ def run(
                     process.kill()
 
 
-def _windows(processes, logs: list[Path]) -> dict[str, float | list[float]]:
+def _windows(
+    processes: list[subprocess.Popen[bytes]], logs: list[Path]
+) -> dict[str, float | list[float]]:
     began = perf_counter()
     while not all(len(_PACE.findall(log.read_text())) >= 4 for log in logs):
         if perf_counter() - began > _STARTED_S or any(p.poll() is not None for p in processes):
@@ -153,9 +156,9 @@ def _windows(processes, logs: list[Path]) -> dict[str, float | list[float]]:
         marks.append(now())
     steps = [
         [(after - before) for before, after in zip(first[2], second[2], strict=True)]
-        for first, second in zip(marks, marks[1:], strict=False)
+        for first, second in pairwise(marks)
     ]
-    spans = [second[0] - first[0] for first, second in zip(marks, marks[1:], strict=False)]
+    spans = [second[0] - first[0] for first, second in pairwise(marks)]
     # Lines are printed once a second: a window may miss or add the steps of one line.
     whole = [after - before for before, after in zip(marks[0][2], marks[-1][2], strict=True)]
     if not all(whole):

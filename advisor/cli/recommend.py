@@ -159,6 +159,8 @@ def _start(
     words += [] if advised.gpu.key == DEFAULT_GPU else ["--gpu", advised.gpu.key]
     cap_w = advised.best.prediction.power_cap_w
     words += [] if cap_w is None else ["--power-cap", f"{cap_w:g}"]
+    if any(job.profile.workload.shared_loader for job in advised.jobs):
+        words.append("--share-loader")
     command = shlex.join([*words, "--sharing", str(advised.best.sharing)])
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {command} | bash"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.host import core_seconds, on_host
 from advisor.prediction.prediction import MixPrediction
-from advisor.sharing import Arrangement
+from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.groups import running_together
 from advisor.workload.profile import HostSide, Memory, Profile
 from advisor.workload.profile_checks import at_pace
@@ -30,7 +30,7 @@ _PIXEL_BYTES = 4 * 3
 _EQUAL = 1e-3
 
 
-def loaders(profiles: Sequence[Profile], sharing: Arrangement) -> tuple[Loader, ...]:
+def loaders(profiles: Sequence[Profile], sharing: Sharing) -> tuple[Loader, ...]:
     """Return the loaders that several of `profiles` share while they run at the same time."""
     if not any(each.workload.shared_loader for each in profiles):
         return ()
@@ -74,6 +74,12 @@ def loader_work(profile: Profile) -> LoaderWork | None:
     return LoaderWork(main_s, profile.host_s, total_s - main_s)
 
 
+def waits_for_loader(profile: Profile) -> bool:
+    """Return whether the host path of a job is its data loader rather than its own process."""
+    work = loader_work(profile)
+    return work is not None and work.path_s > work.main_s
+
+
 def send_s(profile: Profile) -> float:
     """Return core seconds in which the loader's own process hands on a batch."""
     return _SEND_S + _SEND_S_PER_MIB * batch_mib(profile)
@@ -107,7 +113,7 @@ def busy_cores(profiles: Sequence[Profile], mix: MixPrediction) -> float | None:
     return max(sum(busy[at] for at in run) for run in running_together(mix.sharing, len(busy)))
 
 
-def host_memory_mib(profiles: Sequence[Profile], sharing: Arrangement) -> float | None:
+def host_memory_mib(profiles: Sequence[Profile], sharing: Sharing) -> float | None:
     """Return the host memory of the jobs at the same time, as measured alone; None: not measured.
 
     A shared loader has the workers of one job, and its own process; processes count as equal.
