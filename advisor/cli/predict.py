@@ -26,6 +26,7 @@ from advisor.sharing.groups import orders_jobs, places_named
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
 if TYPE_CHECKING:
+    from advisor.plan.forecast import OverTime
     from advisor.sharing import Sharing
 
 
@@ -182,6 +183,14 @@ def simulate(
     sources: Sources,
     check_host: options.CheckHost = None,
     as_json: options.AsJson = False,
+    csv_file: Path | None = option(
+        "FILE", "Write a row for each job to this file, too.", "--csv", parser=options.to_write
+    ),
+    plot: Path | None = option(
+        "FILE",
+        "Draw the jobs of each GPU over time to this file, FILE.svg or FILE.png, too.",
+        parser=options.picture,
+    ),
 ) -> None:
     """Simulate the JOBs until the last one ends.
 
@@ -231,7 +240,20 @@ def simulate(
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
+    _write_jobs(simulated, csv_file, plot)
     show_answer(simulated, as_json, simulation_report)
+
+
+def _write_jobs(simulated: "OverTime", csv_file: Path | None, plot: Path | None) -> None:
+    """Write the simulated jobs as a table and as a picture, to the files that are named."""
+    from advisor.report.simulation import jobs_csv
+
+    if csv_file is not None:
+        write_whole(csv_file, jobs_csv(simulated.simulation))
+    if plot is not None:
+        from advisor.report.charts import simulation_picture
+
+        write_whole(plot, simulation_picture(simulated, plot.suffix))
 
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:

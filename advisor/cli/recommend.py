@@ -24,7 +24,7 @@ from advisor.cli.question import (
     require,
 )
 from advisor.documents import answer_document
-from advisor.errors import InvalidInput, counted, require_extra
+from advisor.errors import InvalidInput, counted
 from advisor.files.writing import write_whole
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant
@@ -284,8 +284,6 @@ def export(
     of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
     why = "--sharing names the plan."
     exclude(context, "sharing", "rank", *of_search, "plot", "mlflow", why=why)
-    if plot is not None:
-        require_extra("--plot", "page", "altair", "vl_convert")
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)
     check_format(form, total, gres_name)
     if only is not None and total == 1:
@@ -304,7 +302,7 @@ def export(
         if plot is not None:
             from advisor.report.charts import ways_picture
 
-            write_whole(plot, ways_picture(advised, "png" if plot.suffix == ".png" else "svg"))
+            write_whole(plot, ways_picture(advised, plot.suffix))
         if log is not None:
             log.plans(answer_document(advice(advised)))
         chosen = ranked_plan(advised.plans, rank)
