@@ -153,9 +153,7 @@ def test_instances_and_queues_are_refused_with_the_reason(sharing):
     assert loader_problem(jobs, way) is None
 
 
-@pytest.mark.parametrize(
-    "key", ["a100-40gb", "h100-sxm-80gb", "h200-141gb", "b200-180gb"]
-)
+@pytest.mark.parametrize("key", ["a100-40gb", "h100-sxm-80gb", "h200-141gb", "b200-180gb"])
 def test_on_any_gpu_one_loader_is_named_where_it_helps_and_never_assumed(key):
     few = Advisor(key, host_cores=1)
     own = few.recommend([f"{NAME}:3"])
