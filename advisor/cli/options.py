@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Argument, BadParameter, Context, Option
 
 from advisor.cli.output import aside
-from advisor.errors import AdvisorError, InvalidInput, UnknownName
+from advisor.errors import AdvisorError, InvalidInput, UnknownName, require_extra
 from advisor.files import units
 from advisor.files.reading import located, read_bytes
 from advisor.files.records import kind_of_file
@@ -34,6 +34,7 @@ def picture(word: str) -> Path:
     """Return the path `word` of a picture after checking that it can be written, and drawn."""
     if not word.endswith((".svg", ".png")):
         raise BadParameter(f"{word}: expected FILE.svg or FILE.png")
+    require_extra("--plot", "page", "altair", "vl_convert")
     return to_write(word)
 
 
@@ -316,6 +317,13 @@ Pessimistic = Annotated[
     bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
 ]
 MemoryMargin = Annotated[float, _shared("SHARE", "Leave this share of memory free, e.g. 0.1.")]
+ShareLoader = Annotated[
+    bool,
+    Option(
+        "--share-loader",
+        help="Let jobs that run at the same time take their batches from one data loader.",
+    ),
+]
 Protect = Annotated[
     list[str] | None,
     _shared("NAME", "Do not let sharing slow this job by more than --max-slowdown; repeatable."),

@@ -26,6 +26,7 @@ from advisor.sharing.groups import orders_jobs, places_named
 from advisor.simulation import PREEMPTION_S, ROUND_S, Policy, RoundPolicy
 
 if TYPE_CHECKING:
+    from advisor.plan.forecast import OverTime
     from advisor.sharing import Sharing
 
 
@@ -42,6 +43,7 @@ def predict(
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     check_host: options.CheckHost = None,
@@ -50,7 +52,7 @@ def predict(
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_report
 
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     members = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, members, check_host)
     forecast = advisor.predict(members, sharing)
@@ -74,6 +76,7 @@ def compare(
     gpu: options.GpuKey = DEFAULT_GPU,
     objective: options.Objective = "makespan",
     power_cap: options.PowerCap = None,
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     as_json: options.AsJson = False,
@@ -109,7 +112,7 @@ def compare(
         planned = check_same_jobs(saved)
         check_gpu_of_plan(gpu if passed(context, "gpu") else None, planned.gpu, "the file")
         gpu = planned.gpu
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
     if csv_file is not None:
@@ -180,6 +183,14 @@ def simulate(
     sources: Sources,
     check_host: options.CheckHost = None,
     as_json: options.AsJson = False,
+    csv_file: Path | None = option(
+        "FILE", "Write a row for each job to this file, too.", "--csv", parser=options.to_write
+    ),
+    plot: Path | None = option(
+        "FILE",
+        "Draw the jobs of each GPU over time to this file, FILE.svg or FILE.png, too.",
+        parser=options.picture,
+    ),
 ) -> None:
     """Simulate the JOBs until the last one ends.
 
@@ -229,7 +240,20 @@ def simulate(
     if timeline:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
         write_whole(timeline, trace_text(simulated.simulation, replayed))
+    _write_jobs(simulated, csv_file, plot)
     show_answer(simulated, as_json, simulation_report)
+
+
+def _write_jobs(simulated: "OverTime", csv_file: Path | None, plot: Path | None) -> None:
+    """Write the simulated jobs as a table and as a picture, to the files that are named."""
+    from advisor.report.simulation import jobs_csv
+
+    if csv_file is not None:
+        write_whole(csv_file, jobs_csv(simulated.simulation))
+    if plot is not None:
+        from advisor.report.charts import simulation_picture
+
+        write_whole(plot, simulation_picture(simulated, plot.suffix))
 
 
 def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, policy: Policy) -> None:

@@ -298,7 +298,7 @@ def show_fleet(question: Question, advised: Recommendation) -> None:
             [
                 {
                     "GPU": run.gpu,
-                    "job": charts.row_name(number, run.job.name),
+                    "job": charts.row_name([number], run.job.name),
                     "starts, min": run.start_s / 60,
                     "ends, min": run.end_s.p50 / 60,
                     "from": run.end_s.p05 / 60,

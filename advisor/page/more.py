@@ -98,7 +98,9 @@ def _additions(question: Question) -> None:
             for gpu in live_gpus()
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu and tenants(gpu)
         }
-    rows = [charts.row_name(number, job.name) for number, job in enumerate(question.jobs, start=1)]
+    rows = [
+        charts.row_name([number], job.name) for number, job in enumerate(question.jobs, start=1)
+    ]
     left, right = st.columns(2)
     how = left.selectbox(
         "They share the GPU by",

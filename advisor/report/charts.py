@@ -1,18 +1,20 @@
 """Charts in altair: the ways to share, time, trials, speeds and runs; for the page, or as files."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO, StringIO
 from itertools import cycle, groupby
-from typing import Any, Literal
+from textwrap import wrap
+from typing import Any
 
 import altair as alt
 
+from advisor.plan.forecast import OverTime
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.trials import Trials
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import MixPrediction
+from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.report import format as units
 from advisor.report.forecast import (
     best_of_each_way,
@@ -22,6 +24,7 @@ from advisor.report.forecast import (
     way_name,
 )
 from advisor.report.recommendation import instruction
+from advisor.report.simulation import simulation_heading, spans_of_jobs
 from advisor.simulation.results import SimulatedJob
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
@@ -95,8 +98,16 @@ def _hints(*fields: str) -> list[alt.Tooltip]:
 
 def _rows(names: Iterable[str], field: str = "row", shown: str = "datum.label") -> alt.Y:
     """An axis of rows with `names`; the expression `shown` shortens their labels."""
-    words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
-    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
+    words = alt.Axis(
+        labelLimit=260,
+        ticks=False,
+        domain=False,
+        labelPadding=8,
+        labelExpr=shown,
+        labelOverlap=True,  # of rows that are thin
+    )
+    scale = alt.Scale(domain=list(names))  # a sort would nest an expression for each name
+    return alt.Y(f"{field}:N", scale=scale, title=None, axis=words)
 
 
 def _drawn(
@@ -141,34 +152,38 @@ def trials_chart(trials: Trials) -> Layered:
     return _drawn(layers, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
 
 
-def row_name(first: int, job: str, copies: int = 1) -> str:
-    """Return the name of the row of `copies` of `job`, the first of which has the number `first`.
+def row_name(numbers: Sequence[int], job: str) -> str:
+    """Return the name of the row of copies of `job`, which have these increasing `numbers`.
 
     For example ``"2 · resnet26-cifar10-bs128"`` or ``"2-41 · resnet26-cifar10-bs128 x40"``.
     """
-    numbers = f"{first}" if copies == 1 else f"{first}-{first + copies - 1}"
-    return f"{numbers} · {units.collapsed([job] * copies)}"
+    return f"{units.numbers(numbers)} · {units.collapsed([job] * len(numbers))}"
 
 
 def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -> Layered:
     """Draw when each numbered job waits (pale), runs and ends; the thin line is the interval.
 
-    Runs of copies next to each other with equal times share a row. The names of all `jobs` of the
-    request, in order, fix their colours.
+    Runs of one job on one GPU next to each other share a row, and so do copies next to each other
+    with equal times. The names of all `jobs` of the request, in order, fix their colours.
     """
     rows: list[tuple[str, SimulatedJob]] = []
 
-    def drawn_as_one(numbered: tuple[int, SimulatedJob]) -> tuple[Any, ...]:
-        run = numbered[1]
-        return run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s)
+    def drawn_as_one(lane: tuple[int, Sequence[SimulatedJob]]) -> list[tuple[Any, ...]]:
+        return [
+            (run.job.name, run.gpus, run.arrival_s, run.start_s, units.seconds(run.end_s))
+            for run in lane[1]
+        ]
 
-    for (name, *_), equal in groupby(runs, drawn_as_one):
-        (first, run), *others = equal
-        rows.append((f"GPU {run.gpu} · {row_name(first, name, 1 + len(others))}", run))
-    if len({run.gpus for _, run in rows}) == 1:
+    by_job = groupby(runs, lambda numbered: (numbered[0], numbered[1].gpu))
+    lanes = ((number, [run for _, run in some]) for (number, _), some in by_job)
+    for _, copies in groupby(lanes, drawn_as_one):
+        numbers, (own, *_) = zip(*copies, strict=True)
+        name = f"GPU {own[0].gpu} · {row_name(numbers, own[0].job.name)}"
+        rows += [(name, run) for run in own]
+    if len({run.gpu for _, run in rows}) == 1:
         rows = [(name.partition(" · ")[2], run) for name, run in rows]
     unit, size_s = units.time_unit(max(run.end_s.p50 for _, run in rows))
-    title, y = f"time, {unit}", _rows(name for name, _ in rows)
+    title, y = f"time, {unit}", _rows(dict.fromkeys(name for name, _ in rows))
     x = _axis("start:Q", title, max(run.end_s.p95 for _, run in rows) / size_s)
 
     def spans(some: Iterable[dict[str, Any]]) -> alt.Chart:
@@ -184,7 +199,7 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
         for name, run in rows
         if run.wait_s > 0
     )
-    running = spans(
+    running = [
         {
             "row": name,
             "job": run.job.name,
@@ -195,11 +210,12 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
             "hint": f"ends after {units.seconds(run.end_s)}",
         }
         for name, run in rows
-    )
+    ]
+    ends = spans(each for each in running if each["low"] != each["high"])
     layers = [
         waits.mark_bar(height={"band": 0.6}, color=_FREE),
-        running.mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
-        running.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
+        spans(running).mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
+        ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
     ]
     parts = (f"{name} ends after {units.seconds(run.end_s)}" for name, run in rows)
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
@@ -287,7 +303,7 @@ def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
         copies = len(list(equal))
         rows.append(
             {
-                "row": row_name(first, job, copies),
+                "row": row_name(range(first, first + copies), job),
                 "job": job,
                 "low": slow.p05,
                 "middle": slow.p50,
@@ -349,27 +365,92 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
     return _drawn(layers, title, parts, _PLOT_PX + _AXIS_PX + _NAME_PX * len(jobs))
 
 
-PictureForm = Literal["svg", "png"]
-"""Forms of a picture; each is the suffix of its files."""
-
-_PICTURE_PX = 640
+_PICTURE_PX, _TITLE_WIDTH = 640, 88
 
 
-def ways_picture(advised: Recommendation, form: PictureForm) -> bytes:
+def ways_picture(advised: Recommendation, file_end: str) -> bytes:
     """Return the chart of each way to share at its best, with a title and how to read it."""
     measure = OBJECTIVES[advised.ranked_by].measure
-    title = alt.TitleParams(
-        f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})",
-        subtitle=f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best",
+    title = f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})"
+    hint = f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best"
+    return _picture(ways_chart(advised), title, hint, file_end)
+
+
+_MOST_LANES, _PLACES_PX = 40, 2000
+
+
+def simulation_picture(over_time: OverTime, file_end: str) -> bytes:
+    """Return the chart of the jobs on each GPU over time, with a title and how to read it.
+
+    A job that is stopped has a bar for each time in which it runs. Many jobs have no rows of their
+    own, but each place of a GPU has one.
+    """
+    simulated = over_time.simulation
+    lanes: dict[tuple[int, int], list[SimulatedJob]] = {}
+    spans = zip(simulated.jobs, spans_of_jobs(simulated), strict=True)
+    for number, (run, of_job) in enumerate(spans, start=1):
+        last_s = max(end_s for *_, end_s in of_job)
+        for gpu, place, start_s, end_s in of_job:
+            lanes.setdefault((gpu, number), []).append(
+                replace(
+                    run,
+                    gpus=(gpu,),
+                    place=place,
+                    arrival_s=run.arrival_s if start_s == run.start_s else start_s,
+                    start_s=start_s,
+                    end_s=run.end_s if end_s == last_s else Interval(end_s, end_s, end_s),
+                )
+            )
+    jobs = [run.job.name for run in simulated.jobs]
+    if len(lanes) <= _MOST_LANES:
+        # By GPU, and on each as they start; copies next to each other.
+        ordered = sorted(
+            lanes.items(),
+            key=lambda lane: (lane[0][0], lane[1][0].start_s, lane[1][0].job.name, lane[0]),
+        )
+        chart = lanes_chart([(key[1], run) for key, own in ordered for run in own], jobs)
+        hint = "pale: the job waits; line: 90 % interval of its end"
+    else:
+        chart = _places_chart([run for own in lanes.values() for run in own], jobs)
+        hint = "a row for each place of a GPU, where one job runs after another"
+    return _picture(chart, simulation_heading(over_time), hint, file_end)
+
+
+def _places_chart(runs: Sequence[SimulatedJob], jobs: Sequence[str]) -> Layered:
+    """Draw in which places of GPUs jobs run; of few kinds of `jobs` a legend has the colours."""
+    unit, size_s = units.time_unit(max(run.end_s.p50 for run in runs))
+    places = sorted({(run.gpu, run.place) for run in runs})
+    names = {at: f"GPU {at[0]} · place {at[1] + 1}" for at in places}
+    x = _axis("start:Q", f"time, {unit}", max(run.end_s.p50 for run in runs) / size_s)
+    bars = _chart(
+        {
+            "row": names[run.gpu, run.place],
+            "job": run.job.name,
+            "start": run.start_s / size_s,
+            "end": run.end_s.p50 / size_s,
+        }
+        for run in runs
+    ).mark_bar(height={"band": 0.8}, stroke="white", strokeWidth=0.3)
+    colour = _by_job(jobs, named=len(set(jobs)) <= len(_JOB_COLOURS))
+    layers = [bars.encode(x=x, x2=alt.X2("end:Q"), y=_rows(names.values()), color=colour)]
+    parts = [f"{len(jobs)} jobs in {len(places)} places"]
+    row_px = min(_ROW_PX, max(1, _PLACES_PX / len(places)))
+    return _drawn(layers, f"time, {unit}", parts, alt.Step(row_px))
+
+
+def _picture(chart: Layered, title: str, hint: str, file_end: str) -> bytes:
+    """Return `chart` as a file that ends in `file_end`, .svg or .png."""
+    titled = alt.TitleParams(
+        wrap(title, _TITLE_WIDTH),
+        subtitle=hint,
         anchor="start",
         frame="group",
         offset=12,
         limit=_PICTURE_PX,
     )
-    chart = ways_chart(advised).properties(width=_PICTURE_PX, title=title)
-    chart = chart.configure(background="white")
-    if form == "svg":
-        chart.save(text := StringIO(), format=form)
+    chart = chart.properties(width=_PICTURE_PX, title=titled).configure(background="white")
+    if file_end == ".svg":
+        chart.save(text := StringIO(), format="svg")
         return text.getvalue().encode()
-    chart.save(image := BytesIO(), format=form, scale_factor=2)
+    chart.save(image := BytesIO(), format="png", scale_factor=2)
     return image.getvalue()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import fsum
 from typing import Any, get_args
 
 from rich.console import Group, RenderableType
@@ -15,7 +16,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import plain_table
+from advisor.report.format import csv_text, plain_table, range_columns
 from advisor.sharing.groups import chooses_layouts
 from advisor.simulation import RoundPolicy
 from advisor.simulation.results import Simulation, Usage, parts
@@ -23,8 +24,8 @@ from advisor.simulation.results import Simulation, Usage, parts
 _MOST_JOBS = 24  # with more, the answer has no table of jobs
 
 
-def simulation_report(over_time: OverTime) -> Group:
-    """Return what ``advisor simulate`` prints: figures, then a few jobs one by one."""
+def simulation_heading(over_time: OverTime) -> str:
+    """Return the jobs, their sharing, GPUs and policy, and what was estimated, as a sentence."""
     simulation = over_time.simulation
     gpus = " and ".join(map(str, simulation.counts))
     if simulation.at_once is not None:
@@ -34,9 +35,15 @@ def simulation_report(over_time: OverTime) -> Group:
         f"{counted(len(simulation.jobs), 'job')} under {simulation.sharing} on {gpus}, "
         f"{simulation.policy}{origin}."
     )
+    return forecast.with_estimates_named(over_time.standing, heading)
+
+
+def simulation_report(over_time: OverTime) -> Group:
+    """Return what ``advisor simulate`` prints: figures, then a few jobs one by one."""
+    simulation = over_time.simulation
     facts = chain(simulation_facts(simulation), savings_facts(over_time))
     parts: list[RenderableType] = [
-        Text(forecast.with_estimates_named(over_time.standing, heading), style="bold"),
+        Text(simulation_heading(over_time), style="bold"),
         *(Text(f"{name:<20}{value}") for name, value in facts),
         *map(Text, forecast.basis_notes(over_time.standing)),
     ]
@@ -158,13 +165,10 @@ def _named(kind: str, process: int, thread: int, name: str) -> _Event:
 
 def _jobs(simulation: Simulation) -> Iterator[_Event]:
     in_detail = sum(each.job.epochs for each in simulation.jobs) <= _MOST_EPOCHS
-    of_job: dict[int, list[Usage]] = {}
-    for use in simulation.usage:
-        for number in use.jobs:
-            of_job.setdefault(number, []).append(use)
+    of_job, spans_of = _usage_of_jobs(simulation), spans_of_jobs(simulation)
     for number, run in enumerate(simulation.jobs):
         numbers = {"job": number, "end_s_p05": run.end_s.p05, "end_s_p95": run.end_s.p95}
-        spans = _spans(number, of_job[number])
+        spans = spans_of[number]
         for gpu, place, start_s, end_s in spans:
             yield _slice(gpu, place, run.job.name, "job", start_s, end_s) | {
                 "args": numbers | {"wait_s": run.wait_s}
@@ -189,8 +193,52 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
                 yield _slice(gpu, run.place, name, part.kind, part.start_s, part.end_s)
 
 
+def _usage_of_jobs(simulation: Simulation) -> list[list[Usage]]:
+    """The usage in which each job runs."""
+    of_job: list[list[Usage]] = [[] for _ in simulation.jobs]
+    for use in simulation.usage:
+        for number in use.jobs:
+            of_job[number].append(use)
+    return of_job
+
+
+def jobs_csv(simulation: Simulation) -> str:
+    """Return a row of CSV for each job; its mean slowdown is over its work, while it runs."""
+    rows = []
+    for number, (run, usage) in enumerate(
+        zip(simulation.jobs, _usage_of_jobs(simulation), strict=True)
+    ):
+        job, per_epoch = run.job, run.job.profile.workload.steps_per_epoch
+        ran_s = fsum(use.seconds for use in usage) / job.gpus
+        done = fsum(use.seconds * use.speeds[use.jobs.index(number)] for use in usage) / job.gpus
+        rows.append(
+            {
+                "number": number + 1,
+                "job": job.name,
+                "gpus": " ".join(map(str, run.gpus)),
+                "arrival_s": run.arrival_s,
+                "start_s": run.start_s,
+                **range_columns("end", "s", run.end_s),
+                "wait_s": run.wait_s,
+                "completion_s": run.completion_s,
+                "running_s": ran_s,
+                "epochs": job.epochs,
+                "steps": None if per_epoch is None else job.epochs * per_epoch / job.gpus,
+                "mean_slowdown": ran_s / (done * job.alone_step_s),
+                "unfairness": run.unfairness,
+                "late": number + 1 in simulation.late,
+                "estimated": not simulation.confirmed_on_hardware,
+            }
+        )
+    return csv_text(rows)
+
+
+def spans_of_jobs(simulation: Simulation) -> list[list[tuple[int, int, float, float]]]:
+    """Return GPU, place, start and end of each time in which a job runs without a stop, by job."""
+    return [_spans(*numbered) for numbered in enumerate(_usage_of_jobs(simulation))]
+
+
 def _spans(number: int, usage: Sequence[Usage]) -> list[tuple[int, int, float, float]]:
-    """GPU, place, start and end of each time in which a job ran without a stop."""
     spans: list[tuple[int, int, float, float]] = []
     last: dict[int, int] = {}  # number of the last span, by GPU
     for use in usage:

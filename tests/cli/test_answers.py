@@ -155,6 +155,52 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     assert all(each.get("dur", 0) >= 0 for each in events)
 
 
+def test_a_simulation_writes_a_row_for_each_job_with_its_mean_slowdown(advisor, tmp_path):
+    file, jobs = tmp_path / "jobs.csv", tmp_path / "jobs.toml"
+    jobs.write_text(f'[[job]]\nprofile = "{RESNET}"\ngpus = 2\n[[job]]\nprofile = "{BERT}"\n')
+    for words in ((RESNET, f"{BERT}:2"), ("--jobs", jobs, "--gpus", 2, "--policy", "max-min")):
+        document = advisor.document("simulate", *words, "--csv", file)
+        rows = list(csv.DictReader(file.read_text().splitlines()))
+        for row, job in zip(rows, document["jobs"], strict=True):
+            assert (row["job"], row["gpus"].split()) == (job["job"], [*map(str, job["gpus"])])
+            for level, end_s in job["end_s"].items():
+                assert float(row[f"end_{level}_s"]) == pytest.approx(end_s)
+            ran_s = job["end_s"]["p50"] - job["start_s"]  # none is stopped
+            assert float(row["running_s"]) == pytest.approx(ran_s)
+            alone = advisor.document("simulate", job["job"], "--sharing", "serial")
+            alone_s = alone["jobs"][0]["end_s"]["p50"] / len(job["gpus"])
+            assert float(row["mean_slowdown"]) == pytest.approx(ran_s / alone_s)
+
+
+def test_a_job_that_rounds_stop_runs_for_less_than_it_takes_and_is_not_slowed(advisor, tmp_path):
+    (trace := tmp_path / "trace.csv").write_text("arrival_s,job\n" + f"0,{RESNET}\n" * 3)
+    words = ("simulate", "--trace-in", trace, "--gpus", 2, "--at-once", 1, "--policy", "max-min")
+    files = ("--csv", tmp_path / "jobs.csv", "--plot", tmp_path / "jobs.svg")
+    document = advisor.document(*words, "--round", 60, "--preemption", 0, *files)
+    assert document["preemptions"]
+    rows = list(csv.DictReader(files[1].read_text().splitlines()))
+    assert [float(row["mean_slowdown"]) for row in rows] == pytest.approx([1, 1, 1])
+    took_s = [float(row["completion_s"]) - float(row["wait_s"]) for row in rows]
+    assert any(float(row["running_s"]) < s - 50 for row, s in zip(rows, took_s, strict=True))
+    drawn = files[3].read_text()
+    assert all(f"GPU {gpu} · " in drawn for gpu in (0, 1))
+
+
+@pytest.mark.parametrize(("jobs", "form"), [(3, "svg"), (3, "png"), (60, "svg")])
+def test_simulated_jobs_are_drawn_one_by_one_and_many_by_their_places(
+    advisor, tmp_path, jobs, form
+):
+    pytest.importorskip("vl_convert")
+    file, words = tmp_path / f"jobs.{form}", ("simulate", f"{SMALL}:{jobs}", "--gpus", 2)
+    words += ("--sharing", "mig=3g.71gb,4g.71gb")
+    said = advisor(*words, "--plot", file)
+    assert (said.code, said.out) == (0, advisor(*words).out)
+    assert file.read_bytes().startswith(b"<svg" if form == "svg" else b"\x89PNG")
+    if form == "svg":
+        row = "GPU 1 · place 2" if jobs > 40 else f"3 · {SMALL}"
+        assert all(word in file.read_text() for word in (row, "estimated"))
+
+
 @pytest.mark.parametrize(
     ("words", "at_once"),
     [
@@ -337,11 +383,10 @@ def test_the_ways_to_share_are_drawn_to_a_file_without_a_browser(advisor, tmp_pa
 
 
 def test_a_picture_is_refused_before_the_search_if_it_cannot_be_drawn(advisor, tmp_path):
-    def plotted(name, *words):
-        return advisor("export", RESNET, "--plot", tmp_path / name, *words)
-
-    assert plotted("ways.pdf").code == plotted("no/ways.svg").code == 2
-    assert plotted("ways.svg", "--sharing", "mps").code == 2
+    for command in ("export", "simulate"):
+        for name in ("ways.pdf", "no/ways.svg", "ways"):
+            assert advisor(command, RESNET, "--plot", tmp_path / name).code == 2
+    assert advisor("export", RESNET, "--plot", tmp_path / "w.svg", "--sharing", "mps").code == 2
     assert list(tmp_path.iterdir()) == []
 
 

@@ -44,6 +44,7 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words)
         ("fit", "--out"),
         ("init", "jobs", "--out"),
         ("simulate", BERT, "--timeline"),
+        ("simulate", BERT, "--csv"),
         ("validate", BERT, "--out"),
         ("recommend", RESNET, BERT, "--csv"),
     ],
