@@ -330,10 +330,12 @@ def mps_text(plans: Sequence[LaunchPlan]) -> str:
         raise InvalidInput(
             f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
         )
-    if any(part.at_once for part in partitions):
+    if lacks := [
+        *["jobs in order"] * any(part.at_once for part in partitions),
+        *["a data loader for several jobs"] * plan.shares_loader,
+    ]:
         raise InvalidInput(
-            f"{plan.sharing}: this script does not start jobs in order. Export it as commands "
-            f"instead."
+            f"{plan.sharing}: this script does not start {lacks[0]}. Export it as commands instead."
         )
     head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
     return "\n".join([head, *power_caps_wanted([plan]), *_mps_lines(partitions), ""])
