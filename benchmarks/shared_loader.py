@@ -56,7 +56,9 @@ def profiled(name: str, out: Path, device: str, words: list[str]) -> Profile:
     """Profile a workload on the images, with all cores."""
     store = out / "profiles"
     command = [sys.executable, "-m", "advisor", "profile", name, "--data", str(out / "images")]
-    subprocess.run([*command, "--device", device, "--out", str(store), *words], check=True)
+    if device == "cpu":
+        command += ["--device", "cpu"]
+    subprocess.run([*command, "--out", str(store), *words], check=True)
     (path,) = store.rglob(f"{name}-files.json")
     return read_profile(path)
 
