@@ -20,7 +20,7 @@ from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
-from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many
+from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many, loader_problem
 from advisor.plan.values import Forecast, GpuPool, Recommendation
 from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
@@ -28,7 +28,15 @@ from advisor.prediction.replay import ReplayedKernel, recorded
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
-from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
+from advisor.workload.job import (
+    Arrival,
+    Job,
+    check_protection,
+    job_set,
+    parse_jobs,
+    read_jobs,
+    sharing_loader,
+)
 from advisor.workload.profile import Profile
 from advisor.workload.store import sound_profiles
 
@@ -70,6 +78,8 @@ class Advisor(Basis):
         host_check: Speed of the host now; None: that of the host on which CPU time was measured.
         mig: MIG instances as the installed driver offers them; None: those of the catalogue, with
             the smallest memory that any driver reported.
+        share_loader: Whether all jobs of a question that run at the same time take their batches
+            from one data loader.
     """
 
     @cached_property
@@ -90,9 +100,9 @@ class Advisor(Basis):
         if names:
             return self.jobs(names, gpus)
         if file:
-            return read_jobs(file, self.find_profile, gpus)
+            return self.jobs(read_jobs(file, self.find_profile, gpus), gpus)
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
-            return read_jobs(path, self.find_profile)
+            return self.jobs(read_jobs(path, self.find_profile))
 
     def running(self, jobs: JobsLike, sharing: str) -> "Running":
         """Return the running `jobs`, which share the GPU by `sharing`."""
@@ -137,7 +147,8 @@ class Advisor(Basis):
                 f"jobs, and they are estimated; measure them on {with_article(key)}; or ask about "
                 f"the other GPU."
             )
-        return job_set(members, gpus)
+        together = job_set(members, gpus)
+        return sharing_loader(together) if self.share_loader else together
 
     def read_sharing(self, value: str | Sharing, *, over_time: bool = False) -> Sharing:
         """Return the sharing that `value` is, or is the notation of on this GPU.
@@ -182,6 +193,7 @@ class Advisor(Basis):
             level: The point of an interval that counts.
         """
         from advisor.launch.shell import with_commands
+        from advisor.plan.one_loader import one_loader
         from advisor.plan.ranking import recommended
         from advisor.plan.reasons import variants_of
 
@@ -208,13 +220,20 @@ class Advisor(Basis):
         if conditions.root and conditions.instances is not None:
             free = replace(conditions, instances=None)
             another = recommended(pools, objective, free, level).best
-        variants, refused = tuple[Profile, ...](), tuple[str, ...]()
+        variants, refused, shared = tuple[Profile, ...](), tuple[str, ...](), None
         if not many:
+            shared = one_loader(
+                members, best.best.prediction, self.card, self.predictor, conditions
+            )
             variants, refused = variants_of(
                 members, self.card.key, self.find_profile, self.profiles
             )
         answer = replace(
-            with_commands(best), variants=variants, refused_variants=refused, another_layout=another
+            with_commands(best),
+            variants=variants,
+            refused_variants=refused,
+            another_layout=another,
+            one_loader=shared,
         )
         return self._based(answer, members)
 
@@ -267,17 +286,23 @@ class Advisor(Basis):
     ) -> "Copies":
         """Count the copies of `job` that fit at once, and those that are worthwhile."""
         from advisor.plan.copies import CopiesTable, worthwhile_copies
+        from advisor.plan.one_loader import with_one_loader
 
         _check_ranking(conditions, level)
         one = self._one_job(job)
-        table = CopiesTable(one, self.card, self.predictor, conditions, level)
-        return self._based(worthwhile_copies(table), [one])
+
+        def copies(job: Job) -> "Copies":
+            table = CopiesTable(job, self.card, self.predictor, conditions, level)
+            return worthwhile_copies(table)
+
+        return self._based(with_one_loader(copies, one), [one])
 
     def trials(self, job: JobLike, terms: "TrialTerms | None" = None) -> "Search":
         """Choose how many trials of a search run at once on each GPU.
 
         The GPUs of a host that run trials share its cores equally.
         """
+        from advisor.plan.one_loader import with_one_loader
         from advisor.plan.trials import TrialTerms, search_trials
 
         terms = TrialTerms() if terms is None else terms
@@ -286,8 +311,12 @@ class Advisor(Basis):
             check_kind(what, getattr(terms, what), Real | None, "a number, or None")
         _check_ranking(terms.conditions, terms.level)
         one = self._one_job(job, MOST_GPUS)
-        pools = self._pools(terms.counts, (one,), terms.count or MOST_GPUS)
-        return self._based(search_trials(pools, terms), [one])
+
+        def search(job: Job) -> "Search":
+            pools = self._pools(terms.counts, (job,), terms.count or MOST_GPUS)
+            return search_trials(pools, terms)
+
+        return self._based(with_one_loader(search, one), [one])
 
     def _one_job(self, job: JobLike, gpus: int = 1) -> Job:
         """The `job`, of which there are no copies."""
@@ -345,7 +374,10 @@ class Advisor(Basis):
 
         A mix that does not fit is forecast too: its `oom_probability` is near 1.
         """
-        return self._forecast(jobs, sharing, self.power_cap_w)
+        members, way = self.jobs(jobs), self.read_sharing(sharing)
+        if why := loader_problem(members, way):
+            raise InvalidInput(f"{way}: {why}. Leave --share-loader out.")
+        return self._forecast(members, way, self.power_cap_w)
 
     def compare(
         self,

@@ -64,7 +64,7 @@ def near_names(word: str, choices: Iterable[str], alike: float = _LEAST_ALIKE) -
     ]
 
 
-Extra = Literal["page", "fit", "profile", "ray", "mlflow", "metrics", "browser"]
+Extra = Literal["page", "fit", "profile", "ray", "mlflow", "metrics", "loader", "browser"]
 
 
 def require_extra(what: str, extra: Extra, *modules: str) -> None:

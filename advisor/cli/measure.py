@@ -265,6 +265,7 @@ def validate(
         "Add the runs to this folder of profiles; default: your own.",
         parser=new_path,
     ),
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     check_host: options.CheckHost = True,
@@ -278,12 +279,22 @@ def validate(
     from advisor.report.forecast import host_note, with_estimates_named
     from advisor.run import validate as validation
 
-    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "ray", "check_host")
+    of_running = (
+        "jobs",
+        "job_file",
+        "dry_run",
+        "objective",
+        "top",
+        "device",
+        "ray",
+        "check_host",
+        "share_loader",
+    )
     exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
     exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
     exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")
     log = mlflow_log(mlflow)
-    advisor = sources.advisor(gpu)
+    advisor = sources.advisor(gpu, share_loader=share_loader)
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:

@@ -317,6 +317,13 @@ Pessimistic = Annotated[
     bool, Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
 ]
 MemoryMargin = Annotated[float, _shared("SHARE", "Leave this share of memory free, e.g. 0.1.")]
+ShareLoader = Annotated[
+    bool,
+    Option(
+        "--share-loader",
+        help="Let jobs that run at the same time take their batches from one data loader.",
+    ),
+]
 Protect = Annotated[
     list[str] | None,
     _shared("NAME", "Do not let sharing slow this job by more than --max-slowdown; repeatable."),

@@ -43,6 +43,7 @@ def predict(
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     check_host: options.CheckHost = None,
@@ -51,7 +52,7 @@ def predict(
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_report
 
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     members = chosen_jobs(advisor, jobs, job_file)
     advisor = on_checked_host(advisor, members, check_host)
     forecast = advisor.predict(members, sharing)
@@ -75,6 +76,7 @@ def compare(
     gpu: options.GpuKey = DEFAULT_GPU,
     objective: options.Objective = "makespan",
     power_cap: options.PowerCap = None,
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     as_json: options.AsJson = False,
@@ -110,7 +112,7 @@ def compare(
         planned = check_same_jobs(saved)
         check_gpu_of_plan(gpu if passed(context, "gpu") else None, planned.gpu, "the file")
         gpu = planned.gpu
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
     comparison = advisor.compare(plans, members, objective)
     if csv_file is not None:

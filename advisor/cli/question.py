@@ -38,7 +38,9 @@ class Sources:
         min=1,
     )
 
-    def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
+    def advisor(
+        self, gpu: str, power_cap_w: float | None = None, *, share_loader: bool = False
+    ) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
         from advisor.api import Advisor
         from advisor.hardware.live_gpu import as_offered_here, first_gpu
@@ -59,6 +61,7 @@ class Sources:
             present=present,
             host_check=None if present is None else recent_host_check(),
             mig=as_offered_here(gpu_meant(gpu))[0].mig,
+            share_loader=share_loader,
         )
 
 

@@ -62,6 +62,8 @@ class _Search:
         "Memory of each host, as 512GiB, in equal parts for its GPUs; default: no limit.",
     )
 
+    share_loader: options.ShareLoader = False
+
     @property
     def cap_w(self) -> float | None:
         return None if self.power_cap == "auto" else self.power_cap
@@ -106,7 +108,7 @@ def recommend(
 
     require(context, "max_slowdown", "protect")
     total, gpu = counted_gpus(search.gpus, gpu, context)
-    advisor = sources.advisor(gpu, search.cap_w)
+    advisor = sources.advisor(gpu, search.cap_w, share_loader=search.share_loader)
     members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, max_slowdown)
     advisor = on_checked_host(advisor, members, check_host)
     whole = search.root and (passed(context, "root") or are_many(len(members), total))
@@ -157,6 +159,8 @@ def _start(
     words += [] if advised.gpu.key == DEFAULT_GPU else ["--gpu", advised.gpu.key]
     cap_w = advised.best.prediction.power_cap_w
     words += [] if cap_w is None else ["--power-cap", f"{cap_w:g}"]
+    if any(job.profile.workload.shared_loader for job in advised.jobs):
+        words.append("--share-loader")
     command = shlex.join([*words, "--sharing", str(advised.best.sharing)])
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {command} | bash"
@@ -284,7 +288,7 @@ def export(
     check_format(form, total, gres_name)
     if only is not None and total == 1:
         raise InvalidInput("--only is for --gpus of several models.")
-    advisor = sources.advisor(gpu, search.cap_w)
+    advisor = sources.advisor(gpu, search.cap_w, share_loader=search.share_loader)
     members = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, members, None)
     standing = advisor.standing(members)
@@ -357,6 +361,7 @@ def copies(
     root: options.Root = True,
     mig: options.Mig = "plain",
     memory_margin: options.MemoryMargin = 0.0,
+    share_loader: options.ShareLoader = False,
     *,
     sources: Sources,
     check_host: options.CheckHost = None,
@@ -368,7 +373,7 @@ def copies(
     from advisor.report.copies import copies_report
     from advisor.workload.job import Job
 
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     advisor = on_checked_host(advisor, [Job(advisor.find_profile(job))], check_host, EXACT_JOBS)
     conditions = Conditions(root=root, memory_margin=memory_margin, mig=mig)
     answer = advisor.recommend_copies(
@@ -423,6 +428,7 @@ def trials(
     gpus: options.Gpus = "1",
     gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None,
+    share_loader: options.ShareLoader = False,
     details: _Details = False,
     *,
     sources: Sources,
@@ -439,7 +445,7 @@ def trials(
 
     exclude(context, "steps", "epochs", why="both set the length of a trial.")
     _, gpu = counted_gpus(gpus, gpu, context)
-    advisor = sources.advisor(gpu, power_cap)
+    advisor = sources.advisor(gpu, power_cap, share_loader=share_loader)
     search = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs),
         TrialTerms(

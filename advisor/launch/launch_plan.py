@@ -80,6 +80,13 @@ class LaunchPartition:
     def under_mps(self) -> bool:
         return self.sharing.under_mps
 
+    @property
+    def of_loader(self) -> tuple[Start, ...]:
+        """Its jobs that start together and take their batches from one data loader."""
+        sharers = tuple(each for each in self.starts if each.job.profile.workload.shared_loader)
+        together = self.sharing.mode != "serial" and self.at_once is None
+        return sharers if together and len(sharers) > 1 else ()
+
     def __str__(self) -> str:
         if self.instance is None:
             return "the whole GPU"
@@ -137,6 +144,11 @@ class LaunchPlan:
     host: int = 0
     device: int = 0
     models: tuple[str, ...] = ()
+
+    @property
+    def shares_loader(self) -> bool:
+        """True if several jobs take their batches from one data loader."""
+        return any(part.of_loader for part in self.partitions)
 
     @property
     def wide(self) -> Job | None:
@@ -319,11 +331,11 @@ class Allocation:
 
     @property
     def cores(self) -> int:
-        """Host cores of the jobs at once, without jobs whose cores are not known."""
-        return self.gpus * max(
-            sum(nlargest(stage.at_once, (start.cores or 0 for start in stage.starts)))
-            for stage in self.plan.stages
-        )
+        """Host cores of the jobs at once, without jobs whose cores are not known.
+
+        Jobs that share a loader keep a core busy each, and the loader as many as one of them alone.
+        """
+        return self.gpus * max(map(_cores, self.plan.stages))
 
     @property
     def host_mib(self) -> float | None:
@@ -334,6 +346,14 @@ class Allocation:
             at_once = nlargest(stage.at_once, (inf if each is None else each for each in measured))
             most_mib = max(most_mib, sum(at_once))
         return self.gpus * most_mib * (1 + HOST_MARGIN) if isfinite(most_mib) else None
+
+
+def _cores(stage: Stage) -> int:
+    """Host cores of the jobs of `stage` that run at once, where they are known."""
+    sharers = [start for part in stage.partitions for start in part.of_loader]
+    others = [start.cores or 0 for start in stage.starts if start not in sharers]
+    loader = max((start.cores or 0 for start in sharers), default=0)
+    return len(sharers) + loader + sum(nlargest(stage.at_once - len(sharers), others))
 
 
 def allocations(plans: Sequence[LaunchPlan], scheduler: str) -> list[Allocation]:

@@ -367,7 +367,8 @@ def script_text(
         script = workload.script
         if script is None:
             workload.check_startable()
-            fields = {name: value for name, value in asdict(workload).items() if value is not None}
+            values = asdict(workload).items()
+            fields = {name: each for name, each in values if each is not None and each is not False}
             words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
             most = planned_steps(_documented_job(start), workload, steps)
             words += ["--device", device_kind, *([] if most is None else ["--steps", str(most)])]

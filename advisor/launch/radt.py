@@ -38,6 +38,7 @@ def radt_text(plans: Sequence[LaunchPlan]) -> str:
         "compute instances": any(part.slices is not None for part in on_mig),
         "several jobs on one instance": any(len(part.starts) > 1 for part in on_mig),
         "MPS on an instance": any(part.under_mps for part in on_mig),
+        "a data loader for several jobs": plan.shares_loader,
         "queue of jobs": any(part.at_once for part in plan.partitions),
     }
     if lacking := next((what for what, lacks in reasons.items() if lacks), None):

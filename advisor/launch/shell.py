@@ -5,6 +5,7 @@
     queue.sh  starts jobs when others end
     gpus.sh   has a shell for each of several GPUs
     mps.sh    MPS daemons
+    loader.sh a data loader for several jobs
     root.sh, power.sh, mig.sh   the power limit and MIG
     stop_job.sh   for `advisor stop --job`, in no script
 
@@ -129,6 +130,7 @@ def functions(plans: Sequence[LaunchPlan]) -> Iterator[str]:
     queues = any(part.at_once for plan in plans for part in plan.partitions)
     yield from bash("queue") if queues else ()
     yield from bash("mps") if any(plan.under_mps for plan in plans) else ()
+    yield from bash("loader") if any(plan.shares_loader for plan in plans) else ()
     capped, on_mig = any(plan.power_cap_w for plan in plans), any(plan.on_mig for plan in plans)
     yield from bash("root") if capped or on_mig else ()
     yield from bash("power") if capped else ()
@@ -163,6 +165,8 @@ def job_lines(stage: Stage) -> Iterator[str]:
         if part in lines:
             continue
         yield f"use_mps {device(part)} {part.number}" if part.under_mps else f"use {device(part)}"
+        if part.of_loader:
+            yield f"use_loader {len(part.of_loader)} {command(part.of_loader[0])}"
         for place, start in enumerate(part.starts):
             if part.at_once and place >= part.at_once:
                 yield f"wait_for_room {part.at_once}"
@@ -186,11 +190,12 @@ def device(part: LaunchPartition) -> str:
 
 
 def client_settings(part: LaunchPartition, start: Start) -> list[str]:
-    """Return the limits of a job as a client of MPS."""
-    if not part.under_mps:
-        return []
-    variables = client_variables(start.limit, start.memory_cap_mib)
-    return [f"{name}={value}" for name, value in variables.items()]
+    """Return the loader of a job, and its limits as a client of MPS."""
+    words = ['ADVISOR_LOADER="$loader"'] if start in part.of_loader else []
+    if part.under_mps:
+        variables = client_variables(start.limit, start.memory_cap_mib)
+        words += [f"{name}={value}" for name, value in variables.items()]
+    return words
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
@@ -325,10 +330,12 @@ def mps_text(plans: Sequence[LaunchPlan]) -> str:
         raise InvalidInput(
             f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
         )
-    if any(part.at_once for part in partitions):
+    if lacks := [
+        *["jobs in order"] * any(part.at_once for part in partitions),
+        *["a data loader for several jobs"] * plan.shares_loader,
+    ]:
         raise InvalidInput(
-            f"{plan.sharing}: this script does not start jobs in order. Export it as commands "
-            f"instead."
+            f"{plan.sharing}: this script does not start {lacks[0]}. Export it as commands instead."
         )
     head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
     return "\n".join([head, *power_caps_wanted([plan]), *_mps_lines(partitions), ""])

@@ -185,6 +185,8 @@ def shared_runs(
     for run in runs:
         sharing = together(parse_sharing(run.sharing))
         usable = run.shows_pace and len(run.tenants) > 1 and profiles.keys() >= {*run.names}
+        # Steps that wait for the loader of several jobs say nothing of the GPU.
+        usable = usable and not any(each.workload.shared_loader for each in run.tenants)
         if usable and sharing is not None:
             alone = tuple(profiles[name] for name in run.names)
             pairs = zip(alone, run.tenants, strict=True)

@@ -15,6 +15,7 @@ from advisor.files.reading import read_bytes
 from advisor.files.records import parse_record
 from advisor.files.units import DAY_S, LEAST_STEP_S, check_number
 from advisor.plan.objectives import weighed
+from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing
@@ -110,7 +111,15 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
                 f"Run {run.id} cannot be compared without; measure it: `advisor profile {name}`"
             )
             raise UnknownName("profile", name, profiles, remedy)
-    return tuple(profiles[name] for name in run.names)
+    return tuple(
+        _of_one_loader(profiles[each.name]) if each.shared_loader else profiles[each.name]
+        for each in (tenant.workload for tenant in run.tenants)
+    )
+
+
+@cached_by_profiles
+def _of_one_loader(profile: Profile) -> Profile:
+    return replace(profile, workload=replace(profile.workload, shared_loader=True))
 
 
 def compare(run: Run, alone: Sequence[Profile], predictor: Predicts) -> RunComparison:

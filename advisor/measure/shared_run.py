@@ -23,6 +23,7 @@ from advisor.measure.bench import (
     tenants_on,
 )
 from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
+from advisor.measure.one_loader import with_loader
 from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
 from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_runs
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
@@ -125,7 +126,8 @@ def _measure_group(
         timing = _TIMING_OF_MEMORY_RUNS
     with (
         memory_filled(session, plan.capacity_mib) as free_mib,
-        tenants_on(setups, session.folder, bench.crew.take) as tenants,
+        with_loader(setups, workloads, session.folder) as own_setups,
+        tenants_on(own_setups, session.folder, bench.crew.take) as tenants,
     ):
         loaded = ask_all(tenants, "load")
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]

@@ -41,6 +41,7 @@ class Basis:
     present: Present | None = None
     host_check: HostCheck | None = None
     mig: tuple[MigProfile, ...] | None = None
+    share_loader: bool = False
 
     def __post_init__(self) -> None:
         check_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")

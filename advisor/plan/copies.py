@@ -21,7 +21,7 @@ from advisor.plan.rules import (
     mps_clients,
     refuse_confined,
 )
-from advisor.plan.values import Standing, equal_work
+from advisor.plan.values import OneLoader, Standing, equal_work
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
@@ -76,6 +76,7 @@ class Copies:
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
         worthwhile: The number of copies that is worthwhile.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
+        one_loader: A better number if they share a data loader; None: there is none.
     """
 
     gpu: Annotated[Gpu, As("key")]
@@ -87,6 +88,7 @@ class Copies:
     mps_clients: int
     level: Level = "p50"
     standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
+    one_loader: OneLoader | None = None
 
     @property
     def at_best(self) -> CopiesRow:

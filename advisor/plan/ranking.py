@@ -286,7 +286,7 @@ def verdict(advised: Recommendation) -> Verdict:
     if len(best.gpus) == 1:
         bound = reasons.binding(advised.jobs, advised.gpu, best.prediction)
         slow = reasons.host_bound(advised.jobs, bound, advised.variants)
-    hosts_limit = bound is not None and bound.limit == "host path"
+    hosts_limit = bound is not None and bound.limit in ("host path", "data loader")
     answers: list[Answer] = ["fix-host-first"] if slow and hosts_limit else []
     if len(advised.jobs) == 1:
         answers.append("nothing-to-share")

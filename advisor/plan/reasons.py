@@ -25,6 +25,13 @@ from advisor.plan.values import Forecast, Outcome, Standing
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
+from advisor.prediction.shared_loader import (
+    as_consumers,
+    busy_cores,
+    host_memory_mib,
+    loaders,
+    waits_for_loader,
+)
 from advisor.sharing.groups import kind_of, one_by_one, partitions, running_together, sets_in_turn
 from advisor.simulation.turns import set_spans
 from advisor.workload.job import Job
@@ -33,7 +40,7 @@ from advisor.workload.spec import Workload
 from advisor.workload.store import profile_paths
 
 Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
-Limit = Resource | Literal["host path", "own instances", "MPS limits"]
+Limit = Resource | Literal["host path", "data loader", "own instances", "MPS limits"]
 # The share from which a resource counts as full. For SMs it is what training reached under MPS on
 # an H200 (`advisor.prediction.capacity`); the others are choices.
 FULL: dict[Resource, float] = {
@@ -56,6 +63,9 @@ class Binding:
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Share in use of each of the GPU's measured resources, the fullest first.
         cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
+        by_loader: Positions of the jobs whose host path is their data loader.
+        cores: Mean number of host cores that the jobs at the same time keep busy.
+        host_memory_mib: Memory of these jobs on the host.
     """
 
     host_shares: tuple[float | None, ...]
@@ -64,6 +74,9 @@ class Binding:
     uses: Mapping[Resource, float]
     memory: float
     cut: Literal["own instances", "MPS limits"] | None
+    by_loader: Annotated[frozenset[int], Mark.LEFT_OUT] = frozenset()
+    cores: float | None = None
+    host_memory_mib: float | None = None
 
     @property
     def by_host(self) -> tuple[int, ...]:
@@ -81,7 +94,9 @@ class Binding:
     @in_document
     def limit(self) -> Limit | None:
         """The resource that limits the plan as a whole; None where none is full."""
-        return "host path" if len(self.by_host) == len(self.host_shares) else self._of_gpu
+        if len(self.by_host) < len(self.host_shares):
+            return self._of_gpu
+        return "data loader" if self.by_loader.issuperset(self.by_host) else "host path"
 
     @property
     def _of_gpu(self) -> Limit | None:
@@ -92,7 +107,7 @@ class Binding:
     def limit_of(self, job: int) -> Limit | None:
         """Return the resource that limits the job at the position `job`."""
         if job in self.by_host:
-            return "host path"
+            return "data loader" if job in self.by_loader else "host path"
         if job in self.alone:
             return "GPU time" if (self.gpu_shares[job] or 0.0) >= FULL["GPU time"] else None
         return self._of_gpu
@@ -115,7 +130,8 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     elif any(limit < 100 for part in parts for limit in part.sharing.limits):
         cut = "MPS limits"
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
-    profiles = [job.profile for job in jobs]
+    own = [job.profile for job in jobs]
+    profiles = as_consumers(own, loaders(own, mix.sharing))
 
     def of_steps(parts_s: Sequence[float | None]) -> tuple[float | None, ...]:
         """Seconds of a part of each step alone, as shares of the step that the GPU slows."""
@@ -131,6 +147,9 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
         uses=_uses(jobs, gpu, mix),
         memory=mix.memory_total_mib / mix.memory_capacity_mib,
         cut=cut,
+        by_loader=frozenset(at for at, each in enumerate(profiles) if waits_for_loader(each)),
+        cores=busy_cores(own, mix),
+        host_memory_mib=host_memory_mib(own, mix.sharing),
     )
 
 
@@ -184,6 +203,10 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
         case "host path":
             least = min(share or 0.0 for share in bound.host_shares)
             parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
+        case "data loader":
+            of = "" if mix.host_cores is None else f" of {mix.host_cores:g}"
+            cores = "" if bound.cores is None else f"{bound.cores:.2g}{of} cores, "
+            parts = [f"limited by its data loader ({cores}{measured})"]
         case "own instances" if kind_of(mix.sharing) == "mig":
             parts = ["SMs and memory of its own for each job"]
         case "own instances":
@@ -192,7 +215,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
             parts = [f"no resource saturated ({measured})" if busy else measured]
         case limit:
             parts = [f"limited by {'the SMs' if limit == 'SMs' else limit} ({measured})"]
-    if bound.by_host and bound.limit != "host path":
+    if bound.by_host and bound.limit not in ("host path", "data loader"):
         parts.append(f"{named([mix.jobs[job].job for job in bound.by_host])} CPU-bound")
     if bound.memory > _FULL_MEMORY:
         parts.append(f"memory {bound.memory:.0%} full")

@@ -114,6 +114,22 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     return None
 
 
+def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
+    """Return why `jobs` cannot share a loader under `sharing`; None where they can, or do not.
+
+    Its batches stay on one device, and a job that joins later has missed some.
+
+    CUDA IPC does not reach another GPU instance (NVIDIA MIG User Guide).
+    """
+    if not any(job.profile.workload.shared_loader for job in jobs):
+        return None
+    if sharing.instances:
+        return "one data loader does not feed several MIG instances"
+    if any(1 < (part.at_once or 1) < len(part.jobs) for part in partitions(sharing, len(jobs))):
+        return "a job that starts later than the others has missed batches of their loader"
+    return None
+
+
 def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> str | None:
     """Only root can switch MIG mode, and create instances or allow others to create them."""
     if conditions.instances is None:
@@ -187,6 +203,7 @@ def broken_rule(
         or _too_many_mps_clients(jobs, sharing, gpu, conditions.cuda)
         or _isolated_means_mig(jobs, sharing)
         or _data_parallel_off_mig(jobs, sharing)
+        or loader_problem(jobs, sharing)
         or _no_root(jobs, sharing, conditions)
     )
 

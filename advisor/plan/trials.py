@@ -15,7 +15,7 @@ from advisor.hardware.machine import client_variables
 from advisor.plan import MOST_GPUS, START_ERROR
 from advisor.plan.copies import MIN_GAIN, PATIENCE, Copies, CopiesRow, CopiesTable
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
-from advisor.plan.values import GpuPool, Standing
+from advisor.plan.values import GpuPool, OneLoader, Standing
 from advisor.prediction.prediction import LEVELS, Interval, Level
 from advisor.simulation import START_CPU_S
 from advisor.simulation.turns import start_cpu_s
@@ -289,6 +289,7 @@ class Search:
         idle: GPUs of these models.
         wall_s: Seconds of all trials, None where their number is not known.
         one_by_one_s: The same with one trial at a time on each GPU.
+        one_loader: A better number on a GPU if they share a data loader; None: there is none.
     """
 
     hosts: tuple[TrialsOnGpus, ...]
@@ -296,6 +297,7 @@ class Search:
     wall_s: Interval | None = None
     one_by_one_s: Interval | None = None
     standing: Annotated[Standing, Mark.AT_TOP] = field(default_factory=Standing)
+    one_loader: OneLoader | None = None
 
     @property
     @in_document

@@ -421,6 +421,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneLoader:
+    """A better way for the same jobs, if they take their batches from one data loader.
+
+    Attributes:
+        sharing: How they share the GPU then.
+        jobs: Number of the jobs at once.
+        gain: Work in a time over that of the best way with a loader each.
+        cores: Host cores that they keep busy then; None: not known.
+        cores_now: The same with a loader each.
+    """
+
+    sharing: Annotated[Sharing, Mark.TEXT]
+    jobs: int
+    gain: float
+    cores: float | None
+    cores_now: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """Plans for a set of jobs, best first: the best few of each kind.
 
@@ -442,6 +461,7 @@ class Recommendation:
         refused_variants: Reasons why files with the names of such profiles could not be read.
         another_layout: The best plan if root changes the layout of a GPU in MIG mode; None: plans
             are not confined to its MIG devices, or there is no root.
+        one_loader: A better way if the jobs share a data loader; None: there is none.
     """
 
     gpu: Annotated[Gpu, As("key")]
@@ -461,6 +481,7 @@ class Recommendation:
     variants: Annotated[tuple[Profile, ...], Mark.LEFT_OUT] = ()
     refused_variants: tuple[str, ...] = ()
     another_layout: Plan | None = None
+    one_loader: OneLoader | None = None
 
     @property
     def best(self) -> Plan:

@@ -15,6 +15,7 @@ from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.model import OwnPace
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
+from advisor.prediction.shared_loader import as_consumers, at_one_pace, loaders, works_s
 from advisor.sharing import Arrangement
 from advisor.sharing.groups import restricted, running_together, without_idle_limits
 from advisor.workload.profile import Profile
@@ -86,7 +87,8 @@ class CachingPredictor:
         ordered, shared = profiles, sharing
         if order != places:
             ordered, shared = [profiles[at] for at in order], restricted(sharing, order)
-        if self._cores is None and self._cap_w is None and not self._paces:
+        free = self._cores is None and self._cap_w is None and not self._paces
+        if free and not any(each.workload.shared_loader for each in ordered):
             mix = self._free(ordered, shared)
         else:
             mix = self._corrected(ordered, shared, self._cores, self._cap_w)
@@ -110,10 +112,7 @@ class CachingPredictor:
 
             return under_cap(uncapped, profiles, sharing, self._gpu, cap_w)
         paced = [at_own_pace(each, self._paces) for each in profiles]
-        if cores is None:
-            mix = self._free(paced, sharing)
-        else:
-            mix = on_cores(self._free, paced, sharing, cores)
+        mix = with_shared_loaders(self._free, paced, sharing, cores)
         return with_own_steps(mix, profiles, sharing, self._paces)
 
     def _surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
@@ -179,24 +178,53 @@ def with_own_steps(
     return replace(mix, jobs=jobs, weighted_speedup=sum(1 / job.slowdown for job in jobs))
 
 
+def with_shared_loaders(
+    predict: Predict, profiles: Sequence[Profile], sharing: Arrangement, cores: float | None
+) -> MixPrediction:
+    """Predict as `on_cores`; None: on enough. Jobs that share a loader receive their batches.
+
+    A job's slowdown is relative to the job alone with its own loader.
+    """
+    shared = loaders(profiles, sharing)
+    members = as_consumers(profiles, shared)
+    together = at_one_pace(predict, shared) if shared else predict
+    if cores is None:
+        mix = together(members, sharing)
+    else:
+        mix = on_cores(together, members, sharing, cores, works_s(members, shared))
+    if not shared:
+        return mix
+    jobs = tuple(
+        replace(job, slowdown=job.slowdown * own.step_s / alone.step_s)
+        for job, own, alone in zip(mix.jobs, members, profiles, strict=True)
+    )
+    return replace(mix, jobs=jobs, weighted_speedup=sum(1 / job.slowdown for job in jobs))
+
+
 # Smaller factors on host work are within a host's own fluctuation.
 _FELT = 1.001
 
 
 def on_cores(
-    predict: Predict, profiles: Sequence[Profile], sharing: Arrangement, cores: float
+    predict: Predict,
+    profiles: Sequence[Profile],
+    sharing: Arrangement,
+    cores: float,
+    works_s: Sequence[float | None],
 ) -> MixPrediction:
     """Predict as `predict`, slowed where jobs at once need more cores than there are.
 
-    A job's slowdown is relative to the job alone on these cores. Contention for the host's caches
-    and memory bandwidth is not modelled.
+    `works_s` are core seconds of a step of each job, together with the others. A job's slowdown is
+    relative to the job alone on these cores. Contention for the host's caches and memory bandwidth
+    is not modelled.
     """
     free = predict(profiles, sharing)
     alone = [stretch_on([each], [each.step_s], cores) for each in profiles]
     shared = [1.0] * len(profiles)
     for run in running_together(sharing, len(profiles)):
         steps_s = [free.jobs[at].step_s.p50 for at in run]
-        stretch = stretch_on([profiles[at] for at in run], steps_s, cores)
+        own_s = [works_s[at] for at in run]
+        stretch = stretch_on([profiles[at] for at in run], steps_s, cores, own_s)
         for at in run:
             shared[at] = stretch
     if max(*alone, *shared) < _FELT:

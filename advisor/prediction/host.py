@@ -37,20 +37,28 @@ def core_seconds(profile: Profile) -> float | None:
     return max(profile.host_s, min(used_s, profile.host_s * (1 + workers)))
 
 
-def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: float) -> float:
+def stretch_on(
+    profiles: Sequence[Profile],
+    steps_s: Sequence[float],
+    cores: float,
+    works_s: Sequence[float | None] | None = None,
+) -> float:
     """Return the factor by which host work gets longer if jobs share `cores` cores, at least 1.
 
     Jobs with enough cores do not disturb each other. With fewer cores than busy processes, all host
     work gets longer by one factor: the least at which the jobs together need no more than the cores
     there are. A job that still waits for the GPU then is not slowed; one whose host path is not
-    known needs a core. `steps_s` are those with enough cores.
+    known needs a core. `steps_s` are those with enough cores, `works_s` core seconds of a step of
+    each job; None: `core_seconds`.
     """
+    if works_s is None:
+        works_s = [core_seconds(each) for each in profiles]
     needs = []
-    for profile, step_s in zip(profiles, steps_s, strict=True):
-        work_s, path_s = core_seconds(profile), profile.host_s
-        if work_s is None or path_s is None:
-            work_s = path_s = step_s
-        needs.append((work_s, path_s, step_s))
+    for profile, step_s, work_s in zip(profiles, steps_s, works_s, strict=True):
+        if work_s is None or profile.host_s is None:
+            needs.append((step_s, step_s, step_s))
+        else:
+            needs.append((work_s, profile.host_s, step_s))
 
     def busy(stretch: float) -> float:
         return sum(work_s / max(step_s, stretch * path_s) for work_s, path_s, step_s in needs)

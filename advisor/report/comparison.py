@@ -23,6 +23,7 @@ from advisor.report.format import csv_text, range_columns, table_of
 _TIE, _ENDS = " tie", "ends after"
 _LIMITED_BY: dict[Limit, str] = {
     "host path": "CPU-bound",
+    "data loader": "limited by its data loader",
     "SMs": "limited by the SMs",
     "own instances": "limited by its MIG instance",
 }

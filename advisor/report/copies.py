@@ -55,7 +55,11 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
             "memory": units.held(row.prediction),
         }
 
-    notes = [*_notes_on_numbers(copies, "copies", "work"), *forecast.basis_notes(copies.standing)]
+    notes = [
+        *forecast.loader_notes(copies.one_loader),
+        *_notes_on_numbers(copies, "copies", "work"),
+        *forecast.basis_notes(copies.standing),
+    ]
     answer = forecast.with_estimates_named(copies.standing, advice)
     return _report(copies, answer, cells, notes, details=details)
 
@@ -173,6 +177,7 @@ def notes_on_trials(search: Search) -> Iterator[str]:
             first = f"{on.trials.copies.gpu.key}: " if several else ""
             yield from (f"{first}{note}" for note in notes_of(on.trials))
 
+    yield from forecast.loader_notes(search.one_loader)
     gained = None if search.count else "trials an hour"
     yield from of_each(lambda each: _notes_on_numbers(each.copies, "trials", gained))
     if search.idle:

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, joint_ratio, most_gain
-from advisor.plan.values import Forecast, Plan, Recommendation, Standing, Way
+from advisor.plan.values import Forecast, OneLoader, Plan, Recommendation, Standing, Way
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.report import format as units
@@ -429,3 +429,20 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
         }
         for request, job, end_s in zip(advised.jobs, plan.predictions, ends_s, strict=True)
     ]
+
+
+def loader_notes(better: OneLoader | None) -> Iterator[str]:
+    """Yield what one data loader for all jobs would give, and what it takes; None: nothing."""
+    if better is None:
+        return
+    words = "time-slicing" if better.sharing.mode == "naive" else "MPS"
+    if better.sharing.limits:
+        limits = sorted(set(better.sharing.limits))
+        words += f" with limits of {' and '.join(f'{each:g}' for each in limits)} %"
+    cores = ""
+    if better.cores is not None and better.cores_now is not None:
+        cores = f" with {better.cores:.2g} busy cores instead of {better.cores_now:.2g}"
+    yield (
+        f"One data loader for {better.jobs} jobs at once would give {better.gain:.2f}x the work of "
+        f"this{cores}, under {words}: --share-loader. It takes two lines in their scripts."
+    )

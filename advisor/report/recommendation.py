@@ -373,6 +373,7 @@ def _slices_unused(on: GpuPlan) -> int:
 
 def hints(advised: Recommendation) -> Iterator[str]:
     """Yield what would gain more than sharing: less CPU time of jobs that their hosts hold back."""
+    yield from forecast.loader_notes(advised.one_loader)
     summary, parts = verdict(advised), list[str]()
     if "fix-host-first" not in summary.answers:
         return

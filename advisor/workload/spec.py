@@ -123,6 +123,8 @@ class Workload:
         sequence_length: Tokens or frames an example; None if the input is not a sequence.
         table_mib: Size of the embedding tables; None if there are none.
         data: Absolute path of the folder of images that it reads; None: its input is made up.
+        shared_loader: Whether its batches come from one data loader, together with those of the
+            other jobs that read the same data.
         script: What is started, also instead of a workload of the zoo; None: nothing of the user's.
             Two workloads are equal whatever starts them: other arguments train as fast.
     """
@@ -141,6 +143,7 @@ class Workload:
     table_mib: int | None = None
     examples_per_epoch: int | None = None
     data: str | None = None
+    shared_loader: bool = False
     script: Script | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

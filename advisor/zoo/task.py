@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from advisor.errors import InvalidInput
 from advisor.files.reading import cache_folder
+from advisor.shared_loader import shared
 from advisor.workload.spec import Workload
 from advisor.zoo.recipes import Examples, recipe_of
 from advisor.zoo.tables import GraphConvolution
@@ -30,13 +31,15 @@ def _loaded(examples: Examples, workload: Workload, device: torch.device) -> Ite
     daemonic process, which may have no children. They end when the iterator is gone.
     """
     # They never run dry, so there is no second pass for which to keep workers alive.
-    loader = DataLoader(
-        _Endless(examples),
-        batch_size=workload.batch,
-        num_workers=workload.loader_workers,
-        prefetch_factor=2,
-        pin_memory=device.type == "cuda",
-        multiprocessing_context="fork",
+    loader = shared(
+        DataLoader(
+            _Endless(examples),
+            batch_size=workload.batch,
+            num_workers=workload.loader_workers,
+            prefetch_factor=2,
+            pin_memory=device.type == "cuda",
+            multiprocessing_context="fork",
+        )
     )
     return (tuple(each.to(device, non_blocking=True) for each in host) for host in iter(loader))
 
