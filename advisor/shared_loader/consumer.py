@@ -83,8 +83,10 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
             if part["current_batch_index"] == self.batch_max + 1:
                 # If CUDA refuses to open it, the engine has something else in place of the tensor.
                 batch = tuple(torch.clone(each.tensor) for each in part["data"])
-                if stream is not None:
-                    stream.synchronize()
+                if stream is not None:  # without keeping a core busy
+                    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+                    copied.record(stream)
+                    copied.synchronize()
                 self._put(batch)
                 self.batch_max += 1
         if "-1" in message:
