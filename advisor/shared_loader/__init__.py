@@ -35,13 +35,13 @@ def shared(loader: _Loader) -> _Loader:
     folder = valid_folder(os.environ[FOLDER])
     if getattr(loader, "batch_size", None) is None:
         raise InvalidInput("A shared loader is a DataLoader with a batch size. Set batch_size=.")
-    if _CALLED:
-        raise InvalidInput("shared() was called twice. Share the loader of the training only.")
-    _CALLED.append(loader)
     if jobs := os.environ.get(JOBS):
         if not jobs.isdecimal() or not int(jobs):
             raise InvalidInput(f"{JOBS} is {jobs!r}. Set it to the number of jobs, 1 or more.")
         _produce(loader, folder, int(jobs))
+    if _CALLED:
+        raise InvalidInput("shared() was called twice. Share the loader of the training only.")
+    _CALLED.append(loader)
     _import_engine(folder)
     from advisor.shared_loader.consumer import connect
 

@@ -2,7 +2,6 @@
 
 import atexit
 import json
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Full
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.shared_loader.folder import PRODUCER, REASON, SERVED, hold, is_held
-from advisor.shared_loader.producer import BUFFER, WAIT_S
+from advisor.shared_loader.producer import WAIT_S
 
 _LOOK_S = 0.5
 _CLOSED = "A batch of the shared loader cannot be opened"
@@ -63,13 +62,14 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
         They have a stream of their own: closing memory of another process waits for the stream.
         """
         stream = torch.cuda.Stream() if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
-        opened: deque[Any] = deque(maxlen=BUFFER + 1)  # opening memory takes long
+        message: Any = None
         try:
             with torch.cuda.stream(stream):
                 while not self._closed:
                     if self.socket.poll(200):
-                        opened.append(self.socket.recv_pyobj())
-                        self._take(opened[-1], stream)
+                        # The last one stays until the next has come: opening its memory takes long.
+                        message = self.socket.recv_pyobj()
+                        self._take(message, stream)
         except Exception as error:
             self._put(
                 AdvisorError(f"{_CLOSED}: {error}. Start the producer on the GPU of its jobs.")

@@ -3,11 +3,13 @@
 import json
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import tensorsocket.producer as engine
+import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
@@ -17,8 +19,7 @@ from advisor.shared_loader.folder import SERVED, is_held, write
 WAIT_S = 600.0
 """Seconds that the producer waits for its next job, and a job for the producer."""
 
-BUFFER = 4
-"""Batches that wait in each job; also pairs of batches that the producer keeps."""
+_BUFFER = 4  # batches that wait in each job
 
 _PAIR = 2  # batches of a message: with one, the engine ends with an error
 _RESEND_S = 2.0
@@ -97,22 +98,25 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
 
     def __init__(self, loader: _Checked) -> None:
         self.sent = 0
-        self._packed: dict[int, list[Any]] = {}
+        self._places: list[list[Tensor]] = []
+        self._packed: list[Any] = []
         self._answered: set[str] = set()
         super().__init__(
-            loader, rubber_band_pct=0, consumer_max_buffer_size=BUFFER, producer_batch_size=_PAIR
+            loader, rubber_band_pct=0, consumer_max_buffer_size=_BUFFER, producer_batch_size=_PAIR
         )
 
     def _broadcast(self, current_epoch: int, current_batch_index: int, buffer_index: int) -> Any:
-        """Send one message to all jobs; the engine packs one for each, and leaks GPU handles."""
+        """Send a pair in one message; the engine packs it for each job, and leaks GPU handles."""
         pair = [batch for _, batch in self.rb_buffer[buffer_index : buffer_index + _PAIR]]
-        data, size = self.pool.assign(engine.collate(pair)), self.loader_batch_size
-        if (slot := self.pool.index) not in self._packed:
-            rows = range(0, _PAIR * size, size)
-            self._packed[slot] = [engine.pack(engine.slice(data, at, at + size)) for at in rows]
+        if not self._places:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            self._places = [[torch.empty_like(x, device=device) for x in batch] for batch in pair]
+            self._packed = [engine.pack(batch) for batch in self._places]
+        for place, tensor in zip(chain(*self._places), chain(*pair), strict=True):
+            place.copy_(tensor)  # all jobs have copied what is there
         messages = [
-            {"data": part, "current_epoch": current_epoch, "current_batch_index": index}
-            for index, part in enumerate(self._packed[slot], current_batch_index)
+            {"data": data, "current_epoch": current_epoch, "current_batch_index": index}
+            for index, data in enumerate(self._packed, current_batch_index)
         ]
         self.socket.send_pyobj({"-1": messages})
         self.sent += 1
@@ -139,7 +143,7 @@ def serve(loader: Any, folder: Path, jobs: int) -> None:
     warnings.filterwarnings("ignore", "TypedStorage is deprecated")
     if (batches := _batches_of_epoch(loader)) == 0:
         raise InvalidInput(_TOO_FEW)
-    loader.pin_memory = False  # pairs are made in other memory
+    loader.pin_memory = False  # a copy more, which saves no time here
     _Beats.folder, engine.HeartBeater = folder, _Beats
     producer = _Producer(_Checked(loader))
     beats: Any = producer.hb
