@@ -1,8 +1,12 @@
 """The producer of a shared loader: that of tensorsocket, which all its jobs follow in step."""
 
+import ctypes
 import json
+import os
+import signal
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
@@ -24,6 +28,15 @@ _BUFFER = 4  # batches that wait in each job
 _PAIR = 2  # batches of a message: with one, the engine ends with an error
 _RESEND_S = 2.0
 _TOO_FEW = "The data loader has fewer than two full batches. Reduce the batch size."
+
+
+def _start_worker(producer: int, start: Any, worker: int) -> None:
+    """Make a worker end with its producer: torch's own check misses an end while workers start."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != producer:
+        os._exit(1)
+    if start is not None:
+        start(worker)
 
 
 class _Checked:
@@ -115,7 +128,9 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
         for place, tensor in zip(chain(*self._places), chain(*pair), strict=True):
             place.copy_(tensor)  # all jobs have copied what is there
         if torch.cuda.is_available():  # before a job reads it: it was packed once, with one event
-            torch.cuda.current_stream().synchronize()
+            copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            copied.record()
+            copied.synchronize()
         messages = [
             {"data": data, "current_epoch": current_epoch, "current_batch_index": index}
             for index, data in enumerate(self._packed, current_batch_index)
@@ -145,6 +160,7 @@ def serve(loader: Any, folder: Path, jobs: int) -> None:
     warnings.filterwarnings("ignore", "TypedStorage is deprecated")
     if (batches := _batches_of_epoch(loader)) == 0:
         raise InvalidInput(_TOO_FEW)
+    loader.worker_init_fn = partial(_start_worker, os.getpid(), loader.worker_init_fn)
     loader.pin_memory = False  # a copy more, which saves no time here
     _Beats.folder, engine.HeartBeater = folder, _Beats
     producer = _Producer(_Checked(loader))

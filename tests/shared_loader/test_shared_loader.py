@@ -229,8 +229,11 @@ def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(gro
 
 
 def test_a_producer_that_is_killed_before_the_jobs_came_ends_a_job_that_waits(group):
-    producer = group.start(lambda: loader(Numbered(40)), jobs="2")
-    group.start(lambda: loader(Numbered(40)))
+    def make():
+        return loader(Numbered(40), num_workers=0)
+
+    producer = group.start(make, jobs="2")
+    group.start(make)
     group.started("loader:4445")
     producer.kill()
     assert [*group.ends()][1][0] is AdvisorError
