@@ -281,7 +281,8 @@ def export(
     from advisor.report.forecast import ranked_plan, with_estimates_named
     from advisor.report.plans import advice
 
-    of_search = [field.name for field in fields(_Search) if field.name != "power_cap"]
+    of_both = "power_cap", "share_loader"
+    of_search = [field.name for field in fields(_Search) if field.name not in of_both]
     why = "--sharing names the plan."
     exclude(context, "sharing", "rank", *of_search, "plot", "mlflow", why=why)
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)

@@ -1,9 +1,12 @@
 """The data loader that tenants of one run share: their own command, started once more for it."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Thread
 from time import monotonic
 
 from advisor.measure.own_files import Place, place_for
@@ -37,11 +40,12 @@ def with_loader(
     running = StartedScript(
         loader.script,
         temporary,
-        {**loader.environment, **({"TMPDIR": str(temporary)} if loader.ours else {})},
+        {**loader.environment, **(_of_ours(temporary) if loader.ours else {})},
         place=Place(folder) if loader.ours else place_for(loader.script, folder / "loader"),
         piped=False,
         writable=loader.line is not None,
     )
+    Thread(target=_note_end, args=(os.dup(running.exited), place), daemon=True).start()
     try:
         if loader.line is not None:
             running.write_line(loader.line)
@@ -52,6 +56,19 @@ def with_loader(
     finally:
         running.interrupt()
         running.end_by(monotonic() + _ENDING_S)
+
+
+def _of_ours(temporary: Path) -> dict[str, str]:
+    """Variables by which a command of ours finds this package, installed or not."""
+    return {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def _note_end(exited: int, place: Path) -> None:
+    """Tell the jobs of the loader in `place` when its process has ended."""
+    wait([exited])
+    os.close(exited)
+    with suppress(OSError):  # the run is over
+        (place / "ended").touch()
 
 
 def _setup(setup: TenantSetup, workload: Workload, more: Mapping[str, str]) -> TenantSetup:

@@ -57,8 +57,8 @@ def stretch_on(
     for profile, step_s, work_s in zip(profiles, steps_s, works_s, strict=True):
         if work_s is None or profile.host_s is None:
             needs.append((step_s, step_s, step_s))
-        else:
-            needs.append((work_s, profile.host_s, step_s))
+        else:  # a path that was timed in a slow moment is still a part of its step
+            needs.append((work_s, min(profile.host_s, profile.step_s), step_s))
 
     def busy(stretch: float) -> float:
         return sum(work_s / max(step_s, stretch * path_s) for work_s, path_s, step_s in needs)

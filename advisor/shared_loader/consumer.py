@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.shared_loader.folder import PRODUCER, REASON, SERVED, hold, is_held
+from advisor.shared_loader.folder import ENDED, PRODUCER, REASON, SERVED, hold, is_held
 from advisor.shared_loader.producer import WAIT_S
 
 dropping = False
@@ -146,7 +146,7 @@ def connect(folder: Path, batch_size: int) -> _Consumer:
     starting.start()  # the engine waits for the producer without end
     while starting.is_alive():
         starting.join(_LOOK_S)
-        if (folder / PRODUCER).exists():
+        if (folder / PRODUCER).exists() or (folder / ENDED).exists():
             consumer.check_producer()
             consumer.check_served()
         elif monotonic() > wait_until_s:

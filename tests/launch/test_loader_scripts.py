@@ -63,6 +63,15 @@ def test_one_loader_starts_for_both_jobs_and_sees_the_gpu_and_the_mps_of_the_job
 
 
 @pytest.mark.usefixtures("roles")
+def test_jobs_can_see_that_their_loader_has_failed_before_it_served_any():
+    wait = 'until [ -e "$ADVISOR_LOADER/ended" ]; do /usr/bin/sleep 0.05; done; echo > saw-end\n'
+    for name in NAMES:
+        put(Path(f"{name}.sh"), ROLE + f'[ "$role" = loader ] || {{ {wait} }}\n')
+    assert ended("commands", handed("naive", JOBS), FAILS="loader").returncode == 0
+    assert Path("saw-end").exists()
+
+
+@pytest.mark.usefixtures("roles")
 def test_jobs_one_after_another_have_loaders_of_their_own():
     assert "use_loader" not in write("commands", handed("serial", JOBS))
     assert ended("commands", handed("serial", JOBS)).returncode == 0

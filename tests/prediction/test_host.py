@@ -193,3 +193,15 @@ def test_four_jobs_on_two_cores_take_twice_as_long_also_on_instances_of_their_ow
 def test_a_host_without_cores_is_refused(cores):
     with pytest.raises(InvalidInput, match="1 to"):
         CachingPredictor(Apart(), cores=cores)
+
+
+@given(SECONDS, st.floats(0.3, 3.0), st.integers(1, 6), st.floats(0.5, 16))
+def test_jobs_never_keep_more_cores_busy_than_there_are(step_s, path_share, jobs, cores):
+    """Also if the host path of a profile was timed in a slower moment than its step."""
+    made = synthetic.profile("resnet50-imagenet64-bs128-loader4", host_s=step_s, gpu_s=step_s / 9)
+    path_s = step_s * path_share
+    host = HostSide(main_s=path_s / 3, loader_s=path_s, loader_cpu_s=4 * path_s)
+    profile = replace(made, host_s=path_s, host=host)
+    mix = CachingPredictor(Apart(), cores=cores).predict([profile] * jobs, Naive())
+    busy = sum(core_seconds(profile) / job.step_s.p50 for job in mix.jobs)
+    assert busy <= cores * 1.001
