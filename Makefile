@@ -60,7 +60,7 @@ app: $(VENV)/base
 # Work out every number in README, docs/, notebooks and profiles/REPORT.md from the committed data,
 # and with OTHERS=DIR from the tables of other people in DIR too.
 report: $(VENV)/dev
-	$(BIN)/python -m research.studies
+	$(BIN)/python -m research.studies && $(BIN)/python -m research.study_tables
 	$(if $(OTHERS),$(BIN)/python -m research.others $(OTHERS))
 	$(if $(OTHERS),$(BIN)/python -m research.small_batches $(OTHERS))
 	$(BIN)/python -m research.report

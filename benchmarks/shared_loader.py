@@ -1,6 +1,6 @@
 """Measures jobs that read the same images: with a data loader each, and with one for all.
 
-    python -m benchmarks.shared_loader OUT WORKLOAD... [--device cpu] [--jobs 4] [--cores 4,8,16]
+    python -m benchmarks.shared_loader OUT WORKLOAD... [--device 0] [--jobs 4] [--cores 4,8,16]
 
 Writes images to OUT, profiles each workload on them, and then for each number of jobs and cores
 predicts, runs and compares: rows of OUT/rows.jsonl. On a GPU the jobs share it by MPS. A workload
@@ -32,47 +32,47 @@ from advisor.workload.profile import Profile
 from advisor.workload.store import read_profile
 
 IMAGES, CLASSES, WIDTH, HEIGHT = 2_000, 10, 500, 375
-_STARTED_S, _WINDOW_S, _WINDOWS = 120.0, 4.0, 3
+_STARTED_S, _LINES, _WINDOW_S, _WINDOWS = 120.0, 3, 3.0, 3
 _PACE = re.compile(r"step (\d+), ([\d.]+) s/step")
 
 
 def make_images(folder: Path, count: int = IMAGES) -> None:
     """Write JPEG files of smooth noise, about as long as photographs of that size."""
-    import torch
-    from torch.nn.functional import interpolate
-    from torchvision.io import write_jpeg
+    import numpy as np
+    from PIL import Image
 
     if folder.is_dir():
         return
-    torch.manual_seed(0)
+    random = np.random.default_rng(0)
     for number in range(count):
-        noise = torch.rand(1, 3, HEIGHT // 4, WIDTH // 4)
-        image = interpolate(noise, (HEIGHT, WIDTH), mode="bilinear")[0].mul(255).byte()
+        noise = random.integers(0, 256, (HEIGHT // 4, WIDTH // 4, 3), dtype=np.uint8)
         place = folder / f"class{number % CLASSES}"
         place.mkdir(parents=True, exist_ok=True)
-        write_jpeg(image, str(place / f"{number}.jpg"), quality=90)
+        image = Image.fromarray(noise).resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+        image.save(place / f"{number}.jpg", quality=90)
 
 
-def profiled(name: str, out: Path, device: str, words: list[str]) -> Profile:
+def profiled(name: str, out: Path, device: str) -> Profile:
     """Profile a workload on the images, with all cores."""
     store = out / "profiles"
     command = [sys.executable, "-m", "advisor", "profile", name, "--data", str(out / "images")]
-    subprocess.run([*command, "--device", device, "--out", str(store), *words], check=True)
+    subprocess.run([*command, "--out", str(store), "--device", device], check=True)
     (path,) = store.rglob(f"{name}-files.json")
     return read_profile(path)
 
 
 @contextmanager
-def mps(cores: list[int]) -> Iterator[dict[str, str]]:
-    """Variables of clients of an MPS daemon that runs meanwhile."""
+def mps(cores: list[int], device: str) -> Iterator[dict[str, str]]:
+    """Variables of clients of an MPS daemon for that GPU, which runs meanwhile."""
     with TemporaryDirectory() as folder:
         variables = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         control, environment = "nvidia-cuda-mps-control", os.environ | variables
+        environment = environment | {"CUDA_VISIBLE_DEVICES": device}
         subprocess.run(
             ["taskset", "-c", _listed(cores), control, "-d"], env=environment, check=True
         )
         try:
-            yield variables
+            yield variables | {"CUDA_VISIBLE_DEVICES": "0"}
         finally:
             subprocess.run([control], input=b"quit\n", env=environment, check=False)
 
@@ -100,10 +100,10 @@ def run(
     """Run `jobs` on `cores`; return seconds and core seconds of a step."""
     fields = {k: v for k, v in asdict(profile.workload).items() if v not in (None, False)}
     command = ["taskset", "-c", _listed(cores), sys.executable, "-m", "advisor.zoo"]
-    command += ["--device", device, json.dumps(fields)]
+    command += ["--device", "cpu" if device == "cpu" else "cuda", json.dumps(fields)]
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     with ExitStack() as stack:
-        variables = threads | (stack.enter_context(mps(cores)) if device == "cuda" else {})
+        variables = threads | ({} if device == "cpu" else stack.enter_context(mps(cores, device)))
         folder = Path(stack.enter_context(TemporaryDirectory()))
         starts = [{}] * jobs
         if shared:
@@ -140,7 +140,7 @@ def _windows(
     processes: list[subprocess.Popen[bytes]], logs: list[Path]
 ) -> dict[str, float | list[float]]:
     began = perf_counter()
-    while not all(len(_PACE.findall(log.read_text())) >= 4 for log in logs):
+    while not all(len(_PACE.findall(log.read_text())) >= _LINES for log in logs):
         if perf_counter() - began > _STARTED_S or any(p.poll() is not None for p in processes):
             raise TimeoutError
         sleep(0.2)
@@ -193,9 +193,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("workloads", nargs="+")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--device", default="0", help="The number of a GPU, or cpu.")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--cores", default="4,8,16")
+    parser.add_argument("--ways", default="own,shared")
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--seconds", type=float, default=1e9, help="Start no cell after these.")
     options = parser.parse_args()
@@ -206,12 +207,12 @@ def main() -> None:
     cells = []
     for name in options.workloads:
         path = next(iter((options.out / "profiles").rglob(f"{name}-files.json")), None)
-        profile = read_profile(path) if path else profiled(name, options.out, options.device, [])
+        profile = read_profile(path) if path else profiled(name, options.out, options.device)
         cells += [
             (profile, jobs, cores, shared)
             for jobs in range(1, options.jobs + 1)
             for cores in map(int, options.cores.split(","))
-            for shared in (False, True)
+            for shared in (way == "shared" for way in options.ways.split(","))
             if cores <= len(own) and (jobs > 1 or not shared or cores == len(own))
         ]
     rows = options.out / "rows.jsonl"

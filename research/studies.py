@@ -7,7 +7,7 @@ asks each claim of ``studies.toml`` and writes ``studies.json``, from which docu
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise, product
@@ -135,6 +135,25 @@ class Question(NamedTuple):
     cap_w: float | None = None
 
 
+def pairs(claim: Claim) -> Iterator[tuple[Question, Question | None]]:
+    """Yield the questions of `claim`; each value is a ratio to the second, if there is one."""
+    for cap_w, mix in product(claim.caps_w, claim.mixes):
+        questions = [
+            Question(claim.metric, mix, sharing, claim.job, cap_w)
+            for sharing in claim.order or claim.sharings
+        ]
+        if claim.against or claim.against_mix or claim.against_cap_w:
+            for one in questions:
+                for sharing in claim.against or (one.sharing,):
+                    compared = _same(claim.against_mix or "same", mix)
+                    at_w = claim.against_cap_w or cap_w
+                    yield one, Question(claim.metric, compared, sharing, claim.job, at_w)
+        elif claim.order:
+            yield from pairwise(questions)
+        else:
+            yield from product(questions, [None])
+
+
 @dataclass(frozen=True)
 class Questions:
     """The answers of an advisor for an A100-40GB; it makes each forecast once.
@@ -151,37 +170,14 @@ class Questions:
     def values(self, claim: Claim) -> dict[str, float]:
         """Return the predicted values of `claim`, by what each is a value of."""
         values: dict[str, float] = {}
-        for cap_w, mix in product(claim.caps_w, claim.mixes):
-            questions = [
-                Question(claim.metric, mix, sharing, claim.job, cap_w)
-                for sharing in claim.order or claim.sharings
-            ]
-            pairs: Iterable[tuple[Question, Question | None]] = pairwise(questions)
-            if not claim.order:
-                pairs = product(questions, [None])
-            if claim.against or claim.against_mix or claim.against_cap_w:
-                pairs = [
-                    (
-                        one,
-                        Question(
-                            claim.metric,
-                            _same(claim.against_mix or "same", mix),
-                            sharing,
-                            claim.job,
-                            claim.against_cap_w or cap_w,
-                        ),
-                    )
-                    for one in questions
-                    for sharing in claim.against or (one.sharing,)
-                ]
-            for one, other in pairs:
-                words = " / ".join(_spelt(each) for each in (one, other) if each is not None)
-                values[words] = self.value(one) / (1 if other is None else self.value(other))
+        for one, other in pairs(claim):
+            words = " / ".join(_spelt(each) for each in (one, other) if each is not None)
+            values[words] = self.value(one) / (1 if other is None else self.value(other))
         return values
 
     def value(self, question: Question) -> float:
         """Return the number that `question` asks for; nan if it is not known."""
-        metric, mix, words = question.metric, question.mix, _words(question.mix)
+        metric, mix, words = question.metric, question.mix, words_of(question.mix)
         if metric == "placed":
             try:
                 self.forecast(question)
@@ -230,8 +226,8 @@ class Questions:
         """
         key = question.mix, question.sharing, question.cap_w
         if key not in self._forecasts:
-            mixes = self._mixes_of(tuple(_words(question.mix)), question.cap_w)
-            sharing = parse_sharing(_notation(question.mix, question.sharing))
+            mixes = self._mixes_of(tuple(words_of(question.mix)), question.cap_w)
+            sharing = parse_sharing(notation_of(question.mix, question.sharing))
             self._forecasts[key] = forecast(mixes, sharing)
         return self._forecasts[key]
 
@@ -252,11 +248,11 @@ class Questions:
         return self._mixes[words, cap_w]
 
     def profile(self, word: str) -> Profile:
-        """Return the profile of the job called `word`."""
-        return self.advisor.find_profile(studies()["workloads"][word])
+        """Return the profile of the job called `word`, in `studies.toml` or by its own name."""
+        return self.advisor.find_profile(studies()["workloads"].get(word, word))
 
 
-def _words(mix: str) -> list[str]:
+def words_of(mix: str) -> list[str]:
     """Return the words of the jobs in `mix`, copies one by one."""
     jobs = mix.partition("/")[0]
     count, space, word = jobs.partition(" ")
@@ -265,7 +261,7 @@ def _words(mix: str) -> list[str]:
 
 def _same(words: str, mix: str) -> str:
     """Return the mix `words`, in which "same" is `mix`, or after a number its first job."""
-    return mix if words == "same" else words.replace(" same", f" {_words(mix)[0]}")
+    return mix if words == "same" else words.replace(" same", f" {words_of(mix)[0]}")
 
 
 def _spelt(question: Question) -> str:
@@ -273,11 +269,11 @@ def _spelt(question: Question) -> str:
     return f"{question.mix} {question.sharing}{cap}"
 
 
-def _notation(mix: str, sharing: str) -> str:
+def notation_of(mix: str, sharing: str) -> str:
     """Return `sharing` as `advisor predict` takes it; "slices" are the study's own for `mix`."""
     if sharing != "slices":
         return sharing
-    slices, words, partition = studies()["slices"], _words(mix), mix.partition("/")[2]
+    slices, words, partition = studies()["slices"], words_of(mix), mix.partition("/")[2]
     if partition:
         named = [slices["short"].get(each, each) for each in partition.split("+")]
     elif len(set(words)) == 1:

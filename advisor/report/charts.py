@@ -207,7 +207,7 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
             "low": run.end_s.p05 / size_s,
             "end": run.end_s.p50 / size_s,
             "high": run.end_s.p95 / size_s,
-            "hint": f"ends after {units.seconds(run.end_s)}",
+            "hint": f"runs until {units.seconds(run.end_s)}",
         }
         for name, run in rows
     ]
@@ -217,7 +217,7 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
         spans(running).mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
         ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
     ]
-    parts = (f"{name} ends after {units.seconds(run.end_s)}" for name, run in rows)
+    parts = (f"{name} runs until {units.seconds(run.end_s)}" for name, run in rows)
     return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 

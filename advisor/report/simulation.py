@@ -204,7 +204,7 @@ def _usage_of_jobs(simulation: Simulation) -> list[list[Usage]]:
 
 def jobs_csv(simulation: Simulation) -> str:
     """Return a row of CSV for each job; its mean slowdown is over its work, while it runs."""
-    rows = []
+    rows, late = [], {*simulation.late}
     for number, (run, usage) in enumerate(
         zip(simulation.jobs, _usage_of_jobs(simulation), strict=True)
     ):
@@ -226,7 +226,7 @@ def jobs_csv(simulation: Simulation) -> str:
                 "steps": None if per_epoch is None else job.epochs * per_epoch / job.gpus,
                 "mean_slowdown": ran_s / (done * job.alone_step_s),
                 "unfairness": run.unfairness,
-                "late": number + 1 in simulation.late,
+                "late": number + 1 in late,
                 "estimated": not simulation.confirmed_on_hardware,
             }
         )

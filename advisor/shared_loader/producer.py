@@ -127,6 +127,8 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
             self._packed = [engine.pack(batch) for batch in self._places]
         for place, tensor in zip(chain(*self._places), chain(*pair), strict=True):
             place.copy_(tensor)  # all jobs have copied what is there
+        if torch.cuda.is_available():  # before a job reads it: it was packed once, with one event
+            torch.cuda.current_stream().synchronize()
         messages = [
             {"data": data, "current_epoch": current_epoch, "current_batch_index": index}
             for index, data in enumerate(self._packed, current_batch_index)

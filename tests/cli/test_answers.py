@@ -186,7 +186,7 @@ def test_a_job_that_rounds_stop_runs_for_less_than_it_takes_and_is_not_slowed(ad
     assert all(f"GPU {gpu} · " in drawn for gpu in (0, 1))
 
 
-@pytest.mark.parametrize(("jobs", "form"), [(3, "svg"), (3, "png"), (60, "svg")])
+@pytest.mark.parametrize(("jobs", "form"), [(4, "svg"), (4, "png"), (60, "svg")])
 def test_simulated_jobs_are_drawn_one_by_one_and_many_by_their_places(
     advisor, tmp_path, jobs, form
 ):
@@ -197,7 +197,7 @@ def test_simulated_jobs_are_drawn_one_by_one_and_many_by_their_places(
     assert (said.code, said.out) == (0, advisor(*words).out)
     assert file.read_bytes().startswith(b"<svg" if form == "svg" else b"\x89PNG")
     if form == "svg":
-        row = "GPU 1 · place 2" if jobs > 40 else f"3 · {SMALL}"
+        row = "GPU 1 · place 2" if jobs > 40 else f"1,3 · {SMALL} x2"
         assert all(word in file.read_text() for word in (row, "estimated"))
 
 
