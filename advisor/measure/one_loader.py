@@ -33,10 +33,11 @@ def with_loader(
     own = {"ADVISOR_LOADER": str(place)}
     first = setups[sharers[0]]
     loader = _setup(first, workloads[sharers[0]], own | {"ADVISOR_LOADER_JOBS": str(len(sharers))})
+    temporary = Path(mkdtemp(prefix="l", dir=folder))
     running = StartedScript(
         loader.script,
-        Path(mkdtemp(prefix="l", dir=folder)),
-        loader.environment,
+        temporary,
+        {**loader.environment, **({"TMPDIR": str(temporary)} if loader.ours else {})},
         place=Place(folder) if loader.ours else place_for(loader.script, folder / "loader"),
         piped=False,
         writable=loader.line is not None,

@@ -439,9 +439,8 @@ def loader_notes(better: OneLoader | None) -> Iterator[str]:
     if better.sharing.limits:
         limits = sorted(set(better.sharing.limits))
         words += f" with limits of {' and '.join(f'{each:g}' for each in limits)} %"
-    cores = ""
-    if better.cores is not None and better.cores_now is not None:
-        cores = f" with {better.cores:.2g} busy cores instead of {better.cores_now:.2g}"
+    then, now = (f"{each or 0:.2g}" for each in (better.cores, better.cores_now))
+    cores = "" if then == now else f" with {then} busy cores instead of {now}"
     yield (
         f"One data loader for {better.jobs} jobs at once would give {better.gain:.2f}x the work of "
         f"this{cores}, under {words}: --share-loader. It takes two lines in their scripts."

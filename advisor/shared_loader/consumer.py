@@ -17,6 +17,9 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.shared_loader.folder import PRODUCER, REASON, SERVED, hold, is_held
 from advisor.shared_loader.producer import WAIT_S
 
+dropping = False
+"""Whether batches are dropped instead of kept: while what measures this job lets it wait."""
+
 _LOOK_S = 0.5
 _CLOSED = "A batch of the shared loader cannot be opened"
 
@@ -83,8 +86,10 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
             if part["current_batch_index"] == self.batch_max + 1:
                 # If CUDA refuses to open it, the engine has something else in place of the tensor.
                 batch = tuple(torch.clone(each.tensor) for each in part["data"])
-                if stream is not None:
-                    stream.synchronize()
+                if stream is not None:  # without keeping a core busy
+                    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+                    copied.record(stream)
+                    copied.synchronize()
                 self._put(batch)
                 self.batch_max += 1
         if "-1" in message:
@@ -94,8 +99,10 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
     def _put(self, batch: Any) -> None:
         while not self._closed:
             with suppress(Full):
-                self.buffer.put(batch, timeout=_LOOK_S)
+                self.buffer.put(batch, timeout=0.01 if dropping else _LOOK_S)
                 return
+            with suppress(Empty):
+                _ = self.buffer.get_nowait() if dropping else None
 
     def close(self) -> None:
         """Stop receiving: a thread that uses CUDA while the process ends aborts it."""

@@ -129,6 +129,9 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
             place.copy_(tensor)  # all jobs have copied what is there
         if torch.cuda.is_available():  # before a job reads it: it was packed once, with one event
             torch.cuda.current_stream().synchronize()
+            copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            copied.record()
+            copied.synchronize()
         messages = [
             {"data": data, "current_epoch": current_epoch, "current_batch_index": index}
             for index, data in enumerate(self._packed, current_batch_index)

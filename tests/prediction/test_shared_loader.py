@@ -30,7 +30,7 @@ from tests.plan.stand_in import Apart
 
 NAME = "resnet50-imagenet64-bs128-loader4"
 SECONDS = st.floats(1e-3, 0.2)
-RECEIVING_S = 0.002  # more than receiving and handing on cost, but for what a batch's size adds
+RECEIVING_S = 0.005  # more than receiving and handing on cost, but for what a batch's size adds
 
 
 def job(main_s=0.004, loader_s=0.02, loader_cpu_s=0.06, gpu_s=0.005, name=NAME):
@@ -111,7 +111,7 @@ def test_the_loader_holds_memory_on_the_gpu_once_and_one_set_of_workers_on_the_h
     profiles = [each.profile for each in three]
     mixes = predicted([job()] * 3, Mps()), predicted(three, Mps())
     own_mib, shared_mib = (mix.memory_total_mib for mix in mixes)
-    assert shared_mib - own_mib > 20 * batch_mib(profiles[0])
+    assert shared_mib - own_mib > (2 + 3 * 5) * batch_mib(profiles[0])
     # Five processes of one job: its own and four workers.
     assert host_memory_mib([job().profile] * 3, Mps()) == 15_000
     assert host_memory_mib(profiles, Mps()) == pytest.approx(3 * 1000 + 5000)
@@ -125,7 +125,7 @@ def test_cores_are_busy_with_one_loader_instead_of_three():
         for jobs, mix in zip((own, shared), each, strict=True)
     ]
     assert busy[0] == pytest.approx(3 * 0.064 / 0.02)
-    assert busy[1] == pytest.approx((3 * 0.005 + 0.06 + send_s(own[0].profile)) / 0.02, rel=0.05)
+    assert busy[1] == pytest.approx((3 * 0.007 + 0.06 + send_s(own[0].profile)) / 0.02, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_on_any_gpu_one_loader_is_named_where_it_helps_and_never_assumed(key):
     assert shared.one_loader is None
     assert not any(loader_problem(shared.jobs, each.sharing) for each in shared.plans)
     assert own.one_loader.gain > 1
-    assert own.one_loader.cores <= own.one_loader.cores_now
+    assert own.one_loader.cores <= own.one_loader.cores_now * 1.001
     assert shared.best.prediction.weighted_speedup > own.best.prediction.weighted_speedup
     assert Advisor(key, host_cores=64).recommend([f"{NAME}:3"]).one_loader is None
 

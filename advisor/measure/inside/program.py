@@ -151,7 +151,9 @@ class Program(Feeds):
                 message: Any = {"pid": os.getpid(), "versions": versions()}
                 while True:
                     connection.send_bytes(json.dumps(message).encode())
+                    _hold_up_no_other(True)
                     request = json.loads(connection.recv_bytes())
+                    _hold_up_no_other(False)
                     verb = self.verbs[request["verb"]]
                     message = yield from attempt(partial(verb, self, **request["arguments"]))
         except (EOFError, OSError):
@@ -186,6 +188,12 @@ class Program(Feeds):
             "device": "cuda" if on_gpu() else "cpu",
             "found": self.data(max(1, len(ends) - 1)) | workload,
         }
+
+
+def _hold_up_no_other(waiting: bool) -> None:
+    """While this program is `waiting`, drop its batches of a loader that others share."""
+    if (loader := sys.modules.get("advisor.shared_loader.consumer")) is not None:
+        loader.dropping = waiting  # type: ignore[attr-defined]
 
 
 class Served(Program):

@@ -87,6 +87,23 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
+def test_jobs_of_one_loader_are_measured_while_it_feeds_both(command):
+    sharer = asdict(replace(workload("cnn-cifar10-bs32-loader1"), shared_loader=True))
+    shared = command(mix("one", workloads=[sharer, sharer]))
+    # Its workers need all of torch, which the quick start of tests leaves out.
+    whole = {"PYTHONPATH": ""}
+    code, said = shared.finish("--settle", "0.2", "--window", "2", "--windows", "2", **whole)
+    assert code == 0, said
+    (run,) = read_runs(shared.out)
+    assert run.ok
+    assert all(tenant.workload.shared_loader for tenant in run.tenants)
+    # At one pace, but for the batches that wait in each.
+    first, second = (sum(window.steps for window in each.windows) for each in run.tenants)
+    assert abs(first - second) <= 8
+    shared.assert_nothing_is_left()
+
+
 TOYS = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
 
 
