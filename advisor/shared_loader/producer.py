@@ -128,7 +128,6 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
         for place, tensor in zip(chain(*self._places), chain(*pair), strict=True):
             place.copy_(tensor)  # all jobs have copied what is there
         if torch.cuda.is_available():  # before a job reads it: it was packed once, with one event
-            torch.cuda.current_stream().synchronize()
             copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             copied.record()
             copied.synchronize()
