@@ -151,6 +151,6 @@ def connect(folder: Path, batch_size: int) -> _Consumer:
             consumer.check_served()
         elif monotonic() > wait_until_s:
             raise AdvisorError(f"{folder}: no shared loader came in {WAIT_S:.0f} s. Start it.")
-    consumer.check_served()
     atexit.register(consumer.close)
+    consumer.check_served()
     return consumer

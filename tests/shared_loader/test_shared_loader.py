@@ -14,6 +14,8 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import sleep
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -49,6 +51,12 @@ class Broken(Numbered):
     def __getitem__(self, number):
         if number == 20:
             raise ValueError("image 20 is broken")
+        return super().__getitem__(number)
+
+
+class Slow(Numbered):
+    def __getitem__(self, number):
+        sleep(1.2 if number == 20 else 0)
         return super().__getitem__(number)
 
 
@@ -280,6 +288,40 @@ def test_a_job_that_holds_the_interpreter_for_seconds_loses_nothing(group):
     group.start(make, train)
     group.start(make, lambda make: labels(shared(make())))
     assert [*group.ends()] == [0, [*range(160)], [*range(160)]]
+
+
+def test_jobs_wait_for_a_slow_producer(group):
+    produced, *jobs = trained(group, lambda: loader(Slow(40)))
+    assert produced == 0
+    assert jobs == [[10, BATCH, [*range(40)], [*range(40)]]] * 2
+
+
+@pytest.mark.parametrize("lost", ["message", "answer"])
+def test_a_first_message_or_answer_that_is_lost_is_sent_again(group, lost):
+    def train(make):
+        from advisor.shared_loader.consumer import _Consumer
+
+        take, left = _Consumer._take, [True]
+
+        def _take(consumer, message, stream):
+            loses = "-1" in message and left and left.pop()
+            socket = consumer.ack_socket
+            if loses:
+                consumer.ack_socket = Mock()
+            if not loses or lost == "answer":
+                take(consumer, message, stream)
+            consumer.ack_socket = socket
+
+        _Consumer._take = _take
+        return two_epochs(make)
+
+    def make():
+        return loader(Numbered(40))
+
+    group.start(make, jobs="2")
+    group.start(make, train)
+    group.start(make)
+    assert [*group.ends()] == [0, *[[10, BATCH, [*range(40)], [*range(40)]]] * 2]
 
 
 def test_jobs_go_on_when_another_dies_or_ends_early(group):
