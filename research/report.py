@@ -53,6 +53,7 @@ from research.others import others_section, read_others, slices_table
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
+from research.one_loader import one_loader_text
 from research.queues import four_gpus_text, queues_text
 from research.readers import readers_table, readers_targets
 from research.score_tables import RULE_WORDS
@@ -147,6 +148,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "validation": _choices(figures),
             "queues": queues_text(),
             "four-gpus": four_gpus_text(),
+            "one-loader": one_loader_text(),
         },
         Path("docs", "other-gpus.md"): {
             "slices": slices_table(others),
