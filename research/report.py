@@ -49,11 +49,11 @@ from research.gpu_left_out import left_out_section, left_out_table
 from research.headline import accuracy_in_short, headline, ranges_sentence, rules_section
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
+from research.one_loader import one_loader_text
 from research.others import others_section, read_others, slices_table
 from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
-from research.one_loader import one_loader_text
 from research.queues import four_gpus_text, queues_text
 from research.readers import readers_table, readers_targets
 from research.score_tables import RULE_WORDS
