@@ -35,7 +35,6 @@ from advisor.workload.job import (
     job_set,
     parse_jobs,
     read_jobs,
-    sharing_loader,
 )
 from advisor.workload.profile import Profile
 from advisor.workload.store import sound_profiles
@@ -148,7 +147,11 @@ class Advisor(Basis):
                 f"the other GPU."
             )
         together = job_set(members, gpus)
-        return sharing_loader(together) if self.share_loader else together
+        if not self.share_loader:
+            return together
+        from advisor.plan.one_loader import sharing_loader
+
+        return sharing_loader(together)
 
     def read_sharing(self, value: str | Sharing, *, over_time: bool = False) -> Sharing:
         """Return the sharing that `value` is, or is the notation of on this GPU.

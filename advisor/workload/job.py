@@ -28,7 +28,7 @@ from advisor.files.units import (
     share,
 )
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.spec import Script, Workload, batch_name, is_name
+from advisor.workload.spec import Script, batch_name, is_name
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
@@ -218,57 +218,6 @@ def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
             f"--gpus {wide.gpus}` does."
         )
     return tuple(jobs)
-
-
-def sharing_loader(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Return `jobs`, whose batches come from one data loader for all that run at the same time.
-
-    Raises:
-        InvalidInput: They do not all read the same data through the same loader in equal batches,
-            or a profile lacks how busy its loader is.
-    """
-    first = jobs[0].profile.workload
-    for job in jobs:
-        _check_loader(job, first)
-    marked = {
-        id(job.profile): replace(
-            job.profile, workload=replace(job.profile.workload, shared_loader=True)
-        )
-        for job in jobs
-        if not job.profile.workload.shared_loader
-    }
-    return tuple(replace(job, profile=marked.get(id(job.profile), job.profile)) for job in jobs)
-
-
-# What jobs of one loader have in common, in words.
-_COMMON = {
-    "data": "data",
-    "examples_per_epoch": "examples in an epoch",
-    "resolution": "sizes of images",
-    "sequence_length": "lengths of sequences",
-    "table_mib": "tables",
-    "batch": "batch sizes",
-    "loader_workers": "numbers of loader workers",
-}
-
-
-def _check_loader(job: Job, first: Workload) -> None:
-    """Refuse a job that has no loader of its own, or another one than the `first` job has."""
-    own, remedy = job.profile.workload, "Leave --share-loader out."
-    if not own.loader_workers:
-        raise InvalidInput(
-            f"{job.name}: no data loader with workers is known of it, which jobs could share. "
-            f"Profile it with its loader, or leave --share-loader out."
-        )
-    if job.profile.host_s is None:
-        raise InvalidInput(
-            f"{job.name}: its profile lacks the time of its data loader. Profile it again."
-        )
-    if job.gpus > 1:
-        raise InvalidInput(f"{job.name} reads its data in {job.gpus} parts. {remedy}")
-    for name, words in _COMMON.items():
-        if getattr(own, name) != getattr(first, name):
-            raise InvalidInput(f"{first.name} and {own.name} have different {words}. {remedy}")
 
 
 def _too_many(gpus: int) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.workload.job import Job, sharing_loader
+from advisor.plan.one_loader import sharing_loader
+from advisor.workload.job import Job
 from tests import synthetic
 from tests.handed import handed, write
 from tests.launch.script_node import ended, pipe_folders, put, script

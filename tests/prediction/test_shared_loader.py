@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from advisor import Advisor
 from advisor.errors import InvalidInput
+from advisor.plan.one_loader import sharing_loader
 from advisor.plan.rules import loader_problem
 from advisor.prediction.caching_predictor import CachingPredictor
 from advisor.prediction.shared_loader import (
@@ -23,7 +24,7 @@ from advisor.prediction.shared_loader import (
 )
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.catalogue import workload
-from advisor.workload.job import Job, sharing_loader
+from advisor.workload.job import Job
 from advisor.workload.profile import HostSide
 from tests import synthetic
 from tests.plan.stand_in import Apart
