@@ -368,6 +368,8 @@ class Advisor(Basis):
         for each in on_gpus:
             check_kind("what runs", each, Running, "Advisor(...).running(['NAME'], 'mps')")
         check_protection("max_slowdown", max_slowdown)
+        if self.share_loader:
+            raise InvalidInput("a job that joins others has missed batches of their data loader")
         waiting = self.jobs(offered)
         answer = additions(on_gpus, waiting, self.card, self.predictor, max_slowdown, conditions)
         return self._based(answer, [*(job for each in on_gpus for job in each.jobs), *waiting])

@@ -73,6 +73,8 @@ class GroupPool:
             return False
         if queue.at_once == 1 or queue.cut:
             return True
+        if queue.at_once < len(queue.order) and self.jobs[0].profile.workload.shared_loader:
+            return False  # the next job has missed batches of the loader: `rules.loader_problem`
         largest = sorted(queue.order, key=lambda kind: -self._held_mib[kind])[: queue.at_once]
         return self._obeys(queue, mode) and self._holds_all(tuple(sorted(largest)), mode)
 

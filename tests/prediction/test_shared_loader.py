@@ -175,3 +175,13 @@ def test_copies_and_trials_name_what_one_loader_would_give():
     assert shared.recommend_copies(NAME).one_loader is None
     assert few.trials(NAME).one_loader.gain > 1
     assert few.recommend_copies("resnet50-imagenet64-bs128").one_loader is None
+
+
+@pytest.mark.parametrize(("copies", "gpus"), [(12, 1), (11, 2)])
+def test_many_jobs_of_one_loader_never_join_others_that_have_begun(copies, gpus):
+    shared = Advisor(host_cores=4, share_loader=True)
+    best = shared.recommend([f"{NAME}:{copies}"], gpus=gpus).best
+    for on in best.gpus:
+        assert loader_problem(on.members, on.sharing) is None
+    with pytest.raises(InvalidInput, match="missed"):
+        shared.admit(shared.running([NAME], "mps"), [NAME])
