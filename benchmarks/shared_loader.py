@@ -150,6 +150,9 @@ def _windows(
         done = [int(_PACE.findall(log.read_text())[-1][0]) for log in logs]
         return perf_counter(), tree_cpu_s(roots), done
 
+    # Jobs print once a second: where the last has just begun, all its steps are seen as they come,
+    # and later ones up to a second late.
+    sleep(_WINDOW_S)
     marks = [now()]
     for _ in range(_WINDOWS):
         sleep(_WINDOW_S)
