@@ -189,7 +189,7 @@ def _numbers(*beginnings: str) -> list[Claim]:
 def _without_numbers(
     metric: str, mixes: Sequence[str], sharings: Sequence[str], **more: Any
 ) -> Claim:
-    """What a study drew, but in figures whose numbers we do not have."""
+    """Return a claim for a figure of a study whose text does not have its numbers."""
     fields: dict[str, Any] = {"kind": "slowdown", "says": "", "unit": "x", "tolerance": 0.0}
     return Claim(
         ids=(), metric=metric, mixes=tuple(mixes), sharings=tuple(sharings), **fields, **more

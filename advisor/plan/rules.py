@@ -117,9 +117,8 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
 def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """Return why `jobs` cannot share a loader under `sharing`; None where they can, or do not.
 
-    Its batches stay on one device, and a job that joins later has missed some.
-
-    CUDA IPC does not reach another GPU instance (NVIDIA MIG User Guide).
+    Its batches stay on one device, because CUDA IPC does not reach another GPU instance (NVIDIA MIG
+    User Guide), and a job that joins later has missed some.
     """
     if not any(job.profile.workload.shared_loader for job in jobs):
         return None

@@ -11,8 +11,9 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 
 PRODUCER, REASON, SERVED, ENDED = "producer", "reason", "served", "ended"
-"""Files: the producer's lock, why it failed, which jobs it serves; and that its process is over,
-which whoever starts it writes, because it may not come as far as its lock."""
+"""Files: the producer's lock, why it failed, which jobs it serves, and that its process ended.
+
+The script or the run that starts the producer writes the last one: it may fail before its lock."""
 
 _LONGEST_PATH = 107 - len("/loader:5555")  # bytes: that of a Unix socket is at most 107 long
 

@@ -11,7 +11,7 @@ from tests.launch.scripts_on_machine import begun, ended, left_on, seen
 from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
-OTHERS_INSTANCE = (15, 6)  # beside it
+OTHERS_INSTANCE = (15, 6)  # next to ours
 
 
 def devices():

@@ -248,7 +248,7 @@ def test_a_producer_that_is_killed_before_the_jobs_came_ends_a_job_that_waits(gr
 
 
 def test_a_job_does_not_wait_for_a_producer_that_failed_before_it_held_its_lock(group):
-    (group.folder / "ended").touch()  # as whoever started it writes
+    (group.folder / "ended").touch()  # as a script writes when its loader has ended
     group.start(lambda: loader(Numbered(40), num_workers=0))
     assert next(group.ends())[0] is AdvisorError
 
