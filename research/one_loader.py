@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 
-from advisor import NO_CALIBRATION, Advisor
-from advisor.prediction.shared_loader import busy_cores
 from advisor.workload.profile import Profile
 from advisor.workload.store import read_profile
+from benchmarks.shared_loader import predicted
 from research.files import ROOT
 from research.score_tables import markdown
 
@@ -24,7 +23,7 @@ _HOSTS = {"h200-first.json": "1", "h200-second.json": "2", "h200-third.json": "3
 def rows() -> tuple[dict[str, float], ...]:
     """Return what was measured, beside predictions from the profile that each host made."""
     lines = (_FOLDER / "rows.jsonl").read_text().splitlines()
-    return tuple(row | _predicted(row) for row in map(json.loads, lines))
+    return tuple(row | _now(row) for row in map(json.loads, lines))
 
 
 @cache
@@ -32,20 +31,11 @@ def _profile(name: str) -> Profile:
     return read_profile(Path(_FOLDER, name))
 
 
-@cache
-def _advisor(gpu: str, cores: int, *, shared: bool) -> Advisor:
-    return Advisor(gpu, calibration=NO_CALIBRATION, host_cores=cores, share_loader=shared)
-
-
-def _predicted(row: dict[str, float]) -> dict[str, float]:
-    profile, jobs = _profile(str(row["profile"])), int(row["jobs"])
-    advisor = _advisor(profile.gpu, int(row["cores"]), shared=bool(row["shared"]))
-    members = advisor.jobs([profile] * jobs)
-    mix = advisor.predict(members, "mps" if jobs > 1 else "serial").prediction
-    step = mix.jobs[0].step_s
-    busy = busy_cores([each.profile for each in members], mix) or 0.0
-    inside = step.contains(row["step_s"])
-    return {"now_step_s": step.p50, "now_core_s": busy * step.p50, "inside": inside}
+def _now(row: dict[str, float]) -> dict[str, float]:
+    profile, jobs, cores = _profile(str(row["profile"])), int(row["jobs"]), int(row["cores"])
+    now = predicted(profile, jobs, cores, profile.gpu, shared=bool(row["shared"]))
+    inside = now["p05_s"] <= row["step_s"] <= now["p95_s"]
+    return {"now_step_s": now["step_s"], "now_core_s": now["core_s"], "inside": inside}
 
 
 def one_loader_text() -> str:

@@ -15,9 +15,9 @@ from advisor.files.reading import read_bytes
 from advisor.files.records import parse_record
 from advisor.files.units import DAY_S, LEAST_STEP_S, check_number
 from advisor.plan.objectives import weighed
-from advisor.prediction.cache import cached_by_profiles
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
+from advisor.prediction.shared_loader import of_one_loader
 from advisor.sharing import Arrangement, Mode, Mps, Serial, parse_sharing
 from advisor.sharing.groups import without_phases
 from advisor.workload.profile import Profile
@@ -112,14 +112,9 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
             )
             raise UnknownName("profile", name, profiles, remedy)
     return tuple(
-        _of_one_loader(profiles[each.name]) if each.shared_loader else profiles[each.name]
+        of_one_loader(profiles[each.name]) if each.shared_loader else profiles[each.name]
         for each in (tenant.workload for tenant in run.tenants)
     )
-
-
-@cached_by_profiles
-def _of_one_loader(profile: Profile) -> Profile:
-    return replace(profile, workload=replace(profile.workload, shared_loader=True))
 
 
 def compare(run: Run, alone: Sequence[Profile], predictor: Predicts) -> RunComparison:

@@ -12,7 +12,7 @@ from advisor.plan.trials import Search
 from advisor.plan.values import OneLoader, equal_work
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import MixPrediction
-from advisor.prediction.shared_loader import busy_cores
+from advisor.prediction.shared_loader import busy_cores, of_one_loader
 from advisor.sharing import Mps, Naive
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -29,14 +29,12 @@ def sharing_loader(jobs: Sequence[Job]) -> tuple[Job, ...]:
     first = jobs[0].profile.workload
     for job in jobs:
         _check_loader(job, first)
-    marked = {
-        id(job.profile): replace(
-            job.profile, workload=replace(job.profile.workload, shared_loader=True)
-        )
+    return tuple(
+        job
+        if job.profile.workload.shared_loader
+        else replace(job, profile=of_one_loader(job.profile))
         for job in jobs
-        if not job.profile.workload.shared_loader
-    }
-    return tuple(replace(job, profile=marked.get(id(job.profile), job.profile)) for job in jobs)
+    )
 
 
 # What jobs of one loader have in common, in words.

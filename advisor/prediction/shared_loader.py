@@ -19,7 +19,8 @@ Loader = tuple[int, ...]
 """Positions of the jobs that share a loader, at least two."""
 
 # Seconds of a core for a batch: of a job that receives it, and of the loader that hands it on, to
-# which each MiB of it adds. Of 36.8 MiB, four jobs on an H200 received 44 a second.
+# which each MiB of it adds: chosen by cells of ``benchmarks/shared-loader``, and by 44 batches of
+# 36.8 MiB a second that four jobs received on an H200.
 _RECEIVE_S = 0.003
 _SEND_S, _SEND_S_PER_MIB = 0.002, 0.0005
 # Batches on the GPU, as `advisor.shared_loader` keeps them: a pair of the loader, and in each job.
@@ -28,6 +29,12 @@ _OF_LOADER, _OF_JOB = 2, 5
 _PIXEL_BYTES = 4 * 3
 # Steps that differ by less are equal: no job waits for another.
 _EQUAL = 1e-3
+
+
+@cached_by_profiles
+def of_one_loader(profile: Profile) -> Profile:
+    """Return `profile` of a job that shares its data loader with others."""
+    return replace(profile, workload=replace(profile.workload, shared_loader=True))
 
 
 def loaders(profiles: Sequence[Profile], sharing: Sharing) -> tuple[Loader, ...]:
