@@ -12,10 +12,28 @@ from time import monotonic
 from advisor.measure.own_files import Place, place_for
 from advisor.measure.script import StartedScript
 from advisor.measure.tenant import TenantSetup, setup_of
+from advisor.shared_loader import FOLDER, JOBS
 from advisor.workload.spec import Workload
 
 # Seconds that the loader of tenants which have ended takes to see that, and to end.
 _ENDING_S = 5.0
+
+
+def loader_environments(
+    workloads: Sequence[Workload], environments: Sequence[Mapping[str, str]], place: Path
+) -> tuple[list[Mapping[str, str]], Mapping[str, str] | None]:
+    """Return the variables of tenants, whose shared loader lies in `place`, and of the loader.
+
+    The loader sees the GPU as the first of them does; None: they share none.
+    """
+    sharers = [at for at, each in enumerate(workloads) if each.shared_loader]
+    if len(sharers) < 2:
+        return [*environments], None
+    own = [
+        {**variables, FOLDER: str(place)} if workload.shared_loader else variables
+        for workload, variables in zip(workloads, environments, strict=True)
+    ]
+    return own, {**own[sharers[0]], JOBS: str(len(sharers))}
 
 
 @contextmanager
@@ -26,41 +44,40 @@ def with_loader(
 ) -> Iterator[tuple[TenantSetup, ...]]:
     """Start the loader of those that share one, and yield `setups` that use it; end it at last.
 
-    It sees the GPU as the first of them does. Its files lie in `folder`, a short path.
+    Its files lie in `folder`, a short path.
     """
-    sharers = [at for at, each in enumerate(workloads) if each.shared_loader]
-    if len(sharers) < 2:
+    place = Path(mkdtemp(prefix="l", dir=folder))  # which only this user can enter
+    device, environments = setups[0].device, [each.environment for each in setups]
+    own, of_loader = loader_environments(workloads, environments, place)
+    if of_loader is None:
         yield tuple(setups)
         return
-    place = Path(mkdtemp(prefix="l", dir=folder))  # which only this user can enter
-    own = {"ADVISOR_LOADER": str(place)}
-    first = setups[sharers[0]]
-    loader = _setup(first, workloads[sharers[0]], own | {"ADVISOR_LOADER_JOBS": str(len(sharers))})
-    temporary = Path(mkdtemp(prefix="l", dir=folder))
-    running = StartedScript(
-        loader.script,
-        temporary,
-        {**loader.environment, **(_of_ours(temporary) if loader.ours else {})},
-        place=Place(folder) if loader.ours else place_for(loader.script, folder / "loader"),
-        piped=False,
-        writable=loader.line is not None,
-    )
+    producer = next(each for each in workloads if each.shared_loader)
+    running = _started(setup_of(producer, device, of_loader), folder)
     Thread(target=_note_end, args=(os.dup(running.exited), place), daemon=True).start()
     try:
-        if loader.line is not None:
-            running.write_line(loader.line)
-        yield tuple(
-            _setup(setup, workload, own) if at in sharers else setup
-            for at, (setup, workload) in enumerate(zip(setups, workloads, strict=True))
-        )
+        yield tuple(map(setup_of, workloads, [device] * len(workloads), own))
     finally:
         running.interrupt()
         running.end_by(monotonic() + _ENDING_S)
 
 
-def _of_ours(temporary: Path) -> dict[str, str]:
-    """Variables by which a command of ours finds this package, installed or not."""
-    return {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])}
+def _started(loader: TenantSetup, folder: Path) -> StartedScript:
+    temporary = Path(mkdtemp(prefix="l", dir=folder))
+    # A command of ours finds this package by the path, installed or not.
+    ours = {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if loader.device == "cpu" else {}
+    running = StartedScript(
+        loader.script,
+        temporary,
+        {**hidden, **loader.environment, **(ours if loader.ours else {})},
+        place=Place(folder) if loader.ours else place_for(loader.script, folder / "loader"),
+        piped=False,
+        writable=loader.line is not None,
+    )
+    if loader.line is not None:
+        running.write_line(loader.line)
+    return running
 
 
 def _note_end(exited: int, place: Path) -> None:
@@ -69,7 +86,3 @@ def _note_end(exited: int, place: Path) -> None:
     os.close(exited)
     with suppress(OSError):  # the run is over
         (place / "ended").touch()
-
-
-def _setup(setup: TenantSetup, workload: Workload, more: Mapping[str, str]) -> TenantSetup:
-    return setup_of(workload, setup.device, {**setup.environment, **more})

@@ -99,7 +99,7 @@ def setup_of(
     require_extra(f"measuring {workload.name}", "profile", "torch", *timm)
     fields = {name: value for name, value in asdict(workload).items() if name != "script"}
     line = json.dumps({**fields, "environment": dict(environment)})
-    return replace(zoo_setup(device), line=line)
+    return replace(zoo_setup(device), environment=environment, line=line)
 
 
 def zoo_setup(device: Literal["cuda", "cpu"]) -> TenantSetup:

@@ -443,5 +443,5 @@ def loader_notes(better: OneLoader | None) -> Iterator[str]:
     cores = "" if then == now else f" with {then} busy cores instead of {now}"
     yield (
         f"One data loader for {better.jobs} jobs at once would give {better.gain:.2f}x the work of "
-        f"this{cores}, under {words}: --share-loader. It takes two lines in their scripts."
+        f"this{cores}, under {words}: --share-loader. A script of yours needs two lines for it."
     )

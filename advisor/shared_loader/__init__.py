@@ -5,6 +5,10 @@ Source: Robroek, Nielsen, Tözün, "TensorSocket: Shared Data Loading for Deep L
 
 import logging
 import os
+import signal
+import sys
+import tempfile
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -50,13 +54,17 @@ def shared(loader: _Loader) -> _Loader:
 
 def _produce(loader: Any, folder: Path, jobs: int) -> NoReturn:
     hold(folder / PRODUCER)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # CUDA then tidies up
+    own, tempfile.tempdir = tempfile.tempdir, str(folder)
+    get_temp_dir()  # of all workers: what killed ones leave is removed with the folder
+    tempfile.tempdir = own
     try:
         _import_engine(folder)
         from advisor.shared_loader.producer import serve
 
         serve(loader, folder, jobs)
-    except BaseException as error:  # interrupts, too; a worker's error ends with its cause
-        (*_, cause) = str(error).strip().splitlines() or [""]
+    except Exception as error:
+        (*_, cause) = str(error).strip().splitlines() or [""]  # last in a worker's error
         kind = "" if isinstance(error, AdvisorError) else f"{type(error).__name__}: "
         write(folder / REASON, f"{kind}{cause}")
         raise

@@ -15,7 +15,8 @@ PRODUCER, REASON, SERVED, ENDED = "producer", "reason", "served", "ended"
 
 The script or the run that starts the producer writes the last one: it may fail before its lock."""
 
-_LONGEST_PATH = 107 - len("/loader:5555")  # bytes: that of a Unix socket is at most 107 long
+# Bytes: the path of a Unix socket is at most 107 long, also that of a worker of the loader.
+_LONGEST_PATH = 107 - len("/pymp-12345678/listener-12345678")
 
 
 def valid_folder(text: str) -> Path:

@@ -214,7 +214,10 @@ def test_no_process_listens_on_tcp_and_the_log_stays_as_it_was(group):
     assert [*group.ends()] == [0, 36, 36]
 
 
-def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(group):
+@pytest.mark.parametrize(
+    ("end", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)]
+)
+def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(group, end, code):
     def train(make):
         for _ in shared(make()):
             (group.folder / "trains").touch()
@@ -229,10 +232,12 @@ def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(gro
     group.started("trains")
     workers = producer.children()
     assert len(workers) == 2
-    producer.kill()
-    code, *errors = group.ends()
-    assert code == -signal.SIGKILL
+    assert len([*group.folder.glob("pymp-*/*")]) == 2  # removed with the folder
+    producer.send_signal(end)
+    ended, *errors = group.ends()
+    assert ended == code
     assert [kind for kind, _ in errors] == [AdvisorError] * 2
+    assert all("It was ended." in text for _, text in errors)
     until(lambda: not any(each.is_running() for each in workers))
 
 
@@ -398,13 +403,13 @@ def test_the_folder_is_an_absolute_path_of_a_folder(folder, monkeypatch):
         shared(loader(Numbered(4)))
 
 
-@pytest.mark.parametrize("length", [95, 96])
+@pytest.mark.parametrize("length", [75, 76])
 def test_a_path_that_is_too_long_for_sockets_is_refused(length, group, monkeypatch):
     folder = group.folder / ("x" * (length - len(str(group.folder)) - 1))
     folder.mkdir(0o700)
     monkeypatch.setenv(FOLDER, str(folder))
     monkeypatch.setenv(JOBS, "none")
-    with pytest.raises(InvalidInput, match="too long" if length > 95 else JOBS):
+    with pytest.raises(InvalidInput, match="too long" if length > 75 else JOBS):
         shared(loader(Numbered(4)))
 
 

@@ -4,14 +4,18 @@ import json
 import os
 import signal
 from dataclasses import asdict, replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
 import pytest
 
 from advisor.errors import InvalidInput
 from advisor.files.writing import append_record
+from advisor.measure.one_loader import with_loader
 from advisor.measure.planned_runs import PlannedRun, read_plans, single_runs
 from advisor.measure.shared_run import planned_processes
+from advisor.measure.tenant import setup_of
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
@@ -36,6 +40,35 @@ def test_under_mps_the_daemon_and_its_clients_meet_at_the_same_pipes():
     assert first.environment["CUDA_MPS_PIPE_DIRECTORY"] == pipes
     assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
     assert PAIR[1].name in second.role
+
+
+SHARER = replace(workload("cnn-cifar10-bs32-loader1"), shared_loader=True)
+
+
+def test_the_loader_of_several_jobs_is_printed_and_meets_its_jobs_under_the_mps_of_all():
+    _, daemon, loader, *jobs = planned_processes(plan("mps", [SHARER] * 3), "GPU-0")
+    assert loader.environment["ADVISOR_LOADER_JOBS"] == "3"
+    assert len(jobs) == 3
+    for each in jobs:
+        assert each.environment["ADVISOR_LOADER"] == loader.environment["ADVISOR_LOADER"]
+    for each in (loader, *jobs):
+        pipes = each.environment["CUDA_MPS_PIPE_DIRECTORY"]
+        assert pipes == daemon.environment["CUDA_MPS_PIPE_DIRECTORY"]
+    assert len([*planned_processes(plan("mps", [SHARER, PAIR[0]]), "GPU-0")]) == 4
+
+
+def test_a_loader_and_its_jobs_keep_the_variables_by_which_they_see_the_gpu():
+    pipes = {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}
+    with TemporaryDirectory(dir="/tmp") as folder:
+        setups = [setup_of(SHARER, "cpu", pipes)] * 2
+        with with_loader(setups, [SHARER] * 2, Path(folder)) as own:
+            (loader,) = psutil.Process().children()
+            assert loader.environ()["CUDA_MPS_PIPE_DIRECTORY"] == "/pipes"
+            for each in own:
+                given = json.loads(each.line)["environment"]
+                assert given.items() >= pipes.items()
+                assert given["ADVISOR_LOADER"] == loader.environ()["ADVISOR_LOADER"]
+        assert not loader.is_running()
 
 
 SHORT = ("--settle", "0.1", "--window", "0.1")
@@ -89,8 +122,7 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
 
 @pytest.mark.exhaustive
 def test_jobs_of_one_loader_are_measured_while_it_feeds_both(command):
-    sharer = asdict(replace(workload("cnn-cifar10-bs32-loader1"), shared_loader=True))
-    shared = command(mix("one", workloads=[sharer, sharer]))
+    shared = command(mix("one", workloads=[asdict(SHARER)] * 2))
     code, said = shared.finish("--settle", "0.2", "--window", "2", "--windows", "2")
     assert code == 0, said
     (run,) = read_runs(shared.out)
