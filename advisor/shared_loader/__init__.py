@@ -6,7 +6,6 @@ Source: Robroek, Nielsen, Tözün, "TensorSocket: Shared Data Loading for Deep L
 import logging
 import os
 import signal
-import sys
 import tempfile
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
@@ -19,6 +18,7 @@ FOLDER, JOBS = "ADVISOR_LOADER", "ADVISOR_LOADER_JOBS"
 
 _Loader = TypeVar("_Loader")
 _CALLED: list[Any] = []
+_ENDING = signal.SIGINT, signal.SIGTERM
 
 
 def shared(loader: _Loader) -> _Loader:
@@ -54,7 +54,8 @@ def shared(loader: _Loader) -> _Loader:
 
 def _produce(loader: Any, folder: Path, jobs: int) -> NoReturn:
     hold(folder / PRODUCER)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # CUDA then tidies up
+    for number in _ENDING:
+        signal.signal(number, lambda number, _: _end(128 + number))
     own, tempfile.tempdir = tempfile.tempdir, str(folder)
     get_temp_dir()  # of all workers: what killed ones leave is removed with the folder
     tempfile.tempdir = own
@@ -68,7 +69,17 @@ def _produce(loader: Any, folder: Path, jobs: int) -> NoReturn:
         kind = "" if isinstance(error, AdvisorError) else f"{type(error).__name__}: "
         write(folder / REASON, f"{kind}{cause}")
         raise
-    raise SystemExit(0)
+    finally:
+        for left in Path("/dev/shm").glob(f"cuda.shm.{os.getuid()}.{os.getpid():x}.*"):
+            left.unlink(missing_ok=True)  # CUDA leaves the memory of events that were shared
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does, whatever comes, so that CUDA removes the rest of its shared memory."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(code)
 
 
 def _import_engine(folder: Path) -> None:

@@ -215,7 +215,8 @@ def test_no_process_listens_on_tcp_and_the_log_stays_as_it_was(group):
 
 
 @pytest.mark.parametrize(
-    ("end", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)]
+    ("end", "code"),
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
 )
 def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(group, end, code):
     def train(make):
