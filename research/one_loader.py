@@ -16,7 +16,14 @@ from research.files import ROOT
 from research.score_tables import markdown
 
 _FOLDER = ROOT / "benchmarks" / "shared-loader"
-_HOSTS = {"h200-first.json": "1", "h200-second.json": "2", "h200-third.json": "3"}
+_HOSTS = {
+    "h200-first.json": "1",
+    "h200-second.json": "2",
+    "h200-third.json": "3",
+    "h200-fourth.json": "4",
+    "h200-fourth-resnet50.json": "4",
+    "h200-fifth.json": "5",
+}
 
 
 @cache
@@ -45,14 +52,23 @@ def one_loader_text() -> str:
         cell = str(row["profile"]), int(row["cores"]), int(row["jobs"])
         by_cell.setdefault(cell, {})[bool(row["shared"])] = row
     table = []
-    for (profile, cores, jobs), ways in sorted(by_cell.items()):
-        network = _profile(profile).workload.model.replace("_", r"\_")
+    for (profile, cores, jobs), ways in sorted(by_cell.items(), key=_by_network):
+        network = _network(profile).replace("_", r"\_")
         cells = (*_cells(ways.get(False)), *_cells(ways.get(True)))
         table.append((network, _HOSTS[profile], str(cores), str(jobs), *cells))
     head = ["network", "host", "cores", "jobs"]
     for way in ("a loader each", "one loader"):
         head += [f"{way}: ms a step, predicted", "measured", "core ms, predicted", "measured"]
     return "\n\n".join([" ".join(_sentences(by_cell)), markdown(head, table)])
+
+
+def _by_network(cell: tuple[tuple[str, int, int], object]) -> tuple[str, str, tuple[str, int, int]]:
+    (profile, *_), _ = cell
+    return _network(profile), _HOSTS[profile], cell[0]
+
+
+def _network(profile: str) -> str:
+    return _profile(profile).workload.model
 
 
 def _cells(row: dict[str, float] | None) -> tuple[str, ...]:
@@ -74,16 +90,21 @@ def _sentences(
             f"of core seconds, and {sum(bool(each['inside']) for each in own)} steps are in their "
             f"interval (beforehand the error of steps was {before:.0%})."
         )
-    gains = [
-        (jobs, cores, ways[False]["step_s"] / ways[True]["step_s"])
-        for (_, cores, jobs), ways in by_cell.items()
-        if len(ways) == 2 and jobs > 1
-    ]
-    few = [gain for jobs, cores, gain in gains if cores < 3 * jobs]
+    pairs = [(cell, ways) for cell, ways in by_cell.items() if len(ways) == 2 and cell[2] > 1]
+    few = [_gain(ways, "step_s") for (_, cores, jobs), ways in pairs if cores < 3 * jobs]
     yield (
         f"With fewer than three cores a job one loader made steps {min(few):.1f} to "
         f"{max(few):.1f} times as fast, {median(few):.1f} in the median."
     )
+    errors = [abs(_gain(ways, "step_s") / _gain(ways, "now_step_s") - 1) for _, ways in pairs]
+    yield (
+        f"How many times as fast is {fmean(errors):.0%} off in the mean of the {len(pairs)} cells "
+        f"with both."
+    )
+
+
+def _gain(ways: dict[bool, dict[str, float]], step: str) -> float:
+    return ways[False][step] / ways[True][step]
 
 
 def _error(own: list[dict[str, float]], predicted: str, measured: str) -> float:
