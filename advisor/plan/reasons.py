@@ -199,14 +199,15 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     busy = {"GPU busy" if each == "GPU time" else each: use for each, use in bound.uses.items()}
     measured = ", ".join(f"{name} {use:.0%}" for name, use in busy.items())
     measured = measured or "GPU activity not measured"
+    if bound.cores is not None and (mix.host_cores is not None or bound.limit == "data loader"):
+        of = "" if mix.host_cores is None else f" of {mix.host_cores:g}"
+        measured = f"{bound.cores:.2g}{of} cores, {measured}"
     match bound.limit:
         case "host path":
             least = min(share or 0.0 for share in bound.host_shares)
             parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
         case "data loader":
-            of = "" if mix.host_cores is None else f" of {mix.host_cores:g}"
-            cores = "" if bound.cores is None else f"{bound.cores:.2g}{of} cores, "
-            parts = [f"limited by its data loader ({cores}{measured})"]
+            parts = [f"limited by its data loader ({measured})"]
         case "own instances" if kind_of(mix.sharing) == "mig":
             parts = ["SMs and memory of its own for each job"]
         case "own instances":
