@@ -368,8 +368,7 @@ class Advisor(Basis):
         for each in on_gpus:
             check_kind("what runs", each, Running, "Advisor(...).running(['NAME'], 'mps')")
         check_protection("max_slowdown", max_slowdown)
-        if self.share_loader:
-            raise InvalidInput("a job that joins others has missed batches of their data loader")
+        self._check_own_loaders()
         waiting = self.jobs(offered)
         answer = additions(on_gpus, waiting, self.card, self.predictor, max_slowdown, conditions)
         return self._based(answer, [*(job for each in on_gpus for job in each.jobs), *waiting])
@@ -429,6 +428,7 @@ class Advisor(Basis):
         models of GPU, jobs are estimated unless measured there. ``"mig"``: a MIG layout that a GPU
         chooses whenever it has no job.
         """
+        self._check_own_loaders()
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
@@ -459,6 +459,10 @@ class Advisor(Basis):
             unshared = simulated(parse_sharing("serial"), at_once=1).simulation.totals
         distinct = list({id(job.profile): job for job in jobs}.values())
         return self._based(replace(answer, unshared=unshared), distinct)
+
+    def _check_own_loaders(self) -> None:
+        if self.share_loader:
+            raise InvalidInput("a job that joins others has missed batches of their data loader")
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:
         """Replay the kernels that the first jobs of a simulation run."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor import Advisor
+from advisor import Advisor, Arrival, Fleet
 from advisor.errors import InvalidInput
 from advisor.plan.one_loader import sharing_loader
 from advisor.plan.rules import loader_problem
@@ -185,3 +185,6 @@ def test_many_jobs_of_one_loader_never_join_others_that_have_begun(copies, gpus)
         assert loader_problem(on.members, on.sharing) is None
     with pytest.raises(InvalidInput, match="missed"):
         shared.admit(shared.running([NAME], "mps"), [NAME])
+    arrivals = [Arrival(each, 0.0) for each in shared.jobs([NAME])]
+    with pytest.raises(InvalidInput, match="missed"):
+        shared.simulate(arrivals, "mps", Fleet("h200-141gb", 1, "first-come"))
