@@ -10,10 +10,10 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 
-PRODUCER, REASON, SERVED, ENDED = "producer", "reason", "served", "ended"
-"""Files: the producer's lock, why it failed, which jobs it serves, and that its process ended.
+PRODUCER, REASON, SERVED, ENDED, GONE = "producer", "reason", "served", "ended", "gone-"
+"""Files: the producer's lock, why it failed, which jobs it serves, that it ended, that a job did.
 
-The script or the run that starts the producer writes the last one: it may fail before its lock."""
+Who starts these processes writes the last two: a process may fail before its lock."""
 
 # Bytes: the path of a Unix socket is at most 107 long, also that of a worker of the loader.
 _LONGEST_PATH = 107 - len("/pymp-12345678/listener-12345678")

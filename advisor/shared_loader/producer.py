@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.shared_loader.folder import SERVED, is_held, write
+from advisor.shared_loader.folder import GONE, SERVED, is_held, write
 
 WAIT_S = 600.0
 """Seconds that the producer waits for its next job, and a job for the producer."""
@@ -155,6 +155,12 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
                 return
 
 
+def _complete(folder: Path, came: set[bytes], jobs: int) -> bool:
+    """Whether no job is left that could come: of those that ended early, some may have come."""
+    living = sum(is_held(folder / each.decode()) for each in came)
+    return len(came) >= jobs or living >= jobs - len([*folder.glob(f"{GONE}*")])
+
+
 def serve(loader: Any, folder: Path, jobs: int) -> None:
     """Send all passes of `loader` to so many jobs, until all have ended."""
     warnings.filterwarnings("ignore", "TypedStorage is deprecated")
@@ -166,12 +172,12 @@ def serve(loader: Any, folder: Path, jobs: int) -> None:
     producer = _Producer(_Checked(loader))
     beats: Any = producer.hb
     came, since_s = 0, monotonic()
-    while came < jobs and monotonic() - since_s < WAIT_S:
+    while not _complete(folder, beats.came, jobs) and monotonic() - since_s < WAIT_S:
         sleep(0.1)
         if len(beats.came) > came:
             came, since_s = len(beats.came), monotonic()
-    if not came:
-        raise AdvisorError(f"No job came to the shared loader in {WAIT_S:.0f} s. Start the jobs.")
+    if not beats.came:
+        raise AdvisorError("No job came to the shared loader. Start the jobs.")
     beats.closed, size = True, loader.batch_size
     beats.hearts = {each for each in beats.hearts if beats.heart_batch_size[str(each)] == size}
     served = {"batch_size": size, "batches": batches, "jobs": [*map(bytes.decode, beats.hearts)]}

@@ -73,6 +73,15 @@ def test_jobs_can_see_that_their_loader_has_failed_before_it_served_any():
 
 
 @pytest.mark.usefixtures("roles")
+def test_the_loader_can_see_that_a_job_has_ended():
+    wait = 'until [ -e "$ADVISOR_LOADER/gone-2" ]; do /usr/bin/sleep 0.05; done; echo > saw-2\n'
+    for name in NAMES:
+        put(Path(f"{name}.sh"), ROLE + f'[ "$role" = job-2 ] || {{ {wait} }}\n')
+    assert ended("commands", handed("naive", JOBS), FAILS="job-2").returncode == 3
+    assert Path("saw-2").exists()
+
+
+@pytest.mark.usefixtures("roles")
 def test_jobs_one_after_another_have_loaders_of_their_own():
     assert "use_loader" not in write("commands", handed("serial", JOBS))
     assert ended("commands", handed("serial", JOBS)).returncode == 0

@@ -375,6 +375,25 @@ def test_a_job_of_another_batch_size_and_a_late_one_end_with_an_error(group):
     assert late[0] is AdvisorError
 
 
+def test_the_producer_does_not_wait_for_a_job_that_ended_before_it_came(group):
+    def make():
+        return loader(Numbered(40))
+
+    def waits(make):
+        shared(make())
+
+    group.start(make, jobs="4")
+    group.start(make)
+    group.start(make)
+    came = group.start(make, waits)
+    until(lambda: len([*group.folder.glob("*-*-*")]) == 3)
+    came.kill()  # it had come
+    (group.folder / "gone-3").touch()
+    (group.folder / "gone-4").touch()
+    whole = [10, BATCH, [*range(40)], [*range(40)]]
+    assert [*group.ends()] == [0, whole, whole, -signal.SIGKILL]
+
+
 def test_a_second_producer_does_not_start_in_the_same_folder(group):
     group.start(lambda: loader(Numbered(40)), jobs="1")
     group.started("producer")

@@ -70,7 +70,8 @@ job() {  # starts command $2... as job $1 in a session of its own; what it leave
     ADVISOR_JOB=$1 ADVISOR_MARK=$mark-$1- ADVISOR_PROGRESS=${run:+$run/job-$1.progress} \
       CUDA_VISIBLE_DEVICES=$device CUDA_MPS_PIPE_DIRECTORY=$pipes \
       setsid bash -c 'trap : TERM; "$@"; exit $?' job "${@:2}" || status=$?
-    end_jobs "$mark-$1-" 2 || :; event "ended $1 $status"; exit "$status"
+    end_jobs "$mark-$1-" 2 || :; event "ended $1 $status"
+    [ ! -d "${ADVISOR_LOADER-}" ] || : > "$ADVISOR_LOADER/gone-$1" || :; exit "$status"
   ) 9>&- & jobs+=" $!"
 }
 wait_for_jobs() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=''; }
