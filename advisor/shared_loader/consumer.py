@@ -102,7 +102,8 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
                 self.buffer.put(batch, timeout=0.01 if dropping else _LOOK_S)
                 return
             with suppress(Empty):
-                _ = self.buffer.get_nowait() if dropping else None
+                oldest = self.buffer.get_nowait() if dropping else None
+                batch = oldest if isinstance(oldest, StopIteration) else batch  # no end is lost
 
     def close(self) -> None:
         """Stop receiving: a thread that uses CUDA while the process ends aborts it."""

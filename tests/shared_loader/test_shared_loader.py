@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from queue import Queue
 from tempfile import TemporaryDirectory
 from time import sleep
 from unittest.mock import Mock
@@ -306,6 +307,18 @@ def test_jobs_wait_for_a_slow_producer(group):
     produced, *jobs = trained(group, lambda: loader(Slow(40)))
     assert produced == 0
     assert jobs == [[10, BATCH, [*range(40)], [*range(40)]]] * 2
+
+
+def test_a_job_that_drops_batches_keeps_the_end_of_the_epoch(monkeypatch):
+    from advisor.shared_loader import consumer
+
+    monkeypatch.setattr(consumer, "dropping", True)
+    job = consumer._Consumer.__new__(consumer._Consumer)
+    job.buffer = Queue(2)
+    for each in (1, StopIteration(), 2, 3, 4):
+        job._put(each)
+    kept = [job.buffer.get_nowait() for _ in range(2)]
+    assert sum(isinstance(each, StopIteration) for each in kept) == 1
 
 
 @pytest.mark.parametrize("lost", ["message", "answer"])
