@@ -6,7 +6,9 @@ Source: Robroek, Nielsen, Tözün, "TensorSocket: Shared Data Loading for Deep L
 import logging
 import os
 import signal
+import sys
 import tempfile
+from contextlib import suppress
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
@@ -18,7 +20,6 @@ FOLDER, JOBS = "ADVISOR_LOADER", "ADVISOR_LOADER_JOBS"
 
 _Loader = TypeVar("_Loader")
 _CALLED: list[Any] = []
-_ENDING = signal.SIGINT, signal.SIGTERM
 
 
 def shared(loader: _Loader) -> _Loader:
@@ -54,8 +55,7 @@ def shared(loader: _Loader) -> _Loader:
 
 def _produce(loader: Any, folder: Path, jobs: int) -> NoReturn:
     hold(folder / PRODUCER)
-    for number in _ENDING:
-        signal.signal(number, lambda number, _: _end(128 + number))
+    _at_signals(lambda number, _: sys.exit(128 + number))
     own, tempfile.tempdir = tempfile.tempdir, str(folder)
     get_temp_dir()  # of all workers: what killed ones leave is removed with the folder
     tempfile.tempdir = own
@@ -70,16 +70,16 @@ def _produce(loader: Any, folder: Path, jobs: int) -> NoReturn:
         write(folder / REASON, f"{kind}{cause}")
         raise
     finally:
+        _at_signals(signal.SIG_IGN)  # CUDA removes its shared memory while Python ends
         for left in Path("/dev/shm").glob(f"cuda.shm.{os.getuid()}.{os.getpid():x}.*"):
             left.unlink(missing_ok=True)  # CUDA leaves the memory of events that were shared
-    _end(0)
+    raise SystemExit(0)
 
 
-def _end(code: int) -> NoReturn:
-    """End as Python does, whatever comes, so that CUDA removes the rest of its shared memory."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(code)
+def _at_signals(do: Any) -> None:
+    with suppress(ValueError):  # only the main thread can
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, do)
 
 
 def _import_engine(folder: Path) -> None:
