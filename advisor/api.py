@@ -28,14 +28,7 @@ from advisor.prediction.replay import ReplayedKernel, recorded
 from advisor.sharing import Mig, Sharing, parse_sharing
 from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
-from advisor.workload.job import (
-    Arrival,
-    Job,
-    check_protection,
-    job_set,
-    parse_jobs,
-    read_jobs,
-)
+from advisor.workload.job import Arrival, Job, check_protection, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import Profile
 from advisor.workload.store import sound_profiles
 
@@ -368,8 +361,8 @@ class Advisor(Basis):
         for each in on_gpus:
             check_kind("what runs", each, Running, "Advisor(...).running(['NAME'], 'mps')")
         check_protection("max_slowdown", max_slowdown)
-        self._check_own_loaders()
         waiting = self.jobs(offered)
+        _check_own_loaders(waiting)
         answer = additions(on_gpus, waiting, self.card, self.predictor, max_slowdown, conditions)
         return self._based(answer, [*(job for each in on_gpus for job in each.jobs), *waiting])
 
@@ -428,7 +421,6 @@ class Advisor(Basis):
         models of GPU, jobs are estimated unless measured there. ``"mig"``: a MIG layout that a GPU
         chooses whenever it has no job.
         """
-        self._check_own_loaders()
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
@@ -440,6 +432,8 @@ class Advisor(Basis):
             raise InvalidInput(f"a fleet that begins with {first} is for Advisor({first!r})")
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.total > 1)
         jobs = [each.job for each in arrivals]
+        if len({each.arrival_s for each in arrivals}) > 1:
+            _check_own_loaders(jobs)
         simulated = partial(
             over_time,
             arrivals,
@@ -459,10 +453,6 @@ class Advisor(Basis):
             unshared = simulated(parse_sharing("serial"), at_once=1).simulation.totals
         distinct = list({id(job.profile): job for job in jobs}.values())
         return self._based(replace(answer, unshared=unshared), distinct)
-
-    def _check_own_loaders(self) -> None:
-        if self.share_loader:
-            raise InvalidInput("a job that joins others has missed batches of their data loader")
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:
         """Replay the kernels that the first jobs of a simulation run."""
@@ -498,3 +488,8 @@ def _check_ranking(conditions: object, level: object) -> None:
     check_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
     if level not in LEVELS:
         raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {level!r:.60}")
+
+
+def _check_own_loaders(jobs: Sequence[Job]) -> None:
+    if any(job.profile.workload.shared_loader for job in jobs):
+        raise InvalidInput("a job that joins others has missed batches of their data loader")

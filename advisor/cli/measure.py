@@ -279,17 +279,8 @@ def validate(
     from advisor.report.forecast import host_note, with_estimates_named
     from advisor.run import validate as validation
 
-    of_running = (
-        "jobs",
-        "job_file",
-        "dry_run",
-        "objective",
-        "top",
-        "device",
-        "ray",
-        "check_host",
-        "share_loader",
-    )
+    of_running = ["jobs", "job_file", "dry_run", "objective", "top", "device", "ray"]
+    of_running += ["check_host", "share_loader"]
     exclude(context, "runs", *of_running, why="--runs compares existing runs and chooses none.")
     exclude(context, "dry_run", "as_json", "out", "ray", why="a dry run only prints processes.")
     exclude(context, "ray", "device", "check_host", why="the plans run on the cluster's nodes.")

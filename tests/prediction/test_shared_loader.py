@@ -185,6 +185,6 @@ def test_many_jobs_of_one_loader_never_join_others_that_have_begun(copies, gpus)
         assert loader_problem(on.members, on.sharing) is None
     with pytest.raises(InvalidInput, match="missed"):
         shared.admit(shared.running([NAME], "mps"), [NAME])
-    arrivals = [Arrival(each, 0.0) for each in shared.jobs([NAME])]
+    arrivals = [Arrival(each, 9.0 * at) for at, each in enumerate(shared.jobs([NAME] * 2))]
     with pytest.raises(InvalidInput, match="missed"):
         shared.simulate(arrivals, "mps", Fleet("h200-141gb", 1, "first-come"))
