@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ from tests import synthetic
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import Command
 from tests.refusals import refused
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 PAIR = (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32-loader2"))
 
@@ -57,17 +58,29 @@ def test_the_loader_of_several_jobs_is_printed_and_meets_its_jobs_under_the_mps_
     assert len([*planned_processes(plan("mps", [SHARER, PAIR[0]]), "GPU-0")]) == 4
 
 
+def started_in(place):
+    """Return the processes of this one that have the shared loader of `place`."""
+    found = []
+    for each in psutil.Process().children():
+        with suppress(psutil.Error):
+            found += [each] * (each.environ().get("ADVISOR_LOADER") == place)
+    return found
+
+
 def test_a_loader_and_its_jobs_keep_the_variables_by_which_they_see_the_gpu():
     pipes = {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}
     with TemporaryDirectory(dir="/tmp") as folder:
         setups = [setup_of(SHARER, "cpu", pipes)] * 2
         with with_loader(setups, [SHARER] * 2, Path(folder)) as own:
-            (loader,) = psutil.Process().children()
+            place = json.loads(own[0].line)["environment"]["ADVISOR_LOADER"]
+            until(lambda: started_in(place))
+            (loader,) = started_in(place)
             assert loader.environ()["CUDA_MPS_PIPE_DIRECTORY"] == "/pipes"
+            assert loader.environ()["ADVISOR_LOADER_JOBS"] == "2"
             for each in own:
                 given = json.loads(each.line)["environment"]
                 assert given.items() >= pipes.items()
-                assert given["ADVISOR_LOADER"] == loader.environ()["ADVISOR_LOADER"]
+                assert given["ADVISOR_LOADER"] == place
         assert not loader.is_running()
 
 
