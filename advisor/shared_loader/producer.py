@@ -157,7 +157,7 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
 
 def _complete(folder: Path, came: set[bytes], jobs: int) -> bool:
     """Whether no job is left that could come: of those that ended early, some may have come."""
-    living = sum(is_held(folder / each.decode()) for each in came)
+    living = sum(is_held(folder / each.decode()) for each in tuple(came))  # of another thread
     return len(came) >= jobs or living >= jobs - len([*folder.glob(f"{GONE}*")])
 
 
