@@ -64,21 +64,15 @@ def test_one_loader_starts_for_both_jobs_and_sees_the_gpu_and_the_mps_of_the_job
 
 
 @pytest.mark.usefixtures("roles")
-def test_jobs_can_see_that_their_loader_has_failed_before_it_served_any():
-    wait = 'until [ -e "$ADVISOR_LOADER/ended" ]; do /usr/bin/sleep 0.05; done; echo > saw-end\n'
+@pytest.mark.parametrize(
+    ("fails", "sign", "code"), [("loader", "ended", 0), ("job-2", "gone-2", 3)]
+)
+def test_those_of_a_loader_can_see_that_it_has_failed_or_a_job_has(fails, sign, code):
+    wait = f'until [ -e "$ADVISOR_LOADER/{sign}" ]; do /usr/bin/sleep 0.05; done\n'
     for name in NAMES:
-        put(Path(f"{name}.sh"), ROLE + f'[ "$role" = loader ] || {{ {wait} }}\n')
-    assert ended("commands", handed("naive", JOBS), FAILS="loader").returncode == 0
-    assert Path("saw-end").exists()
-
-
-@pytest.mark.usefixtures("roles")
-def test_the_loader_can_see_that_a_job_has_ended():
-    wait = 'until [ -e "$ADVISOR_LOADER/gone-2" ]; do /usr/bin/sleep 0.05; done; echo > saw-2\n'
-    for name in NAMES:
-        put(Path(f"{name}.sh"), ROLE + f'[ "$role" = job-2 ] || {{ {wait} }}\n')
-    assert ended("commands", handed("naive", JOBS), FAILS="job-2").returncode == 3
-    assert Path("saw-2").exists()
+        put(Path(f"{name}.sh"), ROLE + wait + 'echo > "$role.saw"\n')
+    assert ended("commands", handed("naive", JOBS), FAILS=fails).returncode == code
+    assert Path("job-1.saw").exists()
 
 
 @pytest.mark.usefixtures("roles")
