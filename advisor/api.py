@@ -20,7 +20,14 @@ from advisor.hardware.mig import profiles_named
 from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
 from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
-from advisor.plan.rules import MAX_SLOWDOWN, UNCONDITIONAL, Conditions, are_many, loader_problem
+from advisor.plan.rules import (
+    MAX_SLOWDOWN,
+    MISSED_BATCHES,
+    UNCONDITIONAL,
+    Conditions,
+    are_many,
+    loader_problem,
+)
 from advisor.plan.values import Forecast, GpuPool, Recommendation
 from advisor.prediction.find_profile import names_of_batches
 from advisor.prediction.prediction import LEVELS, Level
@@ -492,4 +499,4 @@ def _check_ranking(conditions: object, level: object) -> None:
 
 def _check_own_loaders(jobs: Sequence[Job]) -> None:
     if any(job.profile.workload.shared_loader for job in jobs):
-        raise InvalidInput("a job that joins others has missed batches of their data loader")
+        raise InvalidInput(f"{MISSED_BATCHES}. Leave --share-loader out.")

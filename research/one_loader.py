@@ -52,23 +52,16 @@ def one_loader_text() -> str:
         cell = str(row["profile"]), int(row["cores"]), int(row["jobs"])
         by_cell.setdefault(cell, {})[bool(row["shared"])] = row
     table = []
-    for (profile, cores, jobs), ways in sorted(by_cell.items(), key=_by_network):
-        network = _network(profile).replace("_", r"\_")
+    for (profile, cores, jobs), ways in by_cell.items():
+        network = _profile(profile).workload.model.replace("_", r"\_")
         cells = (*_cells(ways.get(False)), *_cells(ways.get(True)))
-        table.append((network, _HOSTS[profile], str(cores), str(jobs), *cells))
+        table.append((network, _HOSTS[profile], cores, jobs, *cells))
     head = ["network", "host", "cores", "jobs"]
     for way in ("a loader each", "one loader"):
         head += [f"{way}: ms a step, predicted", "measured", "core ms, predicted", "measured"]
-    return "\n\n".join([" ".join(_sentences(by_cell)), markdown(head, table)])
-
-
-def _by_network(cell: tuple[tuple[str, int, int], object]) -> tuple[str, str, tuple[str, int, int]]:
-    (profile, *_), _ = cell
-    return _network(profile), _HOSTS[profile], cell[0]
-
-
-def _network(profile: str) -> str:
-    return _profile(profile).workload.model
+    return "\n\n".join(
+        [" ".join(_sentences(by_cell)), markdown(head, [[*map(str, row)] for row in sorted(table)])]
+    )
 
 
 def _cells(row: dict[str, float] | None) -> tuple[str, ...]:

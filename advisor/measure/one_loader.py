@@ -19,21 +19,23 @@ from advisor.workload.spec import Workload
 _ENDING_S = 5.0
 
 
-def loader_environments(
-    workloads: Sequence[Workload], environments: Sequence[Mapping[str, str]], place: Path
-) -> tuple[list[Mapping[str, str]], Mapping[str, str] | None]:
-    """Return the variables of tenants, whose shared loader lies in `place`, and of the loader.
+def sharing_one(
+    setups: Sequence[TenantSetup], workloads: Sequence[Workload], place: Path
+) -> tuple[tuple[TenantSetup, ...], TenantSetup | None]:
+    """Return `setups` that use one data loader, whose files lie in `place`, and its own setup.
 
-    The loader sees the GPU as the first of them does; None: they share none.
+    It sees the GPU as the first of them does. None: they share none.
     """
     sharers = [at for at, each in enumerate(workloads) if each.shared_loader]
     if len(sharers) < 2:
-        return [*environments], None
-    own = [
-        {**variables, FOLDER: str(place)} if workload.shared_loader else variables
-        for workload, variables in zip(workloads, environments, strict=True)
-    ]
-    return own, {**own[sharers[0]], JOBS: str(len(sharers))}
+        return tuple(setups), None
+
+    def of_group(at: int, more: Mapping[str, str]) -> TenantSetup:
+        variables = {**setups[at].environment, FOLDER: str(place), **more}
+        return setup_of(workloads[at], setups[at].device, variables)
+
+    own = (of_group(at, {}) if at in sharers else each for at, each in enumerate(setups))
+    return tuple(own), of_group(sharers[0], {JOBS: str(len(sharers))})
 
 
 @contextmanager
@@ -47,22 +49,10 @@ def with_loader(
     Its files lie in `folder`, a short path.
     """
     place = Path(mkdtemp(prefix="l", dir=folder))  # which only this user can enter
-    device, environments = setups[0].device, [each.environment for each in setups]
-    own, of_loader = loader_environments(workloads, environments, place)
-    if of_loader is None:
-        yield tuple(setups)
+    own, loader = sharing_one(setups, workloads, place)
+    if loader is None:
+        yield own
         return
-    producer = next(each for each in workloads if each.shared_loader)
-    running = _started(setup_of(producer, device, of_loader), folder)
-    Thread(target=_note_end, args=(os.dup(running.exited), place), daemon=True).start()
-    try:
-        yield tuple(map(setup_of, workloads, [device] * len(workloads), own))
-    finally:
-        running.interrupt()
-        running.end_by(monotonic() + _ENDING_S)
-
-
-def _started(loader: TenantSetup, folder: Path) -> StartedScript:
     temporary = Path(mkdtemp(prefix="l", dir=folder))
     # A command of ours finds this package by the path, installed or not.
     ours = {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -75,9 +65,14 @@ def _started(loader: TenantSetup, folder: Path) -> StartedScript:
         piped=False,
         writable=loader.line is not None,
     )
-    if loader.line is not None:
-        running.write_line(loader.line)
-    return running
+    Thread(target=_note_end, args=(os.dup(running.exited), place), daemon=True).start()
+    try:
+        if loader.line is not None:
+            running.write_line(loader.line)
+        yield own
+    finally:
+        running.interrupt()
+        running.end_by(monotonic() + _ENDING_S)
 
 
 def _note_end(exited: int, place: Path) -> None:

@@ -23,7 +23,7 @@ from advisor.measure.bench import (
     tenants_on,
 )
 from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
-from advisor.measure.one_loader import loader_environments, with_loader
+from advisor.measure.one_loader import sharing_one, with_loader
 from advisor.measure.pace import Schedule, schedule, sleep_until, windows_of
 from advisor.measure.planned_runs import PlannedRun, Timing, read_plans, single_runs
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
@@ -257,21 +257,19 @@ def planned_processes(plan: PlannedRun, uuid: str | None) -> Iterator[PlannedPro
         if uuid is not None and sharing.under_mps:
             variables = daemon_variables(folder, uuid)
             yield PlannedProcess(f"{run.id}: MPS daemon", variables, (CONTROL, "-f"))
-        own, of_loader = loader_environments(
-            [run.workloads[job] for job in jobs],
-            tenant_environments(sharing, len(jobs), folder, uuid),
-            folder / "loader",
-        )
-        roles = [
-            (f"tenant {number}, trains {run.workloads[job].name}", run.workloads[job], variables)
-            for number, (job, variables) in enumerate(zip(jobs, own, strict=True), start=1)
+        workloads = [run.workloads[job] for job in jobs]
+        environments = tenant_environments(sharing, len(jobs), folder, uuid)
+        setups = [
+            setup_of(workload, "cpu" if uuid is None else "cuda", variables)
+            for workload, variables in zip(workloads, environments, strict=True)
         ]
-        if of_loader is not None:
-            producer = next(each for _, each, _ in roles if each.shared_loader)
-            roles.insert(0, ("data loader of its tenants", producer, of_loader))
-        for role, workload, environment in roles:
-            setup = setup_of(workload, "cpu" if uuid is None else "cuda", environment)
-            yield PlannedProcess(f"{run.id}: {role}", environment, setup.script.command)
+        own, loader = sharing_one(setups, workloads, folder / "loader")
+        if loader is not None:
+            role = f"{run.id}: data loader of its tenants"
+            yield PlannedProcess(role, loader.environment, loader.script.command)
+        for number, (setup, workload) in enumerate(zip(own, workloads, strict=True), start=1):
+            role = f"{run.id}: tenant {number}, trains {workload.name}"
+            yield PlannedProcess(role, setup.environment, setup.script.command)
 
 
 # Assumed seconds of a run before the first has been measured.

@@ -114,6 +114,9 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     return None
 
 
+MISSED_BATCHES = "a job that starts later than the others has missed batches of their loader"
+
+
 def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """Return why `jobs` cannot share a loader under `sharing`; None where they can, or do not.
 
@@ -125,7 +128,7 @@ def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     if sharing.instances:
         return "one data loader does not feed several MIG instances"
     if any(1 < (part.at_once or 1) < len(part.jobs) for part in partitions(sharing, len(jobs))):
-        return "a job that starts later than the others has missed batches of their loader"
+        return MISSED_BATCHES
     return None
 
 

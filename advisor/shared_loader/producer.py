@@ -155,12 +155,6 @@ class _Producer(engine.TensorProducer):  # type: ignore[misc]
                 return
 
 
-def _complete(folder: Path, came: set[bytes], jobs: int) -> bool:
-    """Whether no job is left that could come: of those that ended early, some may have come."""
-    living = sum(is_held(folder / each.decode()) for each in tuple(came))  # of another thread
-    return len(came) >= jobs or living >= jobs - len([*folder.glob(f"{GONE}*")])
-
-
 def serve(loader: Any, folder: Path, jobs: int) -> None:
     """Send all passes of `loader` to so many jobs, until all have ended."""
     warnings.filterwarnings("ignore", "TypedStorage is deprecated")
@@ -172,7 +166,11 @@ def serve(loader: Any, folder: Path, jobs: int) -> None:
     producer = _Producer(_Checked(loader))
     beats: Any = producer.hb
     came, since_s = 0, monotonic()
-    while not _complete(folder, beats.came, jobs) and monotonic() - since_s < WAIT_S:
+    while came < jobs and monotonic() - since_s < WAIT_S:
+        # Of the jobs that ended early, some may have come: they do not live.
+        living = sum(is_held(folder / each.decode()) for each in tuple(beats.came))
+        if living >= jobs - len([*folder.glob(f"{GONE}*")]):
+            break
         sleep(0.1)
         if len(beats.came) > came:
             came, since_s = len(beats.came), monotonic()
