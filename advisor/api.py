@@ -22,10 +22,10 @@ from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import (
     MAX_SLOWDOWN,
-    MISSED_BATCHES,
     UNCONDITIONAL,
     Conditions,
     are_many,
+    check_own_loaders,
     loader_problem,
 )
 from advisor.plan.values import Forecast, GpuPool, Recommendation
@@ -369,7 +369,7 @@ class Advisor(Basis):
             check_kind("what runs", each, Running, "Advisor(...).running(['NAME'], 'mps')")
         check_protection("max_slowdown", max_slowdown)
         waiting = self.jobs(offered)
-        _check_own_loaders(waiting)
+        check_own_loaders(waiting)
         answer = additions(on_gpus, waiting, self.card, self.predictor, max_slowdown, conditions)
         return self._based(answer, [*(job for each in on_gpus for job in each.jobs), *waiting])
 
@@ -440,7 +440,7 @@ class Advisor(Basis):
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.total > 1)
         jobs = [each.job for each in arrivals]
         if len({each.arrival_s for each in arrivals}) > 1:
-            _check_own_loaders(jobs)
+            check_own_loaders(jobs)
         simulated = partial(
             over_time,
             arrivals,
@@ -495,8 +495,3 @@ def _check_ranking(conditions: object, level: object) -> None:
     check_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
     if level not in LEVELS:
         raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {level!r:.60}")
-
-
-def _check_own_loaders(jobs: Sequence[Job]) -> None:
-    if any(job.profile.workload.shared_loader for job in jobs):
-        raise InvalidInput(f"{MISSED_BATCHES}. Leave --share-loader out.")

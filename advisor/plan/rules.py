@@ -114,7 +114,7 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     return None
 
 
-MISSED_BATCHES = "a job that starts later than the others has missed batches of their loader"
+_MISSED = "a job that starts later than the others has missed batches of their loader"
 
 
 def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
@@ -128,8 +128,14 @@ def loader_problem(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     if sharing.instances:
         return "one data loader does not feed several MIG instances"
     if any(1 < (part.at_once or 1) < len(part.jobs) for part in partitions(sharing, len(jobs))):
-        return MISSED_BATCHES
+        return _MISSED
     return None
+
+
+def check_own_loaders(jobs: Sequence[Job]) -> None:
+    """Raise InvalidInput if any of `jobs`, which do not all start at once, shares its loader."""
+    if any(job.profile.workload.shared_loader for job in jobs):
+        raise InvalidInput(f"{_MISSED}. Leave --share-loader out.")
 
 
 def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> str | None:
