@@ -23,7 +23,7 @@ from advisor.report.forecast import (
     slowdown,
     way_name,
 )
-from advisor.report.recommendation import instruction
+from advisor.report.headline import headline
 from advisor.report.simulation import simulation_heading, spans_of_jobs
 from advisor.simulation.results import SimulatedJob
 
@@ -371,7 +371,7 @@ _PICTURE_PX, _TITLE_WIDTH = 640, 88
 def ways_picture(advised: Recommendation, file_end: str) -> bytes:
     """Return the chart of each way to share at its best, with a title and how to read it."""
     measure = OBJECTIVES[advised.ranked_by].measure
-    title = f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})"
+    title = f"{headline(advised, advised.best)} ({advised.gpu.key})"
     hint = f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best"
     return _picture(ways_chart(advised), title, hint, file_end)
 
