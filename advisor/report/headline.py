@@ -197,9 +197,9 @@ def instruction(plan: Plan, names: Sequence[str]) -> str:
     return f"Use {way}{cap}"
 
 
-def order_of_starts(plan: Plan, names: Sequence[str]) -> str:
-    """Return in which order the jobs start, as a sentence; empty if all start at once or any may."""
-    sharing, jobs = plan.sharing, len(names)
+def order_of_starts(sharing: Sharing, names: Sequence[str]) -> str:
+    """Return the order in which jobs start on one GPU, as a sentence; empty if it has none."""
+    jobs = len(names)
     if sharing.mode == "serial" or not (one_by_one(sharing) or with_a_queue(sharing, jobs)):
         return ""
     turns = [names[at] for run in running_together(sharing, jobs) for at in run]

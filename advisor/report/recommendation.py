@@ -38,12 +38,15 @@ def paragraphs(advised: Recommendation) -> tuple[str, ...]:
 
 
 def opening(advised: Recommendation) -> Iterator[str]:
-    """Yield what to do, deadlines that no plan keeps, how sure it is, and what it takes."""
+    """Yield deadlines that no plan keeps, what to do, how sure it is, and what it takes."""
     best = advised.best
-    yield headline(advised, best)
     yield from forecast.deadlines_missed(advised)
+    yield headline(advised, best)
     yield f"{certainty(advised, best)}{forecast.ranking_note(advised.level)}"
-    yield from filter(None, [order_of_starts(best, [job.name for job in advised.jobs])])
+    if not best.way and (
+        order := order_of_starts(best.sharing, [job.name for job in advised.jobs])
+    ):
+        yield order
     sure = None
     if not best.one_by_one and best.gain.p05 < 1:
         sure = next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
@@ -87,7 +90,6 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     yield from missing_ways(advised)
     if memory_left_mib(advised) < 0:
         yield "It fits because each job's memory is capped."
-    yield from filter(None, [why_first(advised)])
     yield from filter(None, [forecast.with_estimates_named(standing, "")])
     if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
         yield f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long."
@@ -97,6 +99,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     if not best.prediction.confirmed_on_hardware:
         yield f"It is {forecast.NOT_CONFIRMED}."
     yield forecast.host_note(standing)
+    yield from filter(None, [why_first(advised)])
 
 
 def _deadline_sentences(advised: Recommendation) -> Iterator[str]:

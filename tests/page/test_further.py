@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.api import Advisor
-from advisor.report.recommendation import fleet_instruction
+from advisor.report.headline import fleet_instruction
 from tests import shelf
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong

@@ -11,7 +11,7 @@ from advisor.files.writing import write_whole
 from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
 from advisor.report.format import WAYS
-from advisor.report.recommendation import fleet_instruction
+from advisor.report.headline import fleet_instruction
 from advisor.workload.minimal_profile import minimal_text
 from tests import shelf, synthetic
 from tests.page.seen import (
