@@ -138,7 +138,8 @@ def click_way(page: "Page", way: str) -> None:
     chart = page.get_by_test_id("stVegaLiteChart").first
     label = chart.get_by_text(way, exact=True)
     label.wait_for()
-    box = label.bounding_box() or {}
+    box = label.bounding_box()
+    assert box is not None, f"{way} is not in the chart"
     page.mouse.click(box["x"] + box["width"] + 40, box["y"] + box["height"] / 2)
 
 
