@@ -3,11 +3,8 @@
 For many jobs or several GPUs: what to do, the jobs over time, and the commands.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
-from time import monotonic
 from typing import Any
 
 import pandas as pd
@@ -21,7 +18,7 @@ from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
 from advisor.launch.shell import plan_lines, why_not_started
 from advisor.page.question import Question, advisor_of, plain
-from advisor.plan import watched
+from advisor.page.searching import searching
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
@@ -44,37 +41,6 @@ from advisor.report.recommendation import (
 from advisor.simulation.results import SimulatedJob
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
-
-_EVERY_S = 0.3
-
-
-@contextmanager
-def searching() -> Iterator[Callable[[], DeltaGenerator]]:
-    """Show the steps of the searches in this block; yield a function to the place for the answer.
-
-    When a visitor leaves, changes the question, or ends the server, streamlit raises what ends the
-    script in the next call that shows something. So it ends a search, too.
-    """
-    steps, shown_s, note = count(1), monotonic(), None
-
-    def watch() -> None:
-        nonlocal shown_s, note
-        number = next(steps)
-        if monotonic() - shown_s >= _EVERY_S:
-            note = note or st.empty()  # until then, the last answer stays
-            note.info(f"Searching for the best plan: {number:,} steps so far.")
-            shown_s = monotonic()
-
-    def place() -> DeltaGenerator:
-        nonlocal note
-        at, note = note or st, None
-        return at.container()
-
-    with watched(watch):
-        yield place
-    if note is not None:
-        note.empty()
-
 
 _LEGEND = "Hollow: estimated. Green: ties with the best. Thin line: 90 % interval."
 

@@ -9,8 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.page.answer import draw, searching, show_fleet, show_headline, show_table
+from advisor.page.answer import draw, show_fleet, show_headline, show_table
 from advisor.page.question import Question, plain
+from advisor.page.searching import searching
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
 from advisor.plan.rules import MAX_SLOWDOWN
