@@ -111,6 +111,11 @@ def counted(number: float, noun: str) -> str:
     return f"{amount} {noun}{'es' if noun.endswith(('s', 'x', 'sh')) else 's'}"
 
 
+def in_percent(share: float, digits: int = 0) -> str:
+    """Return a `share` of 1 in per cent, with so many digits after the point."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def shortened(text: str) -> str:
     """Return `text` in quotes for a message, cut where it is long."""
     return repr(text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}...")

@@ -66,6 +66,8 @@ class Objective(ABC):
     Plans are ranked by `cost`, which is exact. `criteria` orders thousands of ways at once.
 
     Attributes:
+        saving: Words for a cheaper plan; `less` is the share of the cost that it saves, and `more`
+            the share of work that it adds in the same time.
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.
@@ -78,6 +80,7 @@ class Objective(ABC):
     unit: ClassVar[Literal["s", "J", "ratio"]]
     choice: ClassVar[str]
     measure: ClassVar[str]
+    saving: ClassVar[str]
     explained: ClassVar[str] = ""
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     uses_deadlines: ClassVar[bool] = False
@@ -125,6 +128,7 @@ class Makespan(Objective):
     unit = "s"
     choice = "all done soonest"
     measure = "total time"
+    saving = "is {more} faster"
 
     def value(self, totals: Totals) -> float | None:
         return totals.makespan_s
@@ -140,6 +144,7 @@ class MeanCompletion(Objective):
     unit = "s"
     choice = "each done soon"
     measure = "until a job ends, on average"
+    saving = "lowers the mean completion time by {less}"
     order_matters = True
 
     def value(self, totals: Totals) -> float | None:
@@ -159,6 +164,7 @@ class Deadlines(Objective):
     unit = "ratio"
     choice = "deadlines kept"
     measure = "tightest job over deadline"
+    saving = "lets its tightest job use {less} less of its time"
     explained = "End of the tightest job over its deadline: at 1x just in time, above it is late."
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
@@ -190,6 +196,7 @@ class Throughput(Objective):
     unit = "ratio"
     choice = "most work per hour"
     measure = "time against serial"
+    saving = "does {more} more work"
     explained = (
         "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
         "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
@@ -226,6 +233,7 @@ class Energy(Objective):
     unit = "J"
     choice = "least energy"
     measure = "total energy"
+    saving = "uses {less} less energy"
     instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
 
     def value(self, totals: Totals) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from advisor.errors import InvalidInput, NothingFits, counted
+from advisor.errors import InvalidInput, NothingFits, counted, in_percent
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.plan import Layouts
@@ -196,7 +196,7 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
         upper_mib = pool.most_mib(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
         if not leaves_free(upper_mib, pool.capacity_mib, margin):
             return (
-                f"leaves no {margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "
+                f"leaves no {in_percent(margin)} of memory free: up to {upper_mib:,.0f} MiB "
                 f"of {pool.capacity_mib:,.0f} MiB are taken"
             )
     return None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from advisor.errors import counted, with_article
+from advisor.errors import counted, in_percent, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost, starved
 from advisor.plan.ranking import rule_in_words, verdict
@@ -284,13 +284,16 @@ def _missed(advised: Recommendation) -> str:
 def _faster(advised: Recommendation) -> Iterator[str]:
     """The plan that costs least, where a simpler one is recommended."""
     cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
-    saves = 1 - _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
-    if cheapest is not advised.best and saves >= SEEN:
+    ratio = _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
+    if cheapest is not advised.best and 1 - ratio >= SEEN:
         rule = advised.best.precedes_by
         why = ": a tie" if cheapest.ties_best else ": too little for what it takes"
         if rule not in (None, "cost", "simplicity"):
             why = f", but 1 is first {rule_in_words(rule, advised.level)}"
-        yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}{why}."
+        saving = OBJECTIVES[advised.ranked_by].saving.format(
+            less=in_percent(1 - ratio, 1), more=in_percent(1 / ratio - 1, 1)
+        )
+        yield f"{forecast.plan_name(advised, cheapest)} {saving} in the median{why}."
 
 
 def memory_left_mib(advised: Recommendation) -> float:
@@ -315,7 +318,7 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
     jobs = (advised.jobs[lengths_s.index(length_s)] for length_s in (least_s, most_s))
     one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in jobs)
     yield (
-        f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
+        f"Lengths differ: {one} is {100 * share:.2g} % of {other}, so how they share "
         f"hardly counts. The default is 1 epoch; set others by `NAME@EPOCHS`."
     )
 
@@ -378,7 +381,7 @@ def hints(advised: Recommendation) -> Iterator[str]:
     if "fix-host-first" not in summary.answers:
         return
     for job in summary.host_bound:
-        parts.append(f"{job.job} keeps the GPU busy for {job.gpu_share:.0%} of a step")
+        parts.append(f"{job.job} keeps the GPU busy for {in_percent(job.gpu_share)} of a step")
         if job.variant is not None and job.variant_step_s is not None:
             parts[-1] += f" ({job.variant}: {units.duration(job.variant_step_s)} a step)"
     yield f"Less CPU time would gain more (torch.compile, loader workers): {'; '.join(parts)}."
