@@ -24,7 +24,7 @@ def main() -> None:
         from advisor.page.question import read_question
 
         top, card = st.container(), st.container()
-        left, right = st.columns([1, 2], gap="large")
+        left, right = st.columns([3, 5], gap="large")
         question = read_question(top, left)
         pages = [
             st.Page(lambda: show_answer(question, card, right), title="One GPU", default=True),

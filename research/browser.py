@@ -26,6 +26,7 @@ Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 WIDE, NARROW = (1280, 800), (420, 900)
 PATIENCE_MS = 60_000
+ANSWER = "[data-testid=stColumn]:nth-child(2) h2"  # the first is the one line of the answer
 _QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -129,7 +130,17 @@ def wait_for_answer(page: "Page") -> None:
 
 def answer_of(page: "Page") -> "Locator":
     """Return the one line of the answer."""
-    return page.get_by_test_id("stColumn").nth(1).get_by_role("heading").first
+    return page.locator(ANSWER).first
+
+
+def click_way(page: "Page", way: str) -> None:
+    """Click the row of a way to share in the chart, on the right of its name."""
+    chart = page.get_by_test_id("stVegaLiteChart").first
+    label = chart.get_by_text(way, exact=True)
+    label.wait_for()
+    box = label.bounding_box()
+    assert box is not None, f"{way} is not in the chart"
+    page.mouse.click(box["x"] + box["width"] + 40, box["y"] + box["height"] / 2)
 
 
 def typed_into(page: "Page", row: int, column: int, text: str) -> "Locator":

@@ -28,6 +28,7 @@ from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
 from advisor.report.forecast import NOT_CONFIRMED, job_rows, plan_name, plan_rows
 from advisor.report.format import notation_of, shortened
+from advisor.report.gpu_charts import gpu_chart
 from advisor.report.headline import (
     badge_of,
     certainty,
@@ -119,18 +120,17 @@ def _plan_in_view(advised: Recommendation) -> Plan:
 def _show_best(advised: Recommendation, text: DeltaGenerator, drawing: DeltaGenerator) -> None:
     best = advised.best
     badge, colour = badge_of(advised, best)
-    with text.container(gap="small"):
-        st.badge(badge, color=colour)
+    with text:
         st.markdown(f"## {plain(headline(advised, best))}")
-        for line in (lateness(advised, best), certainty(advised, best), why_first(advised)):
-            st.markdown(plain(line))
+        sure = lateness(advised, best) or certainty(advised, best)
+        st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(why_first(advised))}")
         ranked_by = OBJECTIVES[advised.ranked_by]
         if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
             st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
-        if st.button("Get the commands", key="commands", type="primary"):
+        if st.button("Get the commands", key="commands", icon=":material/terminal:"):
             show_commands(advised, best)
     with drawing:
-        pass
+        draw(gpu_chart(best.prediction, advised.gpu, [job.name for job in advised.jobs]))
 
 
 def _show_looked_at(advised: Recommendation, plan: Plan) -> None:
@@ -138,8 +138,8 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> None:
     gap = difference(advised, plan, advised.best)
     st.markdown(f"**You look at:** {plain(f'{name}, {gap} than the best.')}")
     st.caption(plain(_name(advised, plan)))
-    for line in (lateness(advised, plan), certainty(advised, plan)):
-        st.markdown(plain(line))
+    st.markdown(plain(lateness(advised, plan) or certainty(advised, plan)))
+    draw(gpu_chart(plan.prediction, advised.gpu, [job.name for job in advised.jobs]))
     with st.container(horizontal=True):
         if st.button("Get its commands"):
             show_commands(advised, plan)

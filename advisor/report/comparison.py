@@ -18,7 +18,7 @@ from advisor.plan.reasons import (
 )
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import csv_text, range_columns, table_of
+from advisor.report.format import csv_text, range_columns, share, table_of
 
 _TIE, _ENDS = " tie", "ends after"
 _LIMITED_BY: dict[Limit, str] = {
@@ -91,7 +91,7 @@ def _rows_of_jobs(comparison: Comparison, copies: Sequence[int]) -> list[dict[st
         bound, why = each.binding, "no resource saturated"
         if (limit := bound.limit_of(at)) is not None:
             why = _LIMITED_BY.get(limit, f"limited by {limit}")
-            why += "" if (use := bound.use_of(at)) is None else f" ({use:.0%})"
+            why += "" if (use := bound.use_of(at)) is None else f" ({share(use)})"
         shown_s = [ends_s[copy].p50 for copy in copies] if ends_s else []
         rows.append(
             {

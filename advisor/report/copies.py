@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from advisor.errors import counted
+from advisor.errors import counted, in_percent
 from advisor.plan.admission import Addition, Additions
 from advisor.plan.copies import MIN_GAIN, Copies, CopiesRow
 from advisor.plan.reasons import named
@@ -34,7 +34,11 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
     best, job, gpu = copies.at_best, copies.job.name, copies.gpu.key
     if copies.worthwhile == 1:
         second = next(map(copies.gain, copies.rows[1:]), None)
-        why = copies.limited_by if second is None else f"is not worthwhile: {second:+.1%} work"
+        why = (
+            copies.limited_by
+            if second is None
+            else f"is not worthwhile: {100 * second:+.1f} % work"
+        )
         advice = f"Run {job} alone on {gpu}: a second copy {why}."
     else:
         advice = (
@@ -46,7 +50,7 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
 
     def cells(row: CopiesRow) -> dict[str, str]:
         gain = copies.gain(row)
-        more = "" if gain is None else f" ({gain:+.1%})"
+        more = "" if gain is None else f" ({100 * gain:+.1f} %)"
         return {
             "copies": str(row.copies),
             "best under": _notation(row.prediction.sharing),
@@ -115,8 +119,8 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
     if gained is not None and more:
         yield (
             f"More than {copies.worthwhile} {unit} are not worthwhile: "
-            f"{'one' if more == 1 else more} more would bring less than {MIN_GAIN:.0%} more "
-            f"{gained}, which is within the error."
+            f"{'one' if more == 1 else more} more would bring less than "
+            f"{in_percent(MIN_GAIN)} more {gained}, which is within the error."
         )
     elif gained is not None:
         yield (
@@ -205,7 +209,10 @@ def _notes_on_starts(trials: Trials) -> Iterator[str]:
         )
     if starts_s.p50 > trial_s.p50:
         share = starts_s.p50 / (starts_s.p50 + trial_s.p50)
-        yield f"Start-up is {share:.0%} of the time. It was not measured here: ranges are wide."
+        yield (
+            f"Starts take {in_percent(share)} of the time. They were not measured here, so ranges "
+            f"are wide."
+        )
 
 
 def _cells_of_trials(row: TrialsRow) -> dict[str, str]:
@@ -252,7 +259,7 @@ def trials_advice(search: Search) -> str:
         study = first.trials.study
         if len(search.hosts) == 1 and study and most < study.trials:
             whole += f", in {counted(study.rounds, 'round')}; more at once "
-            whole += f"end at most {MIN_GAIN:.0%} sooner"
+            whole += f"end at most {in_percent(MIN_GAIN)} sooner"
         lines.append(f"{whole}.")
     return "\n".join([*lines, f"{rate}.{forecast.ranking_note(first.trials.copies.level)}"])
 
@@ -313,7 +320,7 @@ def _any_due(additions: Additions) -> bool:
 
 
 def _slowing(added: Addition) -> str:
-    return f"{max(0.0, added.slowed_by):.1%}"
+    return in_percent(max(0.0, added.slowed_by), 1)
 
 
 def _names(jobs: Sequence[Job]) -> str:

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from advisor.errors import counted
+from advisor.errors import counted, in_percent
 from advisor.prediction.prediction import LEVELS, Interval, MixPrediction
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import kind_of, partitions
@@ -63,7 +63,7 @@ def number(value: float) -> str:
 
 def percent(share: float | None) -> str:
     """Return a share in per cent, or a dash for None."""
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else in_percent(share, 1)
 
 
 def duration(length_s: float) -> str:
@@ -123,7 +123,7 @@ def times(value: Interval) -> str:
 
 def share(value: float | None) -> str:
     """Return a share of 1 in per cent."""
-    return NOT_MEASURED if value is None else f"{value:.0%}"
+    return NOT_MEASURED if value is None else in_percent(value)
 
 
 def collapsed(equal: Sequence[str]) -> str:

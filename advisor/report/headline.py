@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from advisor.errors import counted, with_article
+from advisor.errors import counted, in_percent, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import known_cost
 from advisor.plan.ranking import rule_in_words
@@ -34,7 +34,9 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     by, turns = advised.ranked_by, "one after another" if advised.gpus == 1 else "one at a time"
     parts = []
     if by == "deadlines":
-        parts.append(f"the tightest job ends after {known_cost(plan, by).p50:.0%} of its time")
+        parts.append(
+            f"the tightest job ends after {in_percent(known_cost(plan, by).p50)} of its time"
+        )
     elif by != "throughput":
         until = " until a job ends, on average" if by == "mean-completion" else ""
         parts.append(units.middle(known_cost(plan, by), forecast.shown_cost(by)) + until)
@@ -51,7 +53,7 @@ def _apart(advised: Recommendation, plan: Plan, other: Plan) -> tuple[str, bool]
     by = advised.ranked_by
     ratio = known_cost(plan, by).p50 / known_cost(other, by).p50
     part = abs((1 / ratio if by == "throughput" else ratio) - 1)
-    return f"{100 * part:.{0 if part >= 0.0995 else 1}f} %", ratio > 1
+    return in_percent(part, 0 if part >= 0.0995 else 1), ratio > 1
 
 
 def difference(advised: Recommendation, plan: Plan, other: Plan) -> str:

@@ -205,7 +205,7 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
     busy = gpu.gpu_utilization
     return [
         ("memory", f"{gpu.memory_used_mib:,.0f} of {gpu.memory_total_mib:,.0f} MiB in use"),
-        ("busy", _UNKNOWN if busy is None else f"a kernel runs {busy:.0%} of the time"),
+        ("busy", _UNKNOWN if busy is None else f"a kernel runs {share(busy)} of the time"),
         ("power", f"{_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}"),
         ("modes", f"{mig}; compute mode {gpu.compute_mode or _UNKNOWN}"),
         ("MPS", ", ".join(daemons) or "no daemon runs"),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from advisor.errors import counted
+from advisor.errors import counted, in_percent
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost, starved
 from advisor.plan.ranking import verdict
@@ -163,7 +163,7 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
     jobs = (advised.jobs[lengths_s.index(length_s)] for length_s in (least_s, most_s))
     one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in jobs)
     yield (
-        f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
+        f"Lengths differ: {one} is {100 * share:.2g} % of {other}, so how they share "
         f"hardly counts. The default is 1 epoch; set others by `NAME@EPOCHS`."
     )
 
@@ -226,7 +226,7 @@ def hints(advised: Recommendation) -> Iterator[str]:
     if "fix-host-first" not in summary.answers:
         return
     for job in summary.host_bound:
-        parts.append(f"{job.job} keeps the GPU busy for {job.gpu_share:.0%} of a step")
+        parts.append(f"{job.job} keeps the GPU busy for {in_percent(job.gpu_share)} of a step")
         if job.variant is not None and job.variant_step_s is not None:
             parts[-1] += f" ({job.variant}: {units.duration(job.variant_step_s)} a step)"
     yield f"Less CPU time would gain more (torch.compile, loader workers): {'; '.join(parts)}."

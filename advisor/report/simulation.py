@@ -67,7 +67,7 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     most, nearly_all = map(
         units.duration, (simulation.p95_completion_s, simulation.p99_completion_s)
     )
-    yield "completion", f"95% of jobs within {most}, 99% within {nearly_all}"
+    yield "completion", f"95 % of jobs within {most}, 99 % within {nearly_all}"
     mean, worst = simulation.mean_unfairness, simulation.worst_unfairness
     yield (
         "fairness",

@@ -223,7 +223,7 @@ def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_c
     for risk, is_noted in ((0.005, False), (0.03, True)):
         best = replace(found.best, oom_probability=risk)
         notes = "".join(gpu_notes(replace(found, plans=(best, *found.plans[1:]))))
-        assert ("3%" in notes) == ("memory" in notes) == is_noted
+        assert ("3 %" in notes) == ("memory" in notes) == is_noted
 
 
 def test_an_answer_with_mig_has_what_it_takes_before_hopper_also_a_reset():

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from research.browser import click_way
 from tests.page.test_page import MINE
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -31,14 +32,6 @@ def test_a_profile_that_i_drop_has_its_row(visitor):
     page.get_by_test_id("stFileUploader").locator("input[type=file]").set_input_files(file)
     expect(visitor.cell("my-job")).to_be_attached()
     expect(visitor.answer).not_to_have_text(before)
-
-
-def click_way(page, way):
-    """Click the row of a way to share in the chart."""
-    chart = page.get_by_test_id("stVegaLiteChart").first
-    label = chart.get_by_text(way, exact=True).bounding_box()
-    left = label["x"] + label["width"] + 40
-    page.mouse.click(left, label["y"] + label["height"] / 2)
 
 
 def test_a_click_on_a_row_shows_that_way_and_back_to_best_returns(visitor):
