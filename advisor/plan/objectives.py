@@ -189,11 +189,10 @@ class Throughput(Objective):
     name = "throughput"
     unit = "ratio"
     choice = "most work per hour"
-    measure = "time against serial"
+    measure = "work an hour"
     explained = (
-        "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
-        "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
-        "is the inverse."
+        "At 1.67x, an hour does what one after another does in 1.67 hours. All jobs have equal "
+        "parts of it: the work of each counts by how long it takes alone."
     )
     in_seconds = False
 

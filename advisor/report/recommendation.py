@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from advisor.errors import counted, in_percent
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES, known_cost, starved
+from advisor.plan.objectives import starved
 from advisor.plan.ranking import verdict
 from advisor.plan.reasons import named, slowed
 from advisor.plan.rules import TOO_SLOW
@@ -14,7 +14,7 @@ from advisor.prediction.memory import pools_of
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.headline import certainty, headline, order_of_starts, why_first
+from advisor.report.headline import certainty, difference, headline, order_of_starts, why_first
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.sharing.groups import groups as groups_of
 
@@ -234,9 +234,7 @@ def hints(advised: Recommendation) -> Iterator[str]:
 
 def another_layout_text(advised: Recommendation, other: Plan) -> str:
     """Return what a GPU would gain in another MIG layout, or with MIG mode off, as in `other`."""
-    by = advised.ranked_by
-    ratio = known_cost(other, by).p50 / known_cost(advised.best, by).p50
+    gap = difference(advised, other, advised.best)
     return (
-        f"With root, the best plan is {other.notation}: {ratio:.2f}x the "
-        f"{OBJECTIVES[by].measure} of plan 1 here. --root ranks all plans."
+        f"With root, the best plan is {other.notation}: {gap} than plan 1. --root ranks all plans."
     )

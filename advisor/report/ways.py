@@ -73,7 +73,7 @@ def ways_table(advised: Recommendation, plans: tuple[Plan, ...] = ()) -> WaysTab
     values = [ranked_quantity(advised, plan) for _, plan in shown]
     most = max(value.p95 for value in values)
     unit, size = units.axis_unit(by.unit, max(value.p50 for value in values))
-    write = shown_cost(advised.ranked_by)
+    write = units.times if by.unit == "ratio" else shown_cost(advised.ranked_by)
     rows = tuple(
         WayRow(
             plan=units.shortened(plan_name(advised, plan)),
@@ -90,9 +90,8 @@ def ways_table(advised: Recommendation, plans: tuple[Plan, ...] = ()) -> WaysTab
         )
         for (_, plan), value in zip(shown, values, strict=True)
     )
-    measure = "work an hour, one after another = 1" if by.name == "throughput" else by.measure
     return WaysTable(
-        measure=f"{measure}, {unit}" if unit else measure,
+        measure=f"{by.measure}, {unit}" if unit else by.measure,
         ticks=tuple((at * size / most, f"{at:g}") for at in _ticks(most / size)),
         rows=rows,
     )
