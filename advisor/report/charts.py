@@ -254,7 +254,7 @@ def ways_chart(advised: Recommendation) -> Layered:
     words = alt.Axis(
         labelLimit=260, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
     )
-    y = alt.Y("way:N", sort=[row["way"] for row in rows], title=None, axis=words)
+    y = alt.Y("way:N", sort=[row.words for row in table.rows], title=None, axis=words)
     base = chart_of(rows).encode(y=y)
     bars = base.mark_bar(height={"band": 0.5}, strokeWidth=2).encode(
         x=x("middle"),
