@@ -11,7 +11,7 @@ from heapq import nlargest
 from itertools import zip_longest
 from math import inf, isfinite
 
-from advisor.errors import InvalidInput, NothingFits
+from advisor.errors import InvalidInput, NothingFits, in_percent
 from advisor.hardware.gpus import Gpu, GpuCount
 from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
@@ -288,8 +288,8 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
     for start, job in zip(plan.starts, prediction.jobs, strict=True):
         if start.memory_cap_mib is None and job.oom_probability > MAX_OOM_PROBABILITY:
             raise NothingFits(
-                f"{plan.sharing}: some job, such as {job.job}, runs out of memory with a chance of "
-                f"{prediction.oom_probability:.0%}. Export another plan: `advisor recommend`."
+                f"{plan.sharing}: the risk that a job such as {job.job} runs out of memory is "
+                f"{in_percent(prediction.oom_probability)}. Export a plan of `advisor recommend`."
             )
 
 

@@ -109,7 +109,7 @@ def trials(
 ) -> tuple[Trial, ...]:
     """Return the runs that tried whether mixes of `profiles` fit in memory.
 
-    A tenant that died on a GPU made to look smaller counts as refused memory: nothing else was
+    A tenant that failed on a GPU made to look smaller counts as refused memory: nothing else was
     wrong with it, and not every library reports a lack of memory.
     """
     tried = []

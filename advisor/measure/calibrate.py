@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.errors import AdvisorError, InvalidInput, require_extra
+from advisor.errors import AdvisorError, InvalidInput, in_percent, require_extra
 from advisor.files.reading import user_folder
 from advisor.files.records import parse_record
 from advisor.files.writing import record_text, writable, write_whole
@@ -264,8 +264,9 @@ def _calibrate(bench: Bench) -> Calibration:
     for cost in turns:
         slice_ms, switch_ms = (each and 1e3 * each for each in (cost.slice_s, cost.switch_s))
         say(
-            f"  turns with kernels of {1e3 * cost.kernel_s:.2f} ms: {cost.overhead:.1%} lost; "
-            f"ms a slice {_shown(slice_ms)}, a change {_shown(switch_ms)}"
+            f"  turns with kernels of {1e3 * cost.kernel_s:.2f} ms: "
+            f"{in_percent(cost.overhead, 1)} lost; ms a slice {_shown(slice_ms)}, a change "
+            f"{_shown(switch_ms)}"
         )
     return Calibration(
         gpu=session.device.key,

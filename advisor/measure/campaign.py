@@ -211,10 +211,10 @@ class Dispatcher:
         except AdvisorError as error:
             why = str(error)
         else:
-            # A death for another reason than memory may not repeat with a new runner.
+            # A failure for another reason than memory may not repeat with a new runner.
             tenants = record.tenants if isinstance(record, Run) else ()
-            died = (tenant.detail for tenant in tenants if tenant.outcome == "died")
-            why = next((f"a tenant died ({detail})" for detail in died), None)
+            failed = (tenant.detail for tenant in tenants if tenant.outcome == "failed")
+            why = next((f"a tenant failed ({detail})" for detail in failed), None)
         seat.lost = why is not None
         self._tries[name] += 1
         if seat.lost and self._tries[name] <= _AGAIN:

@@ -240,7 +240,7 @@ class PrintingTenant(Tenant):
 
     def _end_that(self, why: str) -> Ended:
         self.end_by(monotonic())
-        return self.end("died", f"{self.named} {why}")
+        return self.end("failed", f"{self.named} {why}")
 
     def _ran(self, *, start_at: float, stop_at: float, until: float, **_options: object) -> Answer:
         """Its steps between two moments, once it has printed the figure that covers the end."""

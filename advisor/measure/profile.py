@@ -183,7 +183,7 @@ class _Batch:
                     say(f"  {line}")
             except AdvisorError as error:
                 self._fail(job.name, error)
-                # A client that died can leave an MPS server that accepts no new clients.
+                # A client that was killed can leave an MPS server that accepts no new clients.
                 bench.session.close()
 
     def verdict(self) -> int:
@@ -445,7 +445,7 @@ def mps_probe(
     except AdvisorError as error:
         # The daemon does not start, or a client failed: the profile without MPS is still valid.
         say(f"  no MPS probe: {error}")
-        session.close()  # a client that died can leave an MPS server that accepts no clients
+        session.close()  # a killed client can leave an MPS server that accepts no clients
         return None
     return MpsProbe(unlimited, tuple(run for run, _ in limited), pace.memory)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.errors import AdvisorError, InvalidInput, counted, in_percent
 from advisor.files.reading import is_file, read_bytes, user_folder
 from advisor.files.writing import write_whole
 from advisor.hardware.gpus import Gpu, gpu_meant, gpu_of_product
@@ -420,9 +420,13 @@ def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
 def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[str]:
     for job, numbers in written:
         many = f"{job.gpus} x " * (job.gpus > 1)
+        busy, memory_busy = (
+            None if share is None else in_percent(share)
+            for share in (numbers.gpu_utilization, numbers.memory_utilization)
+        )
         shown = {
-            "busy {:.0%}": numbers.gpu_utilization,
-            "memory busy {:.0%}": numbers.memory_utilization,
+            "busy {}": busy,
+            "memory busy {}": memory_busy,
             "{:,.0f} MiB": numbers.memory_mib,
             "{:.0f} W": numbers.power_w,
             "{:g} s a step": numbers.step_s,

@@ -224,7 +224,7 @@ class StartedScript:
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         line = self.error_line()
-        return f"{how}; it printed: {line}" if line else f"{how}, and printed nothing"
+        return f"{how} and printed: {line}" if line else f"{how} and printed nothing"
 
     @property
     def exit_code(self) -> int | None:

@@ -44,7 +44,7 @@ _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.
 def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
     """Run `plan`, one of `single_runs`, for real; its tenants float over the cores of `bench`.
 
-    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+    A tenant that runs out of memory or fails is an outcome in the record; the others go on.
 
     If the plan has steps, each tenant trains until it has done its own, and then idles until the
     last of its group has: its context stays, and uses no SM. Groups run one after another, each
@@ -68,7 +68,7 @@ def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
             clock_s += pauses_s[-1]
         group = _measure_group(plan, jobs, sharing, bench, timing)
         if any(tenant.outcome != "ok" for tenant in group.tenants):
-            # A client that dies can leave an MPS server that accepts no new clients.
+            # A client that is killed can leave an MPS server that accepts no new clients.
             bench.session.close()
         groups.append(group)
         for job, tenant, seconds in zip(jobs, group.tenants, group.took_s, strict=True):

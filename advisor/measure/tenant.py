@@ -43,7 +43,7 @@ _SAY_S, _LOOK_S = 20.0, 1.0
 ENDING_S = 5.0
 """More seconds than a process that has hung up, or whose command has ended, takes to end."""
 
-Outcome = Literal["out-of-memory", "died"]
+Outcome = Literal["out-of-memory", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ Answer = dict[str, Any] | Ended
 def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
     """Return `answer` if its tenant still runs; else raise AdvisorError, ending with `remedy`."""
     if isinstance(answer, Ended):
-        raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
+        what = "out of memory: " if answer.outcome == "out-of-memory" else ""
+        raise AdvisorError(f"{what}{answer.detail}{remedy}")
     return answer
 
 
@@ -202,7 +203,7 @@ class Tenant:
         elif not (self.setup.ours or self.connections):
             why = f"{why}. {self._explained or self._no_steps}"
         self.end_by(monotonic())
-        return self.end("died", f"{self.named} {why}")
+        return self.end("failed", f"{self.named} {why}")
 
     def patience(self, timeout_s: float) -> Iterator[float]:
         """Yield the seconds that are left, 0 at last; now and then, say what is waited for."""
@@ -326,7 +327,7 @@ class Tenant:
                 message = json.loads(self.connections[0].recv_bytes())
         answer = self.parsed(message)
         if answer is None:
-            return self._died()
+            return self._ended_by_itself()
         device = self.setup.device if isinstance(answer, Ended) else answer.get("device")
         if device not in (None, self.setup.device):
             raise InvalidInput(
@@ -342,7 +343,7 @@ class Tenant:
                 return value
             case ["refused", int() as code, str() as text]:
                 raise error_of(code, text)
-            case ["ended", "out-of-memory" | "died" as outcome, str() as detail]:
+            case ["ended", "out-of-memory" | "failed" as outcome, str() as detail]:
                 return self.end(outcome, detail)
             case _:
                 return None
@@ -357,16 +358,16 @@ class Tenant:
         if self.running.out_of_memory:
             return self.end("out-of-memory", self.running.error_line())
         remedy = self._explained or remedy
-        return self.end("died", f"{self.named} {how}{f'. {remedy}' if remedy else ''}")
+        return self.end("failed", f"{self.named} {how}{f'. {remedy}' if remedy else ''}")
 
-    def _died(self) -> Ended:
+    def _ended_by_itself(self) -> Ended:
         how, code, remedy = self.running.how_it_ended(), self.running.exit_code, None
         if self.setup.ours and not self.running.out_of_memory:
             if not self.connections and code in (2, 4):  # `advisor.errors` has these
                 raise error_of(code, self.running.error_line().removeprefix("error: "))
-            return self.end("died", how)
+            return self.end("failed", how)
         if not self.connections:
-            how = f"trained no step and {how}"
+            how = f"ended without a training step: it {how}"
             remedy = self._no_steps if code == 0 or self._unseen else None
         elif code is None:
             how, remedy = "ended its training", _GOES_ON

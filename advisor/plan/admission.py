@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Annotated, assert_never
 
 from advisor.documents import As, Inline, Mark
-from advisor.errors import InvalidInput, NothingFits, counted
+from advisor.errors import InvalidInput, NothingFits, counted, in_percent
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
@@ -379,8 +379,8 @@ class _Joined:
         slowed_by, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
         if slowed_by > self._max_slowdown:
             return (
-                f"slows {job} by {slowed_by:.0%} under {after.sharing}, and at most "
-                f"{self._max_slowdown:.0%} is allowed"
+                f"slows {job} by {in_percent(slowed_by)} under {after.sharing}, and at most "
+                f"{in_percent(self._max_slowdown)} is allowed"
             )
         late: tuple[str, ...] | None = ()
         if any(each.deadline_s is not None for each in jobs):

@@ -66,6 +66,8 @@ class Objective(ABC):
     Plans are ranked by `cost`, which is exact. `criteria` orders thousands of ways at once.
 
     Attributes:
+        saving: Words for a cheaper plan; `less` is the share of the cost that it saves, and `more`
+            the share of work that it adds in the same time.
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.
@@ -78,6 +80,7 @@ class Objective(ABC):
     unit: ClassVar[Literal["s", "J", "ratio"]]
     choice: ClassVar[str]
     measure: ClassVar[str]
+    saving: ClassVar[str]
     explained: ClassVar[str] = ""
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     uses_deadlines: ClassVar[bool] = False
@@ -125,6 +128,7 @@ class Makespan(Objective):
     unit = "s"
     choice = "all done soonest"
     measure = "total time"
+    saving = "is {more} faster"
 
     def value(self, totals: Totals) -> float | None:
         return totals.makespan_s
@@ -139,7 +143,8 @@ class MeanCompletion(Objective):
     name = "mean-completion"
     unit = "s"
     choice = "each done soon"
-    measure = "until a job ends, on average"
+    measure = "mean completion time"
+    saving = "lowers the mean completion time by {less}"
     order_matters = True
 
     def value(self, totals: Totals) -> float | None:
@@ -158,8 +163,9 @@ class Deadlines(Objective):
     name = "deadlines"
     unit = "ratio"
     choice = "deadlines kept"
-    measure = "tightest job over deadline"
-    explained = "End of the tightest job over its deadline: at 1x just in time, above it is late."
+    measure = "end over deadline"
+    saving = "lets its tightest job use {less} less of its time"
+    explained = "End over deadline is that of the tightest job: above 1x the job is late."
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),
@@ -189,11 +195,11 @@ class Throughput(Objective):
     name = "throughput"
     unit = "ratio"
     choice = "most work per hour"
-    measure = "time against serial"
+    measure = "relative time"
+    saving = "does {more} more work"
     explained = (
-        "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
-        "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
-        "is the inverse."
+        "Relative time is the time for equal work of all jobs, over the time one after another: at "
+        "0.5x, half an hour does the work of an hour. The gain in throughput is the inverse."
     )
     in_seconds = False
 
@@ -226,6 +232,7 @@ class Energy(Objective):
     unit = "J"
     choice = "least energy"
     measure = "total energy"
+    saving = "uses {less} less energy"
     instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
 
     def value(self, totals: Totals) -> float | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from advisor.documents import As, Inline, Mark, in_document
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, in_percent
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import (
+    OBJECTIVES,
     cost_ratio,
     first_plan,
     holds_one,
@@ -197,7 +198,7 @@ def slowed(starved: Sequence[tuple[str, float]]) -> str:
 def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     """Describe the resource that limits the plan, and how full the others are."""
     busy = {"GPU busy" if each == "GPU time" else each: use for each, use in bound.uses.items()}
-    measured = ", ".join(f"{name} {use:.0%}" for name, use in busy.items())
+    measured = ", ".join(f"{name} {in_percent(use)}" for name, use in busy.items())
     measured = measured or "GPU activity not measured"
     if bound.cores is not None and (mix.host_cores is not None or bound.limit == "data loader"):
         of = "" if mix.host_cores is None else f" of {mix.host_cores:g}"
@@ -205,7 +206,9 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     match bound.limit:
         case "host path":
             least = min(share or 0.0 for share in bound.host_shares)
-            parts = [f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"]
+            parts = [
+                f"CPU-bound: the host path takes {in_percent(least)} of a step or more ({measured})"
+            ]
         case "data loader":
             parts = [f"limited by its data loader ({measured})"]
         case "own instances" if kind_of(mix.sharing) == "mig":
@@ -219,7 +222,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     if bound.by_host and bound.limit not in ("host path", "data loader"):
         parts.append(f"{named([mix.jobs[job].job for job in bound.by_host])} CPU-bound")
     if bound.memory > _FULL_MEMORY:
-        parts.append(f"memory {bound.memory:.0%} full")
+        parts.append(f"memory {in_percent(bound.memory)} full")
     if mix.wide_because:
         parts.append(mix.wide_because)
     if bound.cut == "own instances":
@@ -238,13 +241,14 @@ def named(jobs: Sequence[str]) -> str:
 def compared(
     plan: Outcome, other: Outcome, name: str, objective: ObjectiveName, level: Level
 ) -> str:
-    """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
+    """Describe by how much the cost of `plan` differs from that of `other`, which has a `name`."""
     own, its = (known_cost(each, objective).at(level) for each in (plan, other))
     behind = own / its - 1 if own > its else 1 - its / own
     if abs(behind) < SEEN:
-        return f"as good as {name}"
-    distance = f"{behind:.0%} behind {name}" if behind > 0 else f"{-behind:.0%} ahead of {name}"
-    return f"{distance}, within our error" if tied(plan, other, objective, level) else distance
+        return f"equal to {name}"
+    more, measure = "more" if behind > 0 else "less", OBJECTIVES[objective].measure
+    words = f"{in_percent(abs(behind))} {more} {measure} than {name}"
+    return f"{words}, a tie" if tied(plan, other, objective, level) else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

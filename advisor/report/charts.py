@@ -31,7 +31,7 @@ Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""
 
 _ROW_PX = 32
-_FRAME = "#808080"
+FRAME = "#808080"
 _INK = "currentColor"  # that of the text around the chart, in every theme
 _WORDS = alt.AxisConfig(labelColor=_INK, titleColor=_INK)
 _CONFIG = alt.Config(
@@ -40,7 +40,7 @@ _CONFIG = alt.Config(
     axis=_WORDS,
     legend=alt.LegendConfig(labelColor=_INK, titleColor=_INK),
 )
-_SURE, _OTHER, _ESTIMATE, _FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"
+_SURE, _OTHER, _ESTIMATE, FREE = "#1F7FC4", "#808080", "#949494", "rgba(128,128,128,0.2)"
 # Style of a mark that crosses bars and the page: one of its colours is visible on each.
 _OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
 
@@ -59,7 +59,7 @@ _JOB_COLOURS = (
 )
 
 
-def _by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
+def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     """The colours of all `jobs` of the request, in order; `named`: with a legend."""
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
     colours = dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
@@ -81,13 +81,13 @@ def _across(title: str) -> dict[str, Any]:
     return {"x": alt.X("low:Q", title=title), "x2": alt.X2("high:Q")}
 
 
-def _chart(rows: Iterable[Any]) -> alt.Chart:
+def chart_of(rows: Iterable[Any]) -> alt.Chart:
     """A chart of rows, which are records or have names for values."""
     values = [each if isinstance(each, dict) else asdict(each) for each in rows]
     return alt.Chart(alt.Data(values=values))  # type: ignore[no-untyped-call]  # altair's own
 
 
-def _hints(*fields: str) -> list[alt.Tooltip]:
+def hints(*fields: str) -> list[alt.Tooltip]:
     """The tooltip of a mark.
 
     All charts build channels by their classes: for a bare word altair searches all its classes,
@@ -110,14 +110,14 @@ def _rows(names: Iterable[str], field: str = "row", shown: str = "datum.label") 
     return alt.Y(f"{field}:N", scale=scale, title=None, axis=words)
 
 
-def _drawn(
-    layers: Sequence[alt.Chart], title: str, parts: Iterable[str], height: Any = None
+def drawn_layers(
+    layers: Sequence[alt.Chart], title: str, parts: Iterable[str], height: Any = None, **more: Any
 ) -> Layered:
     """Draw `layers`, and describe the `parts` for people who cannot see them."""
     words = f"{title}: {'; '.join(parts)}."
     size = {} if height is None else {"height": height}
     drawn = (layer for layer in layers if layer.data.values)  # an empty one has no name to read out
-    return alt.layer(*drawn, description=words, config=_CONFIG, **size)
+    return alt.layer(*drawn, description=words, config=_CONFIG, **size, **more)
 
 
 def trials_chart(trials: Trials) -> Layered:
@@ -141,15 +141,17 @@ def trials_chart(trials: Trials) -> Layered:
     colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
     colour = _coloured("basis:N", colours, below)
-    base = _chart(rows).encode(x=x, tooltip=_hints("sharing"), color=colour)
+    base = chart_of(rows).encode(x=x, tooltip=hints("sharing"), color=colour)
     middle = alt.Y("middle:Q", title=title)
-    ring = _chart(row for row in rows if row["advised"]).mark_point(size=300, color=_FRAME)
+    ring = chart_of(row for row in rows if row["advised"]).mark_point(size=300, color=FRAME)
     layers = [
         base.mark_bar(width=3).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
         ring.encode(x=x, y=middle),
         base.mark_point(filled=True, size=90, opacity=1).encode(y=middle),
     ]
-    return _drawn(layers, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
+    return drawn_layers(
+        layers, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows)
+    )
 
 
 def row_name(numbers: Sequence[int], job: str) -> str:
@@ -174,8 +176,8 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
             for run in lane[1]
         ]
 
-    by_job = groupby(runs, lambda numbered: (numbered[0], numbered[1].gpu))
-    lanes = ((number, [run for _, run in some]) for (number, _), some in by_job)
+    by_gpu = groupby(runs, lambda numbered: (numbered[0], numbered[1].gpu))
+    lanes = ((number, [run for _, run in some]) for (number, _), some in by_gpu)
     for _, copies in groupby(lanes, drawn_as_one):
         numbers, (own, *_) = zip(*copies, strict=True)
         name = f"GPU {own[0].gpu} · {row_name(numbers, own[0].job.name)}"
@@ -187,7 +189,7 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
     x = _axis("start:Q", title, max(run.end_s.p95 for _, run in rows) / size_s)
 
     def spans(some: Iterable[dict[str, Any]]) -> alt.Chart:
-        return _chart(some).encode(y=y, x=x, x2=alt.X2("end:Q"), tooltip=_hints("row", "hint"))
+        return chart_of(some).encode(y=y, x=x, x2=alt.X2("end:Q"), tooltip=hints("row", "hint"))
 
     waits = spans(
         {
@@ -213,12 +215,12 @@ def lanes_chart(runs: Iterable[tuple[int, SimulatedJob]], jobs: Iterable[str]) -
     ]
     ends = spans(each for each in running if each["low"] != each["high"])
     layers = [
-        waits.mark_bar(height={"band": 0.6}, color=_FREE),
-        spans(running).mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
+        waits.mark_bar(height={"band": 0.6}, color=FREE),
+        spans(running).mark_bar(height={"band": 0.6}).encode(color=by_job(jobs)),
         ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
     ]
     parts = (f"{name} runs until {units.seconds(run.end_s)}" for name, run in rows)
-    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
+    return drawn_layers(layers, title, parts, alt.Step(_ROW_PX))
 
 
 _WAY_PX, _WAY_FONT = 36, 14
@@ -249,7 +251,7 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
             labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
         ),
     )
-    base = _chart(rows).encode(y=y, tooltip=_hints("way", "plan", "cost", "basis"))
+    base = chart_of(rows).encode(y=y, tooltip=hints("way", "plan", "cost", "basis"))
     bands = base.mark_bar(height={"band": 1}).encode(
         x=x("zero"), x2=alt.X2("end:Q"), color=alt.Color("band:N", scale=None)
     )
@@ -264,7 +266,7 @@ def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
     )
     layers = [bands.add_params(alt.selection_point("chosen", fields=["way"])), bars, ends, words]
     parts = (f"{row['way']} {row['cost']}, {row['basis']}" for row in rows)
-    return _drawn(layers, measure, parts, alt.Step(_WAY_PX))
+    return drawn_layers(layers, measure, parts, alt.Step(_WAY_PX))
 
 
 def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]:
@@ -312,16 +314,16 @@ def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
             }
         )
         first += copies
-    y, tooltip = _rows(row["row"] for row in rows), _hints("row", "hint")
-    base = _chart(rows).encode(y=y, tooltip=tooltip)
+    y, tooltip = _rows(row["row"] for row in rows), hints("row", "hint")
+    base = chart_of(rows).encode(y=y, tooltip=tooltip)
     x = _axis("middle:Q", title, max(row["high"] for row in rows) * 1.02)
-    colour = _by_job([*jobs, *(each.job for each in mix.jobs)])
+    colour = by_job([*jobs, *(each.job for each in mix.jobs)])
     layers = [
         base.mark_bar(height={"band": 0.6}).encode(x=x, color=colour),
         base.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
     ]
     parts = (f"{row['row']} {row['hint']}" for row in rows)
-    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
+    return drawn_layers(layers, title, parts, alt.Step(_ROW_PX))
 
 
 _PLOT_PX, _AXIS_PX, _NAME_PX = 300, 75, 30  # a line below names each job
@@ -345,24 +347,24 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
         if each.speed is not None  # it fits
     ]
     shares = {where: each.compute_share for where, each in zip(places, speeds, strict=True)}
-    ticks = _chart({"where": where, "share": share} for where, share in shares.items())
+    ticks = chart_of({"where": where, "share": share} for where, share in shares.items())
     title = "speed, whole GPU = 1"
     x = alt.X("where:N", sort=list(shares), title=None)
-    base = _chart(rows).encode(
+    base = chart_of(rows).encode(
         x=x,
         xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
-        color=_by_job(jobs, named=True),
-        tooltip=[*_hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
+        color=by_job(jobs, named=True),
+        tooltip=[*hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
     )
     layers = [
-        ticks.mark_tick(thickness=2, color=_FRAME, width={"band": 0.9}).encode(
+        ticks.mark_tick(thickness=2, color=FRAME, width={"band": 0.9}).encode(
             x=x, y=alt.Y("share:Q", title=title)
         ),
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ]
     parts = (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
-    return _drawn(layers, title, parts, _PLOT_PX + _AXIS_PX + _NAME_PX * len(jobs))
+    return drawn_layers(layers, title, parts, _PLOT_PX + _AXIS_PX + _NAME_PX * len(jobs))
 
 
 _PICTURE_PX, _TITLE_WIDTH = 640, 88
@@ -422,7 +424,7 @@ def _places_chart(runs: Sequence[SimulatedJob], jobs: Sequence[str]) -> Layered:
     places = sorted({(run.gpu, run.place) for run in runs})
     names = {at: f"GPU {at[0]} · place {at[1] + 1}" for at in places}
     x = _axis("start:Q", f"time, {unit}", max(run.end_s.p50 for run in runs) / size_s)
-    bars = _chart(
+    bars = chart_of(
         {
             "row": names[run.gpu, run.place],
             "job": run.job.name,
@@ -431,11 +433,11 @@ def _places_chart(runs: Sequence[SimulatedJob], jobs: Sequence[str]) -> Layered:
         }
         for run in runs
     ).mark_bar(height={"band": 0.8}, stroke="white", strokeWidth=0.3)
-    colour = _by_job(jobs, named=len(set(jobs)) <= len(_JOB_COLOURS))
+    colour = by_job(jobs, named=len(set(jobs)) <= len(_JOB_COLOURS))
     layers = [bars.encode(x=x, x2=alt.X2("end:Q"), y=_rows(names.values()), color=colour)]
     parts = [f"{len(jobs)} jobs in {len(places)} places"]
     row_px = min(_ROW_PX, max(1, _PLACES_PX / len(places)))
-    return _drawn(layers, f"time, {unit}", parts, alt.Step(row_px))
+    return drawn_layers(layers, f"time, {unit}", parts, alt.Step(row_px))
 
 
 def _picture(chart: Layered, title: str, hint: str, file_end: str) -> bytes:

@@ -188,7 +188,7 @@ _OF_HOST = (
     _Check(
         "spoils",
         _stolen_pct,
-        "the hypervisor took {it:.0f}% of the cores' time just now",
+        "the hypervisor took {it:.0f} % of the cores' time just now",
         "steps that wait for the host follow",
         "measure at another time, or on another host",
     ),

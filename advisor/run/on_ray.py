@@ -23,7 +23,7 @@ from advisor.workload.run import Run
 # An actor's jobs are started again so often.
 _MOST_AGAIN = 3
 # States of a job that is not started again.
-_ENDED = ("done", "stopped", "out-of-memory", "died")
+_ENDED = ("done", "stopped", "out-of-memory", "failed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from advisor.errors import (
     NothingFits,
     OutsideInterval,
     counted,
+    in_percent,
 )
 from advisor.files.reading import is_file, user_folder
 from advisor.files.writing import append_record, writable, write_whole
@@ -392,8 +393,9 @@ def _correction_notes(validation: Validation) -> Iterator[str]:
         off = fmean(abs(expected.p50 / measured - 1) for expected, measured in rests)
         inside = sum(expected.contains(measured) for expected, measured in rests)
         yield (
-            f"The first window of each run predicts the others: {off:.1%} off in the mean, "
-            f"{inside} of {counted(len(rests), 'step')} in their intervals."
+            f"The first window of each run predicts its later windows with a mean error of "
+            f"{in_percent(off, 1)}. {inside} of {counted(len(rests), 'step')} lie in their "
+            f"intervals."
         )
     by_host = [
         (abs(job.error), abs(step_s.p50 / job.measured_s - 1))
@@ -404,7 +406,7 @@ def _correction_notes(validation: Validation) -> Iterator[str]:
         raw, corrected = (fmean(errors) for errors in zip(*by_host, strict=True))
         yield (
             f"The host factor of the run before changes the mean error of the later runs from "
-            f"{raw:.1%} to {corrected:.1%}."
+            f"{in_percent(raw, 1)} to {in_percent(corrected, 1)}."
         )
 
 

@@ -139,7 +139,7 @@ def around_first(step_s: float, *, gpu_bound: bool = False) -> Interval:
 # A job without a step for so long, and for so many of its steps, hangs.
 _SILENT_S, _SILENT_STEPS = 60.0, 20
 
-STATES = ("waiting", "running", "done", "stopped", "out-of-memory", "died")
+STATES = ("waiting", "running", "done", "stopped", "out-of-memory", "failed")
 
 
 class WatchedJob:
@@ -280,7 +280,7 @@ class WatchedJob:
         if status > 128:
             with suppress(ValueError):
                 how = f"killed by {Signals(status - 128).name}"
-        return "died", ": ".join(filter(None, [how, error_line(printed)]))
+        return "failed", ": ".join(filter(None, [how, error_line(printed)]))
 
     def mean_step_s(self, since_s: float) -> float | None:
         """Mean seconds of a step since a moment; None if too few were seen."""

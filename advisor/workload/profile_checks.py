@@ -7,7 +7,7 @@ from math import log
 from statistics import geometric_mean
 from typing import Literal
 
-from advisor.errors import InvalidInput, UnknownName, counted, with_article
+from advisor.errors import InvalidInput, UnknownName, counted, in_percent, with_article
 from advisor.hardware.gpus import Gpu, gpu_meant, known_gpus
 from advisor.hardware.machine import Counters, Provenance
 from advisor.workload.catalogue import how_to_measure
@@ -86,9 +86,9 @@ def preallocating_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
         for (least, most), (framework, setting) in _TAKEN_AT_START.items():
             if least - _ROUNDING <= share <= most + _ROUNDING + context:
                 doubts[profile.name] = (
-                    f"{profile.name} holds {share:.0%} of the memory of {with_article(card.key)}, "
-                    f"as {framework} does from its start, needed or not. If it is {framework}, set "
-                    f"{setting}, and read the memory again"
+                    f"{profile.name} holds {in_percent(share)} of the memory of "
+                    f"{with_article(card.key)}. {framework} reserves so much at its start. If it "
+                    f"is {framework}, set {setting}, and read the memory again"
                 )
     return tuple(doubts.values())
 
@@ -179,7 +179,7 @@ def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
     """Return lines about those of `profiles` whose windows or moments disagree, each once."""
     behind = {profile.name: profile.unsteady for profile in profiles}
     varied = tuple(
-        f"{name}'s own steps varied by {share:.0%} when it was profiled: measure it again"
+        f"{name}'s own steps varied by {in_percent(share)} when it was profiled: measure it again"
         for name, share in behind.items()
         if share is not None
     )

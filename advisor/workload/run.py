@@ -50,7 +50,7 @@ class Completion:
         return max((each for each in self.ended_s if each is not None), default=0.0)
 
 
-Outcome = Literal["ok", "out-of-memory", "died"]
+Outcome = Literal["ok", "out-of-memory", "failed"]
 Purpose = Literal[
     "solo", "drawn", "chosen", "repeat", "validation", "control", "memory", "completion"
 ]

@@ -86,7 +86,7 @@ def test_a_margin_is_kept_free_by_the_upper_ends_of_what_jobs_take():
     mix = StandIn().predict([large, large], Mps())
     assert memory_problem(mix, H200) is None
     assert memory_problem(mix, H200, 0.05) is None
-    assert "leaves no 10% of memory free" in memory_problem(mix, H200, 0.1)
+    assert "leaves no 10 % of memory free" in memory_problem(mix, H200, 0.1)
     turns = StandIn().predict([large, large], Serial())
     assert memory_problem(turns, H200, 0.1) is None
 

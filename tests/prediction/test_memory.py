@@ -97,7 +97,7 @@ def test_a_run_on_a_smaller_card_is_a_trial_and_one_on_the_whole_card_is_none():
     whole = synthetic.run([profile, profile])
     small = replace(whole, purpose="memory", capacity_mib=24_576, free_mib=23_961.0)
     first, second = small.tenants
-    dead = replace(first, outcome="died", detail="killed by SIGABRT", windows=())
+    dead = replace(first, outcome="failed", detail="killed by SIGABRT", windows=())
     refused = replace(small, tenants=(dead, second))
     runs = [whole, small, refused]
     held, died = trials({profile.name: profile}, runs, CONTEXT, H200)

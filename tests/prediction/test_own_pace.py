@@ -45,7 +45,7 @@ def test_a_job_that_the_gpu_holds_back_tells_nothing_of_its_host():
 
 def test_runs_that_failed_or_were_on_instances_or_of_unknown_jobs_are_left_out():
     (good,) = runs_of(1.44)
-    dead = replace(good.tenants[0], outcome="died", detail="killed", windows=())
+    dead = replace(good.tenants[0], outcome="failed", detail="killed", windows=())
     failed = replace(good, tenants=(dead, good.tenants[1]))
     on_mig = replace(good, sharing="mig=3g.71gb,4g.71gb")
     stranger = synthetic.run([HOST_BOUND, synthetic.profile("mlp-toy-bs128")])

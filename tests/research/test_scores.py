@@ -92,7 +92,7 @@ def test_whole_jobs_are_simulated_from_their_profiles():
     assert done.worst_makespan == pytest.approx(0.25)
     assert done.completion == pytest.approx((0 + 0 + 0.25 + 0.25) / 4)
     assert done.inside == 0.5
-    assert simulated_runs([whole("died", "naive", (3.0, None))], WHOLE, StandIn()) == ()
+    assert simulated_runs([whole("failed", "naive", (3.0, None))], WHOLE, StandIn()) == ()
 
 
 def test_choices_are_compared_with_the_fastest_run_of_their_set(tmp_path):

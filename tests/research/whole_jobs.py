@@ -22,7 +22,7 @@ def whole(run_id, sharing, ended_s, pair=(SHORT, LONG), pauses_s=()):
         energy_j=900.0,
     )
     tenants = tuple(
-        tenant if end else replace(tenant, outcome="died", detail="killed", windows=())
+        tenant if end else replace(tenant, outcome="failed", detail="killed", windows=())
         for tenant, end in zip(run.tenants, ended_s, strict=True)
     )
     return replace(run, purpose="completion", completion=done, tenants=tenants)

@@ -127,7 +127,7 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
         ("blocks", {"mps": (STRANGER,)}, {}, "ada"),
         ("spoils", {"pieces_s": [0.010, 0.019]}, {}, "1.9 times"),
         ("spoils", {"shm_mib": 64}, {}, "/dev/shm"),
-        ("spoils", {"stolen_pct": 20.0}, {}, "20%"),
+        ("spoils", {"stolen_pct": 20.0}, {}, "20 %"),
         ("spoils", {"load": 21.0}, {}, "21.0 processes"),
         ("spoils", {}, {GOVERNOR: "powersave\n"}, "by powersave"),
         ("spoils", {}, {"sys/fs/cgroup/cpu.max": "400000 100000\n"}, "4 cores"),

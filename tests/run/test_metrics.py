@@ -48,7 +48,7 @@ def test_a_run_is_scraped_while_it_is_watched(tmp_path, monkeypatch):
         watcher.watch(folder)
         samples = scraped(url)
     run = {"run": folder.name, "workload": "job"}
-    for number, ended in (("1", "done"), ("2", "died")):
+    for number, ended in (("1", "done"), ("2", "failed")):
         for state in STATES:
             labels = run | {"job": number, "state": state}
             assert with_labels(samples, "advisor_run_job_state", **labels) == {state == ended}

@@ -64,7 +64,7 @@ class Ray:
         number = next((n for n, state in states.items() if state == "running"), None)
         if number is not None:
             self.ended.append(number)
-            states[number] = "died" if number in self._dies else "done"
+            states[number] = "failed" if number in self._dies else "done"
 
 
 class Actor:
@@ -91,7 +91,7 @@ class Actor:
         states = dict(self._states)
         self._ray.end_one(self._states)
         over = "running" not in states.values()
-        code = int("died" in states.values()) if over else None
+        code = int("failed" in states.values()) if over else None
         return Report("a run", {n: f"  {n}: {s}" for n, s in states.items()}, states, (), code)
 
 
@@ -134,7 +134,7 @@ def test_every_job_ends_once_whatever_actors_are_lost(losses, dies):
     }
     lost = {number for number, state in states.items() if state == "lost"}
     for number in {*states} - lost:
-        assert states[number] == ("died" if number in dies else "done")
+        assert states[number] == ("failed" if number in dies else "done")
     assert bool(lost) == any("and not again" in line for line in said)
     assert code == AdvisorError.exit_code * bool(lost or dies & {*states})
     for plan in ray.begun:  # what a report named as ended is never started again

@@ -74,12 +74,12 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_one_that_fails_fails_th
     ]
     folder, watcher = started(prepared("naive[1,3];serial[2]", *codes)), Watcher()
     assert watcher.watch(folder) == AdvisorError.exit_code
-    assert watcher.states == ["done", "done", "died"]
+    assert watcher.states == ["done", "done", "failed"]
     assert (folder / "job-2.log").read_text() == "it ran\n"
     assert "no such data" in watcher.said[-1]
     assert "job-3.log" in watcher.said[-1]
     (listed,) = [each for each in listed_runs() if each.name == folder.name]
-    assert [job.state for job in listed.jobs] == ["done", "done", "died"]
+    assert [job.state for job in listed.jobs] == ["done", "done", "failed"]
     assert problems("runs", answer_document(ListedRuns((listed,)))) == []
     assert (living(folder), nothing_left()) == ([], True)
 

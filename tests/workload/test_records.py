@@ -26,7 +26,7 @@ from tests.research.whole_jobs import LONG, SHORT, whole
 PROFILE = replace(synthetic.profile(), host_s=0.01)
 RUN = synthetic.run([PROFILE])
 NAIVE = whole("set-naive", "naive", (3.0, 5.0))
-DIED = whole("died", "naive", (3.0, None))
+DIED = whole("failed", "naive", (3.0, None))
 MEMORY_RUN = replace(RUN, purpose="memory", capacity_mib=24576, free_mib=23961.0)
 TOOK = PartSeconds(start_s=4.0, settle_s=1.0, windows_s=3.0, meter_s=0.25, trace_s=2.0)
 

@@ -59,7 +59,7 @@ def attempt(
         if isinstance(error, RuntimeError) and lacks_memory(str(error)):
             return ("ended", "out-of-memory", detail)
         print_exc()  # the record holds one line only
-        return ("ended", "died", detail)
+        return ("ended", "failed", detail)
     return ("done", value)
 
 

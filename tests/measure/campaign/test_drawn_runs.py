@@ -181,7 +181,7 @@ def work(tmp_path):
 
 
 def test_a_run_whose_tenant_dies_is_done_again_by_a_fresh_runner(work):
-    runner = Runner("0", ["died", "died"])
+    runner = Runner("0", ["failed", "failed"])
     (runs,) = work(4, runner).values()
     assert len(runs) == 4
     assert all(run.ok for run in runs)

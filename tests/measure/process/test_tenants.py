@@ -52,8 +52,8 @@ def test_what_the_caller_set_for_mps_reaches_no_tenant():
 
 ENDS = (
     ("exhaust", "out-of-memory", "Tried to allocate 2.00 GiB."),
-    ("kill", "died", "was killed by SIGKILL"),
-    ("sleep", "died", "took no step"),
+    ("kill", "failed", "was killed by SIGKILL"),
+    ("sleep", "failed", "took no step"),
 )
 
 
@@ -346,8 +346,8 @@ COLOURED = "\x1b[1;31mError:\x1b(B\x1b[m \x1b]8;;http://a\x1b\\no\x1b]8;;\x07 da
 NEVER_STEP = {
     ("python", "-c", "import nothing_like_it"): "No module named 'nothing_like_it'",
     ("python", "-c", "pass"): "imported torch",
-    ("sh", "-c", "echo so; kill -9 $$"): "was killed by SIGKILL; it printed: so",
-    ("python", "-c", f"raise SystemExit({COLOURED!r})"): "it printed: Error: no data",
+    ("sh", "-c", "echo so; kill -9 $$"): "was killed by SIGKILL and printed: so",
+    ("python", "-c", f"raise SystemExit({COLOURED!r})"): "printed: Error: no data",
     ("python", "-c", "input('Sure? ')"): "standard input",
     ("sh", "-c", "nohup sleep 0 &"): "background",
     ("python", "-c", "raise SystemExit('CUDA out of memory')"): "CUDA out of memory",

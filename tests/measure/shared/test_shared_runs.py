@@ -127,7 +127,7 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     assert process.wait(PATIENCE_S) == 0
     (run,) = read_runs(shared.out)
     (died, lived) = sorted(run.tenants, key=lambda tenant: tenant.outcome)
-    assert (died.outcome, lived.outcome, lived.detail) == ("died", "ok", None)
+    assert (died.outcome, lived.outcome, lived.detail) == ("failed", "ok", None)
     assert "SIGKILL" in died.detail
     assert not run.ok
     shared.assert_nothing_is_left()
