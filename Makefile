@@ -71,11 +71,11 @@ report: $(VENV)/dev
 notebooks: $(VENV)/dev
 	$(BIN)/python -m research.notebooks
 
-# The site, of docs/ and what it links to; a broken link is an error.
+# The site in build/site, of docs/ and what it links to; a broken link is an error.
 docs: $(VENV)/base
 	$(PIP) --editable '.[docs]'
 	$(BIN)/python -m research.commands
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m research.site
 
 # The page in a browser: needs a chromium (`apt-get install chromium`).
 browser: $(VENV)/browser
@@ -97,7 +97,7 @@ constraints:
 	rm -rf $(FRESH)
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build
 
 # The pip of constraints.txt resolves in half of the time of the one that comes with Python 3.11.
 $(VENV)/pip: pyproject.toml constraints.txt

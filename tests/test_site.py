@@ -1,57 +1,91 @@
 """The site: it builds without a broken link, and its generated pages are as their scripts write."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import vl_convert
 
 import advisor
 from advisor.schemas import schema_names
+from research import site
 from research.commands import FILE as COMMANDS_PAGE
 from research.commands import commands_text
 from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
 from research.report import filled
 
+SETTINGS = site.SETTINGS.read_text()
+
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def built(tmp_path_factory):
     """The folder of the built site."""
-    pytest.importorskip("mkdocs", reason="the extra 'docs' is not installed")
+    pytest.importorskip("zensical", reason="the extra 'docs' is not installed")
     folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    return folder
+    site.copy_pages(folder)
+    assert site.build(folder) == 0
+    return folder / "site"
 
 
 @pytest.mark.exhaustive
-def test_the_site_has_every_page_and_public_name_and_its_links_lead_to_pages(site):
+def test_the_site_has_every_page_and_public_name_and_its_links_lead_to_pages(built):
     docs = ROOT / "docs"
     pages = [path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")]
-    assert [page for page in pages if not (site / page).is_file()] == []
-    links = re.findall(r'href="([^":#]+)["#]', (site / "accuracy.html").read_text())
+    assert [page for page in pages if not (built / page).is_file()] == []
+    links = re.findall(r'href="([^":#]+)["#]', (built / "accuracy.html").read_text())
     assert {"notebooks/how_good_are_the_predictions.html", "profiles/REPORT.html"} <= {*links}
-    assert [link for link in links if not (site / link).exists()] == []
-    reference = (site / "reference" / "library.html").read_text()
+    assert [link for link in links if not (built / link).exists()] == []
+    reference = (built / "reference" / "library.html").read_text()
     assert [name for name in advisor.__all__ if f'id="advisor.{name}"' not in reference] == []
 
 
 @pytest.mark.exhaustive
-def test_a_page_loads_nothing_from_another_host(site):
+def test_a_page_loads_nothing_from_another_host(built):
     image = r'<(?:script|img|iframe)[^>]+src="(https?:[^"]+)'
     style = r'<link[^>]+rel="(?:stylesheet|preconnect)"[^>]+href="(https?:[^"]+)'
-    for page in site.rglob("*.html"):
+    for page in built.rglob("*.html"):
         assert [
             each for kind in (image, style) for each in re.findall(kind, page.read_text())
         ] == []
+
+
+@pytest.mark.parametrize("link", ["other.md", "#other", "page.md#other", "index.md#other"])
+def test_a_link_to_no_page_or_heading_is_an_error(link, tmp_path):
+    pytest.importorskip("zensical", reason="the extra 'docs' is not installed")
+    (tmp_path / "zensical.toml").write_text('[project]\nsite_name = "advisor"\n')
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").write_text("# A page\n\n## A heading\n")
+    text = "# Home\n\n[A heading](page.md#a-heading)\n"
+    codes = []
+    for page in (text, f"{text}\n[another]({link})\n"):
+        (tmp_path / "docs/index.md").write_text(page)
+        codes.append(site.build(tmp_path))
+    assert codes == [0, 1]
+
+
+def test_a_page_that_the_navigation_leaves_out_or_misspells_is_an_error():
+    assert site.site_files(SETTINGS)
+    (line,) = [line for line in SETTINGS.splitlines(keepends=True) if '"start.md"' in line]
+    with pytest.raises(site.BrokenSite, match=r"start\.md"):
+        site.site_files(SETTINGS.replace(line, ""))
+    with pytest.raises(site.BrokenSite, match=r"begin\.md"):
+        site.site_files(SETTINGS.replace(line, line + '{"Begin" = "begin.md"},\n'))
+
+
+def test_a_link_to_a_missing_file_is_an_error_and_one_to_a_folder_is_left_out(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    monkeypatch.setattr(site, "DOCS", tmp_path / "docs")
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text("[the folder](docs), [a file](docs/table.csv), [a site](https://example.com)\n")
+    with pytest.raises(site.BrokenSite, match=r"docs/table\.csv"):
+        [*site.targets(page)]
+    (tmp_path / "docs/table.csv").write_text("1\n")
+    assert [*site.targets(page)] == [tmp_path / "docs/table.csv"]
+    shown = site.page_markdown(page)
+    assert shown == "the folder, [a file](table.csv), [a site](https://example.com)\n"
 
 
 def test_the_page_of_commands_is_as_their_help():
