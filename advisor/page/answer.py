@@ -40,8 +40,9 @@ from advisor.report.headline import (
 )
 from advisor.report.plans import advice, plans_csv
 from advisor.report.recommendation import caveats, gpu_notes, hints
+from advisor.report.time_charts import timeline_chart
 from advisor.report.ways import named_plan, ways_table
-from advisor.simulation.results import SimulatedJob
+from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 
@@ -173,15 +174,16 @@ def draw(chart: charts.Layered, **options: Any) -> None:
     st.vega_lite_chart(chart.to_dict(validate=False), **options)
 
 
-def _simulated(gpu: str, jobs: Sequence[Job], mix: MixPrediction) -> tuple[SimulatedJob, ...]:
+def _simulated(gpu: str, jobs: Sequence[Job], mix: MixPrediction) -> Simulation:
     """Simulate `jobs` on one GPU, where all arrive at once, under the sharing and cap of `mix`."""
     arrivals, one = tuple(map(Arrival, jobs)), Fleet(gpu, 1, "first-come")
-    return advisor_of(gpu, mix.power_cap_w).simulate(arrivals, mix.sharing, one).simulation.jobs
+    return advisor_of(gpu, mix.power_cap_w).simulate(arrivals, mix.sharing, one).simulation
 
 
 def _timeline(advised: Recommendation, plan: Plan) -> None:
-    runs = enumerate(_simulated(advised.gpu.key, advised.jobs, plan.prediction), start=1)
-    draw(charts.lanes_chart(runs, [job.name for job in advised.jobs]))
+    mix, names = plan.prediction, [job.name for job in advised.jobs]
+    simulation = _simulated(advised.gpu.key, advised.jobs, mix)
+    draw(timeline_chart(simulation, advised.gpu, names, mix.power_cap_w))
     st.caption("The thin line is the 90 % interval of an end.")
 
 
@@ -299,7 +301,7 @@ def show_fleet_jobs(question: Question, advised: Recommendation) -> None:
     placed = [
         (number, replace(run, gpus=(on.number,)))
         for on in plan.gpus
-        for runs in [_simulated(question.gpu, on.members, on.prediction)]
+        for runs in [_simulated(question.gpu, on.members, on.prediction).jobs]
         for number, run in zip(on.job_numbers, runs, strict=True)
     ]
     # By GPU, and on each as they start; copies next to each other.

@@ -139,7 +139,7 @@ class MeanCompletion(Objective):
     name = "mean-completion"
     unit = "s"
     choice = "each done soon"
-    measure = "until a job ends, on average"
+    measure = "mean completion time"
     order_matters = True
 
     def value(self, totals: Totals) -> float | None:
@@ -158,8 +158,8 @@ class Deadlines(Objective):
     name = "deadlines"
     unit = "ratio"
     choice = "deadlines kept"
-    measure = "tightest job over deadline"
-    explained = "End of the tightest job over its deadline: at 1x just in time, above it is late."
+    measure = "end over deadline"
+    explained = "End over deadline is that of the tightest job: above 1x the job is late."
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),

@@ -116,7 +116,7 @@ def why_first(advised: Recommendation) -> str:
         return f"The next way, {words}."
     if best.precedes_by == "simplicity":
         simpler = f"{plan_words(advised, best)} is simpler"
-        return f"{words}. {simpler}." if tie else f"{words}: too little for what it takes."
+        return f"{words}. {simpler}." if tie else f"{words}: too little for a more complex plan."
     if best.precedes_by in (None, "cost"):
         return f"{words}."
     return f"{words}, but plan 1 is first {rule_in_words(best.precedes_by, advised.level)}."

@@ -69,7 +69,7 @@ def missing_ways(advised: Recommendation) -> Iterator[str]:
 
 
 def caveats(advised: Recommendation) -> Iterator[str]:
-    """Yield what to know of the best plan, the most important first."""
+    """Yield notes on the best plan, the most important first."""
     best, standing = advised.best, advised.standing
     if best.way:
         yield from (caveat(advised), *effort(advised))
@@ -83,16 +83,16 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     unknown = without_utilisation([job.profile for job in advised.jobs])
     if unknown and not best.one_by_one and best.gain.p05 < 1:
         yield (
-            f"Whether sharing is worthwhile depends on the GPU utilization of "
-            f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
-            f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
+            "Whether sharing is worthwhile depends on the GPU utilisation of "
+            f"{', '.join(unknown)}, which is unknown. Read it in `nvidia-smi` while the job runs "
+            "alone. Add it: `advisor profile --from-numbers` with --gpu-utilization."
         )
     yield from missing_ways(advised)
     if memory_left_mib(advised) < 0:
         yield "It fits because each job's memory is capped."
     yield from filter(None, [forecast.with_estimates_named(standing, "")])
     if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
-        yield f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long."
+        yield f"Too few CPU cores: CPU work takes {units.number(stretch)}x as long."
     yield from _lengths_apart(advised)
     if (cap_w := best.prediction.power_cap_w) is not None:
         yield forecast.cap_note(cap_w)
@@ -113,13 +113,13 @@ def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
             yield "Plan 1 keeps every deadline."
         unsure = [advised.jobs[at].name for at in sorted(best.late("p95") - best.late("p50"))]
         due = sum(bool(job.deadline_s) for job in advised.jobs)
-        late = f"its interval {named(unsure)} is late"
+        late = f"its interval, {named(unsure)} is late"
         if len(unsure) == due > 1:
-            late = f"their intervals {'both' if due == 2 else 'all'} are late"
+            late = f"their intervals, {'both' if due == 2 else 'all'} are late"
         elif len(unsure) > 1:
-            late = f"their intervals {named(unsure)} are late"
+            late = f"their intervals, {named(unsure)} are late"
         if unsure:
-            yield f"That is by medians: at the upper end of {late}."
+            yield f"These are medians: at the upper end of {late}."
     slow = (each for each in advised.left_out if each.why == TOO_SLOW)
     yield from (f"{each.sharing} left out: {each.why}." for each in slow)
 
@@ -138,7 +138,7 @@ def _missed(advised: Recommendation) -> str:
             needs[f"{job.name} needs {times}"] = None
     why = "; ".join(list(needs)[:_MOST_NAMED])
     allow = f"{why}. Allow" if why else "allow"
-    return f"Plan 1 is too late for {late}: {allow} more time, or take a job out."
+    return f"Plan 1 is too late for {late}: {allow} more time, or leave a job out."
 
 
 def memory_left_mib(advised: Recommendation) -> float:
@@ -152,7 +152,7 @@ def memory_left_mib(advised: Recommendation) -> float:
 
 
 def _lengths_apart(advised: Recommendation) -> Iterator[str]:
-    """That the shortest job is negligible next to the longest, if their lengths count."""
+    """A note if the shortest job is negligible next to the longest, and their lengths count."""
     lengths_s = [job.alone_s for job in advised.jobs if job.alone_s is not None]
     if advised.ranked_by not in _BY_LENGTHS or len(lengths_s) < len(advised.jobs):
         return
@@ -169,7 +169,7 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
 
 
 def caveat(advised: Recommendation) -> str:
-    """Return what to know first of the best plan."""
+    """Return the most important note on the best plan."""
     if estimates := forecast.with_estimates_named(advised.standing, ""):
         return estimates
     if not advised.best.confirmed_on_hardware:
@@ -184,7 +184,7 @@ def effort(advised: Recommendation) -> Iterator[str]:
 
 
 def gpu_notes(advised: Recommendation) -> Iterator[str]:
-    """Yield what may go wrong and what stays unused: late jobs, memory, GPUs and MIG slices."""
+    """Yield risks and unused parts: late jobs, memory, GPUs and MIG slices."""
     plan = advised.best
     if plan.late_jobs:
         yield f"Late: {named([advised.jobs[number - 1].name for number in plan.late_jobs])}."
@@ -220,7 +220,7 @@ def _slices_unused(on: GpuPlan) -> int:
 
 
 def hints(advised: Recommendation) -> Iterator[str]:
-    """Yield what would gain more than sharing: less CPU time of jobs that their hosts hold back."""
+    """Yield hints that would gain more than sharing: less CPU time of host-bound jobs."""
     yield from forecast.loader_notes(advised.one_loader)
     summary, parts = verdict(advised), list[str]()
     if "fix-host-first" not in summary.answers:
