@@ -10,14 +10,14 @@ from functools import cache, cached_property, partial
 from importlib.resources import as_file, files
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
-from advisor.errors import InvalidInput, with_article
+from advisor.errors import InvalidInput, check_choice, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import GpuCount, gpu_meant, parse_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.hardware.mig import profiles_named
-from advisor.plan import MOST_GPUS, ObjectiveName, check_objective
+from advisor.plan import MOST_GPUS, ObjectiveName
 from advisor.plan.basis import Basis, as_list, check_kind
 from advisor.plan.forecast import Mixes, OverTime, forecast, over_time
 from advisor.plan.rules import (
@@ -200,7 +200,7 @@ class Advisor(Basis):
         from advisor.plan.ranking import recommended
         from advisor.plan.reasons import variants_of
 
-        check_objective(objective)
+        check_choice("objective", objective, get_args(ObjectiveName))
         _check_ranking(conditions, level)
         counts = parse_gpus(gpus, MOST_GPUS)
         total = sum(each.gpus for each in counts)
@@ -398,7 +398,7 @@ class Advisor(Basis):
         from advisor.plan.one_gpu import best_turns
         from advisor.plan.reasons import compare
 
-        check_objective(objective)
+        check_choice("objective", objective, get_args(ObjectiveName))
         ways, members = as_list("plans", plans, "two ways to share or more"), self.jobs(jobs)
         if len(ways) < 2:
             raise InvalidInput(f"at least two plans, as ['naive', 'mps']; got {len(ways)}")
@@ -493,5 +493,4 @@ def predict(
 
 def _check_ranking(conditions: object, level: object) -> None:
     check_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
-    if level not in LEVELS:
-        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {level!r:.60}")
+    check_choice("level", level, LEVELS)

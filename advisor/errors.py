@@ -49,6 +49,16 @@ class UnknownName(InvalidInput):
         super().__init__(f"{kind} {name!r} not found.{hint} {remedy}")
 
 
+def check_choice(kind: str, value: object, choices: Iterable[str]) -> None:
+    """Check that `value`, the name of a `kind` of thing, is among `choices`.
+
+    Raises:
+        UnknownName: It is not; the message lists all choices.
+    """
+    if value not in (names := tuple(choices)):
+        raise UnknownName(kind, str(value)[:_MOST_QUOTED], names, f"Use one of {', '.join(names)}.")
+
+
 def near_names(word: str, choices: Iterable[str], alike: float = _LEAST_ALIKE) -> list[str]:
     """Return those of `choices` that `word` begins; else those about as near as the nearest.
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from advisor.documents import document_type
-from advisor.errors import UnknownName
+from advisor.errors import check_choice
 from advisor.files.records import json_schema
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -90,9 +90,7 @@ def schema_document(name: str) -> dict[str, Any]:
         UnknownName: There is no such kind.
     """
     files, answers = _files(), _answers()
-    if name not in schema_names():
-        remedy = f"Write one of {', '.join(schema_names())}."
-        raise UnknownName("JSON Schema", name, schema_names(), remedy)
+    check_choice("JSON Schema", name, schema_names())
     kind = files.get(name) or document_type(answers[name], top=True)
     document = json_schema(kind)
     if name == "campaign":

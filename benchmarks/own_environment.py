@@ -6,9 +6,10 @@
 It copies the project, installs the advisor by the shell line of `--install` in that copy, and runs
 the commands in the folder of a made-up user: `train.py`, its data, and a log of more than 1 MiB
 that the script appends to by a shell. Before `run --apply` every file of the user must be as it
-was, byte for byte. ``OUT/record.json`` has the seconds and the output of each command;
-`research/report.py` writes those of ``benchmarks/own-environment.json`` into README. On a CPU
-(`--device cpu`) the numbers of the plan are made up.
+was, byte for byte. ``OUT/own-environment.json`` has the seconds and the output of each command,
+and ``OUT/own-environment-train.json`` is the profile of the script. In `benchmarks/` both are what
+README shows: `research/readme.py` writes it. On a CPU (`--device cpu`) the numbers of the plan are
+made up.
 """
 
 import argparse
@@ -69,6 +70,7 @@ gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
 print(gpu, platform.python_version(), torch.__version__, sep="\\n")
 """
 SCRIPT = "train.py --lr 0.1"
+RECORD, PROFILE = "own-environment.json", "own-environment-train.json"
 ON_GPU = (
     "doctor",
     f"profile -- {SHOWN} {SCRIPT}",
@@ -133,7 +135,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="the script's")
     parser.add_argument("--install", required=True, help="a shell line, in the copy of the project")
-    parser.add_argument("--advisor", type=Path, required=True, help="the command it installs")
+    parser.add_argument("--advisor", required=True, help="the command it installs")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -141,7 +143,9 @@ def main() -> int:
     out.mkdir(parents=True)
     kinds = ("DATA", "STATE", "CACHE", "CONFIG")
     os.environ |= {f"XDG_{kind}_HOME": str(out / "xdg" / kind.lower()) for kind in kinds}
-    python = str(Path(options.python).expanduser().absolute())
+    python, advisor = (
+        str(Path(path).expanduser().absolute()) for path in (options.python, options.advisor)
+    )
     hidden = shutil.ignore_patterns(".git", ".venv", "shared", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, out / "project", ignore=hidden)
     on_cpu = options.device == "cpu"
@@ -150,22 +154,25 @@ def main() -> int:
     steps: list[dict[str, object]] = []
     record: dict[str, object] = {
         **dict(zip(("device", "python", "torch"), where.stdout.splitlines(), strict=True)),
+        "profile": f"benchmarks/{PROFILE}",
         "steps": steps,
     }
     steps.append(timed(options.install, out / "project", options.install))
     before = digests(user)
     for line in ON_CPU if on_cpu else ON_GPU:
         words = [python if word == SHOWN else word for word in shlex.split(line)]
-        steps.append(timed([str(options.advisor), *words], user, f"advisor {line}"))
+        steps.append(timed([advisor, *words], user, f"advisor {line}"))
     after = digests(user)
     record["changed"] = [name for name, digest in before.items() if after.get(name) != digest]
     record["new"] = sorted(after.keys() - before.keys())
     line = f"run plan.json --apply{' --device cpu' * on_cpu}"
-    steps.append(timed([str(options.advisor), *line.split()], user, f"advisor {line}"))
+    steps.append(timed([advisor, *line.split()], user, f"advisor {line}"))
     ended = digests(user)
     record["changed_by_run"] = [name for name, it in ended.items() if after.get(name) != it]
-    kept = json.dumps(record, indent=1).replace(python, SHOWN).replace(str(out), "")
-    (out / "record.json").write_text(kept + "\n")
+    (profile,) = (out / "xdg" / "data").glob("advisor/profiles/*/train.json")
+    texts = {RECORD: json.dumps(record, indent=1) + "\n", PROFILE: profile.read_text()}
+    for name, text in texts.items():
+        (out / name).write_text(text.replace(python, SHOWN).replace(str(out), ""))
     print(*(f"{name}: {record[name]}" for name in record if name != "steps"), sep="\n")
     failed = [step for step in steps if step["exit"] and not step["command"].endswith("doctor")]
     return int(bool(failed or record["changed"]))

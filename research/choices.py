@@ -13,7 +13,7 @@ from advisor.report.format import percent
 from advisor.sharing import Mps, Naive, parse_sharing
 from research.evaluate import Evaluation
 from research.files import BENCHMARKS
-from research.regret import MODEL, Choices, Panel, choices
+from research.regret import Choices, Panel, choices
 from research.score_tables import (
     CHOICE_HEADINGS,
     REGRET_HEADINGS,
@@ -116,16 +116,6 @@ def recommended(evaluation: Evaluation, folder: Path = BENCHMARKS) -> tuple[Reco
         Recommended(sets=len(entry["sets"]), model_sha256=entry["model_sha256"], followed=ran)
         for entry in documents
         if entry["gpu"] == evaluation.chosen.gpu.key and (ran := followed(entry, sets))
-    )
-
-
-def choices_sentence(judged: Choices) -> str:
-    """Return what the plan gives away that `recommend` puts first."""
-    ours = judged.rules[MODEL]
-    return (
-        f"{ours.n} job sets ran in several ways. The plan that `recommend` puts first was the "
-        f"fastest for {ours.best} of them. On average it gave away {percent(ours.mean)} of the "
-        f"best measured throughput, {percent(ours.worst)} at worst"
     )
 
 

@@ -1,11 +1,10 @@
-"""Tables of all kinds of steps: README's, that of docs/accuracy.md, and rules to compare."""
+"""Tables of all kinds of steps: that of docs/accuracy.md, and rules to compare."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
-from research.programs import PrintedErrors
 from research.score_tables import BOUND_WORDS, MODE_WORDS, RULE_WORDS, markdown
 from research.scoreboard import ALL, PARTS, Bound, Part, ScoreRow, Scores
 from research.scripts import ScriptErrors
@@ -70,48 +69,9 @@ def _lines(scores: Scores, bound: Bound = ALL) -> list[_Line]:
     return [line for line in (*lines, _Line("**all of the zoo**", pooled)) if line.rows]
 
 
-def accuracy_in_short(
-    programs: Iterable[PrintedErrors], scripts: Iterable[ScriptErrors], scores: Scores
-) -> str:
-    """Return README's table in Markdown: public programs first, then scripts, then the zoo."""
-    rows = []
-    alone = {}
-    of_scripts = {row.name: row for row in scripts}
-    for kind, words in (("programs", "**public training scripts**"), ("zoo", "zoo, same hosts")):
-        by_mode = {row.mode: row for row in programs if row.kind == kind}
-        rows.append(_short_row(words, by_mode, by_mode["all"]))
-        alone[kind] = by_mode["all"].alone
-    rows.insert(1, _short_row("example scripts", of_scripts, of_scripts["all"]))
-    for line in _lines(scores)[-1:]:
-        errors = (line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
-        inside = line.pooled(lambda row: row.coverage90)
-        rows.append(("zoo, all runs", str(line.n), *map(percent, (*errors, inside))))
-    headings = ("jobs", "steps", "time-slicing", "MPS", "SM limits", "in 90 % interval")
-    return joined(
-        markdown(headings, rows),
-        "A step alone differs between its profile and its own prints, minutes apart on the same "
-        f"host: by {percent(alone['programs'])} (public scripts) and {percent(alone['zoo'])} "
-        "(zoo). No prediction foresees that.",
-    )
-
-
-def ranges_sentence(programs: Iterable[PrintedErrors]) -> str:
-    """Return how many steps of public scripts lie inside their ranges, in all and time-sliced."""
-    inside = {row.mode: row.inside for row in programs if row.kind == "programs"}
-    return (
-        f"Parentheses give the 90 % interval. Of the measured steps of public training scripts, "
-        f"{percent(inside['all'])} lie inside; time-sliced, {percent(inside[MODE_WORDS['naive']])}."
-    )
-
-
-def _short_row(
-    words: str,
-    by_mode: Mapping[str, PrintedErrors | ScriptErrors],
-    of_all: PrintedErrors | ScriptErrors,
-) -> tuple[str, ...]:
-    rows = (by_mode.get(MODE_WORDS[mode]) for mode in SHARED_MODES)
-    errors = [row.mape if row else None for row in rows]
-    return (words, str(of_all.steps), *map(percent, (*errors, of_all.inside)))
+def pooled_zoo(scores: Scores) -> list[_Line]:
+    """Return the line of all of the zoo; none if it has no runs."""
+    return _lines(scores)[-1:]
 
 
 def headline(scores: Scores, scripts: Iterable[ScriptErrors]) -> str:

@@ -18,13 +18,11 @@ from advisor.errors import InvalidInput
 from advisor.files.writing import write_whole
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import allowed_cores
-from advisor.report.format import percent
 from research.a100_server import solo_text, ways_text
 from research.bare import bare_section
 from research.choices import (
     advice_sentence,
     choices_section,
-    choices_sentence,
     choices_table,
     recommended_section,
     recommended_summary,
@@ -46,7 +44,7 @@ from research.figures import (
 from research.files import ROOT, measured
 from research.gavel import gavel_text
 from research.gpu_left_out import left_out_section, left_out_table
-from research.headline import accuracy_in_short, headline, ranges_sentence, rules_section
+from research.headline import headline, rules_section
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
 from research.one_loader import one_loader_text
@@ -56,7 +54,7 @@ from research.power import power_section
 from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
 from research.readers import readers_table, readers_targets
-from research.score_tables import RULE_WORDS
+from research.readme import readme_blocks
 from research.scoreboard import ALL
 from research.scripts import scripts_section
 from research.six_programs import six_programs_section
@@ -133,10 +131,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
     return {
         Path("README.md"): {
             "recommend": recommendation,
-            "ranges": ranges_sentence(figures.programs),
-            "profile": _own_script_text(),
-            "data": data,
-            "accuracy": _accuracy_in_short(figures),
+            **readme_blocks(figures),
         },
         Path("docs", "start.md"): {"recommend": recommendation},
         Path("docs", "accuracy.md"): {
@@ -162,39 +157,6 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
         },
         Path("profiles", "DATA_CARD.md"): card,
     }
-
-
-def _own_script_text() -> str:
-    """Return what README's commands took for a script, and what `profile` printed, if measured."""
-    file = ROOT / "benchmarks" / "own-environment.json"
-    if not file.exists():
-        return ""
-    record = json.loads(file.read_text())
-    steps = {step["command"].split()[1]: step for step in reversed(record["steps"])}
-    took = (f"`{verb}` {steps[verb]['seconds']:.0f} s" for verb in _VERBS if verb in steps)
-    lines = [line for line in steps["profile"]["printed"] if re.search(r"\ba step\b", line)]
-    sentence = (
-        f"With {record['device']}, Python {record['python']} and torch {record['torch']}: "
-        f"{', '.join(took)}. `profile` prints:"
-    )
-    return "\n".join([sentence, "", "```", *lines[:3], "```"])
-
-
-_VERBS = ("profile", "recommend", "compare", "validate", "export")
-
-
-def _accuracy_in_short(figures: Figures) -> str:
-    """Return a line for each kind of runs, and what choices gave away."""
-    parts = [accuracy_in_short(figures.programs, figures.scripts, figures.scores)]
-    judged = figures.scores.chosen
-    if judged.sets:
-        others = ", ".join(
-            f"{RULE_WORDS[name]} {percent(rule.mean)} and {percent(rule.worst)}"
-            for name in ("fair-share", "always-mps", "always-serial")
-            if (rule := judged.rules.get(name)) and rule.n
-        )
-        parts.append(f"{choices_sentence(judged)}; {others}.")
-    return joined(*parts)
 
 
 def _accuracy(figures: Figures) -> str:

@@ -130,6 +130,15 @@ def test_a_document_has_no_banned_word_and_no_long_or_inverted_sentence(path):
     assert [each for each in every if INVERTED.match(each) and not each.endswith("?")] == []
 
 
+def test_the_prose_of_the_readme_is_read_aloud_in_three_minutes():
+    text = re.sub(
+        r"^```.*?^```|<picture>.*?</picture>|<!--.*?-->", "", README.read_text(), flags=re.M | re.S
+    )
+    text = re.sub(r"^(?: {4}\S.*|\|.*|#.*)$", "", text, flags=re.MULTILINE)
+    words = re.sub(r"\]\([^)]*\)", "]", text).split()
+    assert 100 < len(words) <= 450
+
+
 HELPS = {}
 
 

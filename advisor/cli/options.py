@@ -67,7 +67,9 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "SECONDS": seconds,
     "SHARE": _in_units(units.share),
     "WATTS": _in_units(units.watts),
-    "WATTS|auto": _in_units(lambda word: word if word == "auto" else units.watts(word)),
+    "WATTS|auto": _in_units(
+        lambda word: word if word == "auto" else units.watts(word, "watts such as 400, or auto")
+    ),
     "MIB": _in_units(units.mebibytes),
     "SIZE": _in_units(units.mebibytes),
     "EUR_PER_GPU_HOUR": _in_units(units.euros),

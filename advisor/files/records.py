@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
-from advisor.errors import InvalidInput, counted, near_names
+from advisor.errors import InvalidInput, counted, near_names, shortened
 from advisor.files.reading import REMOVED_FIELDS, NewerFile, kept_fields, load_json, refuse_newer
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         reason = _reason(kind, wrong)
-        stop = "" if reason.endswith("?") else "."
+        stop = "" if reason.endswith(("?", ".")) else "."
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {str(error).removesuffix('.')}. {remedy}") from None
@@ -214,6 +214,8 @@ def _problem(wrong: _Wrong) -> str:
         bound, value = wrong["ctx"].get("le", wrong["ctx"].get("ge")), wrong["input"]
         got = f"{value:,.12g}" if abs(value) < _MOST_SHOWN else "one of hundreds of digits"
         return f" must be {_BOUNDS[kind]} {bound:,.12g}, got {got}; check its unit"
+    if kind == "literal_error":
+        return f" must be {wrong['ctx']['expected']}, got {shortened(str(wrong['input']))}"
     return " is missing" if kind == _MISSING else f": {wrong['msg'].removeprefix('Value error, ')}"
 
 

@@ -145,9 +145,9 @@ def share(text: str) -> float:
     return amount(text, {"%": 0.01, "percent": 0.01}, "a share, such as 0.1 or 10%")
 
 
-def watts(text: str) -> float:
+def watts(text: str, expected: str = "watts, such as 400") -> float:
     """Return the watts that `text` names: ``400``, ``400 W`` or ``0.4 kW``."""
-    return amount(text, {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3}, "watts, such as 400")
+    return amount(text, {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3}, expected)
 
 
 def mebibytes(text: str) -> float:

@@ -7,9 +7,7 @@ finds for many jobs or several GPUs. Both use the tables of all sets of `candida
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, get_args
-
-from advisor.errors import UnknownName
+from typing import Literal
 
 START_S = 10.0
 """Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
@@ -26,13 +24,6 @@ Layouts = Literal["plain", "any"]
 
 MOST_GPUS = 128
 """GPUs that jobs are planned for at most."""
-
-
-def check_objective(name: str) -> None:
-    """Check that an objective is called `name`, or raise `UnknownName`."""
-    names = get_args(ObjectiveName)
-    if name not in names:
-        raise UnknownName("objective", str(name), names, f"Use one of {', '.join(names)}.")
 
 
 _WATCH: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from advisor.errors import InvalidInput, NothingFits, counted, in_percent
+from advisor.errors import InvalidInput, NothingFits, check_choice, counted, in_percent
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.plan import Layouts
@@ -61,8 +61,7 @@ class Conditions:
     mig: Layouts = "plain"
 
     def __post_init__(self) -> None:
-        if self.mig not in get_args(Layouts):
-            raise InvalidInput(f"expected mig plain or any, got {self.mig!r}. Change --mig.")
+        check_choice("--mig", self.mig, get_args(Layouts))
         if not 0 <= self.memory_margin < 1:
             raise InvalidInput(
                 f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "

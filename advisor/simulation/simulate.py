@@ -7,7 +7,7 @@ from heapq import nlargest
 from math import isfinite
 from typing import get_args, overload
 
-from advisor.errors import InvalidInput, NothingFits
+from advisor.errors import InvalidInput, NothingFits, check_choice
 from advisor.files.units import MOST_WAIT_S, check_number
 from advisor.hardware.gpus import Gpu, GpuCount, parse_gpus
 from advisor.hardware.mig import refuse_without_mig
@@ -53,8 +53,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         parse_gpus(self.gpus, MOST_SIMULATED)
-        if self.policy not in (policies := get_args(Policy)):
-            raise InvalidInput(f"a policy is one of {', '.join(policies)}; got {self.policy!r:.60}")
+        check_choice("policy", self.policy, get_args(Policy))
         price = self.price_eur_per_gpu_hour
         if price is not None and not (isfinite(price) and price >= 0):
             raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Literal, NamedTuple, get_args
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, check_choice
 from advisor.files.units import MOST_COUNT, MOST_LOADER_WORKERS, MOST_MIB, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
@@ -153,9 +153,7 @@ class Workload:
                 f"letter or digit"
             )
         for name, allowed in (("precision", Precision), ("execution", Execution)):
-            if (value := getattr(self, name)) not in get_args(allowed):
-                choices = ", ".join(get_args(allowed))
-                raise InvalidInput(f"{self.name}: {name} is one of {choices}, got {value!r}")
+            check_choice(f"{self.name}: {name}", getattr(self, name), get_args(allowed))
         if self.source == "script" and self.script is None:
             raise InvalidInput(f"{self.name}: a script of the user's has a command")
         if self.data is not None and not Path(self.data).is_absolute():

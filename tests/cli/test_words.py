@@ -1,10 +1,22 @@
 """Words as people write them: accepted if their meaning is plain, else answered with what to do."""
 
 import json
+import re
+from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from tests.cli.conftest import BERT, GPU, RESNET, SMALL
+from advisor import Advisor
+from advisor.cli import COMMANDS
+from advisor.errors import UnknownName
+from advisor.plan import Layouts, ObjectiveName
+from advisor.plan.rules import Conditions
+from advisor.prediction.prediction import LEVELS
+from advisor.simulation import Policy
+from advisor.simulation.simulate import Fleet
+from advisor.workload.spec import Execution, Precision
+from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 
 PAIR = f"{BERT} {RESNET}"
@@ -112,6 +124,39 @@ def test_words_are_understood_or_answered_in_a_line_with_what_is_wrong(advisor, 
     if code:
         assert (ended.out, ended.err.count("\n")) == ("", 1)
         assert ended.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_error_about_an_option_with_choices_lists_all_of_them(advisor, command):
+    offered = re.findall(r"^ +(--[a-z-]+) +<([a-z|-]+)>", advisor(command, "-h").out, re.M)
+    for option, choices in offered:
+        ended = advisor(command, option, "speed")
+        assert ended.code == 2
+        assert [each for each in choices.split("|") if f"'{each}'" not in ended.err] == []
+
+
+WORKLOAD = PROFILES[RESNET].workload
+
+
+@pytest.mark.parametrize(
+    ("ask", "choices"),
+    [
+        (lambda: Advisor(GPU).recommend([RESNET], "speed"), get_args(ObjectiveName)),
+        (
+            lambda: Advisor(GPU).compare(["naive", "mps"], [RESNET], "speed"),
+            get_args(ObjectiveName),
+        ),
+        (lambda: Advisor(GPU).recommend([RESNET], level="speed"), LEVELS),
+        (lambda: Conditions(mig="speed"), get_args(Layouts)),
+        (lambda: Fleet(GPU, 1, "speed"), get_args(Policy)),
+        (lambda: replace(WORKLOAD, precision="speed"), get_args(Precision)),
+        (lambda: replace(WORKLOAD, execution="speed"), get_args(Execution)),
+    ],
+)
+def test_an_error_about_a_wrong_choice_in_python_lists_all_of_them(ask, choices):
+    with pytest.raises(UnknownName) as wrong:
+        ask()
+    assert [each for each in choices if each not in str(wrong.value)] == []
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,7 @@ def questions(draw_one):
 @settings(phases=[Phase.explicit, Phase.generate])
 @given(question=questions())
 def test_a_question_has_one_answer(question, tmp_path_factory):
-    import time
-
-    t = time.time()
     page = question.of_page()
-    t1 = time.time()
     out, err = question.of_command(tmp_path_factory.mktemp("jobs"))
     try:
         advised, refusal = question.of_library(), None

@@ -17,8 +17,9 @@ from research.constants import CHOSEN, chosen_constants, constants_section
 from research.coverage import coverage_groups, coverage_of, coverage_section, worst_sentence
 from research.evaluate import evaluate
 from research.files import ROOT
-from research.headline import accuracy_in_short, headline, rules_table, triple
+from research.headline import headline, rules_table, triple
 from research.programs import PrintedErrors
+from research.readme import accuracy_in_short
 from research.scoreboard import scores_of
 from research.scripts import ScriptErrors
 from tests.fitted import folds_fitted_once
