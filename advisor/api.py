@@ -123,7 +123,7 @@ class Advisor(Basis):
         if live.catalogue_key != key:
             raise InvalidInput(
                 f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
-                f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
+                f"{key}. Pass --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
         profiles, refused = sound_profiles(key, self.profiles)
         return running_now(live, members, held_alone_mib(profiles.values())), refused
@@ -139,12 +139,11 @@ class Advisor(Basis):
                 case str():
                     members += parse_jobs([each], load, gpus)
                 case _:
-                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {each!r:.60}")
+                    raise InvalidInput(f"expected a name, a Profile or a Job, got {each!r:.60}")
         if strangers := {job.profile.gpu for job in members} - {key}:
             raise InvalidInput(
-                f"profiles of {', '.join(sorted(strangers))} cannot be used on {key}. Name the "
-                f"jobs, and they are estimated; measure them on {with_article(key)}; or ask about "
-                f"the other GPU."
+                f"profiles of {', '.join(sorted(strangers))} cannot be used on {key}. Pass the "
+                f"names of the jobs to estimate them, or measure them on {with_article(key)}."
             )
         together = job_set(members, gpus)
         if not self.share_loader:
@@ -154,9 +153,9 @@ class Advisor(Basis):
         return sharing_loader(together)
 
     def read_sharing(self, value: str | Sharing, *, over_time: bool = False) -> Sharing:
-        """Return the sharing that `value` is, or is the notation of on this GPU.
+        """Return `value` as a sharing on this GPU; it may be the notation of one.
 
-        Only `over_time`, ``mig`` is one: in layouts that change when a GPU has no job.
+        ``mig`` is allowed only `over_time`: each GPU then chooses a layout when it has no job.
         """
         if over_time and isinstance(value, str) and value.strip().lower() == "mig":
             return Mig(())
@@ -181,19 +180,19 @@ class Advisor(Basis):
     ) -> Recommendation:
         """Rank the ways in which `jobs` can share the GPUs, best first, by `level` of their costs.
 
-        All ways of up to eight jobs to share one GPU are compared; of more, or on several GPUs, the
-        best are searched with this `effort`, 1 being the usual one. The GPUs of a host that run
-        jobs share its cores equally. `conditions` are limits of the machine and the user in
-        addition to those of the jobs.
+        For up to eight jobs on one GPU, all plans are compared. For more jobs or GPUs, a search
+        with this `effort` finds the best ones. The GPUs of a host that run jobs share its cores
+        equally. `conditions` are limits of the machine and the user in addition to those of the
+        jobs.
 
         Args:
-            jobs: The jobs.
-            objective: What the plans are ranked by.
-            gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
-            effort: Times the work that a search for so many jobs usually takes.
-            host_memory_mib: Memory of each host; None: no limit.
-            conditions: Permissions of machine and user.
-            level: The point of an interval that counts.
+           jobs: The jobs.
+           objective: Goal by which plans are ranked.
+           gpus: Number of equal GPUs on one host, or the notation that `parse_gpus` reads.
+           effort: Multiple of the usual search effort.
+           host_memory_mib: Memory of each host; None: no limit.
+           conditions: Permissions of machine and user.
+           level: Point of the interval of a cost that ranks plans.
         """
         from advisor.launch.shell import with_commands
         from advisor.plan.one_loader import one_loader
@@ -208,11 +207,13 @@ class Advisor(Basis):
         many = are_many(len(members), total)
         if not many and (effort != 1 or host_memory_mib is not None):
             raise InvalidInput(
-                "effort and host memory are for more than 8 jobs or several GPUs: all plans of "
-                "fewer jobs are compared. Leave them out."
+                "effort and host memory apply to more than 8 jobs or to several GPUs: of fewer "
+                "jobs, all plans are compared. Leave them out."
             )
         if self.power_cap_w is not None and conditions.power_caps:
-            raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
+            raise InvalidInput(
+                "a fixed power cap and caps that plans choose exclude each other. Leave one out"
+            )
         busy = sum(job.gpus for job in members)
         pools = self._pools(counts, members, busy, host_memory_mib)
         terms = (objective, conditions, level, effort)
@@ -332,8 +333,8 @@ class Advisor(Basis):
     ) -> "SlicesForJob":
         """Return the largest batch of one job on each MIG slice of the GPU.
 
-        `jobs` are the job's name, with or without a batch size, or its profiles, their names or
-        their files; `on` are MIG profiles, or ``"whole"``; none: all.
+        `jobs` is the job's name, with or without a batch size, or its profiles, names or files.
+        `on` has MIG profiles, or ``"whole"``; none: all.
         """
         from advisor.plan.slices import slices_for_job
 
@@ -354,9 +355,9 @@ class Advisor(Basis):
         max_slowdown: float = MAX_SLOWDOWN,
         conditions: Conditions = UNCONDITIONAL,
     ) -> "Additions":
-        """Return the `offered` jobs that may join, and slow running ones by that share at most.
+        """Return the `offered` jobs that may join and slow others by `max_slowdown` at most.
 
-        `running` is what runs on the GPU, or on each of several equal ones.
+        `running` has the jobs that run on the GPU, or on each of several equal ones.
         """
         from advisor.plan.admission import Running, additions
 
@@ -391,8 +392,8 @@ class Advisor(Basis):
     ) -> "Comparison":
         """Compare the first of `plans` for `jobs` with the others.
 
-        The power cap applies to plans without one of their own; but not to the first if it is among
-        the others again, so that the two differ by the cap.
+        The power cap applies to plans without their own cap. If the first plan is listed twice, its
+        first copy has no cap, so that the two differ by the cap.
         """
         from advisor.launch.plan_file import SavedPlan
         from advisor.plan.one_gpu import best_turns
@@ -401,7 +402,7 @@ class Advisor(Basis):
         check_choice("objective", objective, get_args(ObjectiveName))
         ways, members = as_list("plans", plans, "two ways to share or more"), self.jobs(jobs)
         if len(ways) < 2:
-            raise InvalidInput(f"at least two plans, as ['naive', 'mps']; got {len(ways)}")
+            raise InvalidInput(f"expected at least two plans, as ['naive', 'mps'], got {len(ways)}")
         forecasts = []
         for number, plan in enumerate(ways):
             cap_w = None if number == 0 and plan in ways[1:] else self.power_cap_w
@@ -424,19 +425,25 @@ class Advisor(Basis):
         """Simulate jobs that arrive over time on the GPUs of `fleet`, each shared by `sharing`.
 
         At most `at_once` jobs share a GPU, if `sharing` fixes no number; None: as many as fit.
-        Phases, and a queue in its own order, need all jobs at the start, and one GPU. On further
-        models of GPU, jobs are estimated unless measured there. ``"mig"``: a MIG layout that a GPU
-        chooses whenever it has no job.
+        Phases, and a queue in its own order, need all jobs at the start, and one GPU. On other GPU
+        models, jobs are estimated unless measured there. ``"mig"``: a GPU without a job chooses its
+        layout.
         """
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
-            raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
+            raise InvalidInput(
+                f"expected a fleet of this advisor's GPU, got {fleet.gpu}. Use "
+                f"Advisor({fleet.gpu!r})"
+            )
         check_kind("at_once", at_once, int | None, "a whole number, or None")
         arrivals = as_list("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
         for each in arrivals:
             check_kind("an arrival", each, Arrival, "Arrival(Job(...), arrival_s)")
         if (first := fleet.counts[0].gpu) != self.card.key:
-            raise InvalidInput(f"a fleet that begins with {first} is for Advisor({first!r})")
+            raise InvalidInput(
+                f"expected a fleet that begins with this advisor's GPU, got {first}. Use "
+                f"Advisor({first!r})"
+            )
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.total > 1)
         jobs = [each.job for each in arrivals]
         if len({each.arrival_s for each in arrivals}) > 1:
@@ -480,7 +487,7 @@ def recommend(
     level: Level = "p50",
     **sources: Any,
 ) -> Recommendation:
-    """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many questions."""
+    """Rank plans, as ``Advisor(gpu, **sources).recommend(jobs)``; keep one for many calls."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 
 

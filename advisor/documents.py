@@ -1,7 +1,7 @@
 """The JSON of a record: its fields, and the properties that it marks with `in_document`.
 
 A JSON field stands in the record that holds it, and nowhere else: `document` writes the values of a
-record, and `document_type` says their types, of which `advisor.schemas` makes a JSON Schema.
+record, and `document_type` returns their types, of which `advisor.schemas` makes a JSON Schema.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,13 +28,13 @@ _Getter = TypeVar("_Getter", bound=Callable[..., Any])
 
 
 def in_document(getter: _Getter) -> _Getter:
-    """Mark the getter of a property, which JSON then has as a field; stands below ``@property``."""
+    """Mark the getter of a property as a field of the JSON document; it follows ``@property``."""
     getter.__dict__["in_document"] = True
     return getter
 
 
 class Mark(Enum):
-    """How JSON has a field that is marked as in ``Annotated[Sharing, Mark.TEXT]``."""
+    """Form of a marked field in JSON, as in ``Annotated[Sharing, Mark.TEXT]``."""
 
     LEFT_OUT = "not at all"
     TEXT = "as str writes it"
@@ -43,14 +43,14 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class As:
-    """Marks a field of which JSON has one attribute; of several values that of each."""
+    """Mark of a field that JSON replaces by one attribute of its value, or of each value."""
 
     attribute: str
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Inline:
-    """Marks a record whose attributes of these names stand among the fields; without names all."""
+    """Mark of a record whose attributes JSON lists among the fields: these names, or all."""
 
     names: tuple[str, ...]
 
@@ -137,9 +137,9 @@ def _without_mark(hint: Any) -> tuple[Any, _Mark | None]:
 
 
 def document_type(kind: type, *, top: bool = False) -> Any:
-    """Return the type of what `document` returns of records of `kind`: a TypedDict.
+    """Return the type of the document of records of `kind`, a TypedDict.
 
-    With `top`, that of what `answer_document` returns.
+    With `top`, return the type of the document that `answer_document` returns.
     """
     typed = dict(_typed(kind))
     if top:

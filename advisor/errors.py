@@ -1,13 +1,13 @@
 """Every error a user can cause or meet, with the exit code of the command that met it.
 
 * AdvisorError             exit 1   something failed
-  + InvalidInput           exit 2   wrong use, or a file or number that is not valid
-    - UnknownName          exit 2   no such GPU, workload or profile; lists the near ones
-  + NothingFits            exit 3   no plan fits, or the chosen one does not fit on that GPU
-  + GpuUnavailable         exit 4   no driver, no permission, or the GPU is in use
-  + OutsideInterval        exit 5   measured outside the predicted interval
+ + InvalidInput           exit 2   wrong use, or a file or number that is not valid
+   - UnknownName          exit 2   no such GPU, workload or profile; lists the near ones
+ + NothingFits            exit 3   no plan fits, or the chosen one does not fit on that GPU
+ + GpuUnavailable         exit 4   no driver, no permission, or the GPU is in use
+ + OutsideInterval        exit 5   measured outside the predicted interval
 
-A message has what failed, where, and how to fix it. Library code raises; `main` alone prints.
+A message names what failed, where, and how to fix it. Library code raises; `main` alone prints.
 """
 
 import re
@@ -60,9 +60,9 @@ def check_choice(kind: str, value: object, choices: Iterable[str]) -> None:
 
 
 def near_names(word: str, choices: Iterable[str], alike: float = _LEAST_ALIKE) -> list[str]:
-    """Return those of `choices` that `word` begins; else those about as near as the nearest.
+    """Return the `choices` that begin with `word`; else those about as near as the nearest.
 
-    They are at least so `alike`, 0..1 (`difflib.SequenceMatcher.ratio`).
+    Their similarity is at least `alike`, 0..1 (`difflib.SequenceMatcher.ratio`).
     """
     word, names = word.lower(), sorted(choices)
     if beginning := [each for each in names if word and each.startswith(word)]:
@@ -81,7 +81,7 @@ def require_extra(what: str, extra: Extra, *modules: str) -> None:
     """Check that the `modules` that `what` imports are installed; `extra` contains them.
 
     Raises:
-        AdvisorError: One is not installed.
+       AdvisorError: One is not installed.
     """
     if missing := next((name for name in modules if find_spec(name) is None), None):
         if extra == "profile" and missing != "torch":  # the extra would replace that torch
@@ -112,7 +112,7 @@ _SPOKEN_WITH_VOWEL = "aefhilmnorsx"
 
 
 def counted(number: float, noun: str) -> str:
-    """Return so many of `noun`, e.g. ``"1 job"``, ``"1,200 memory slices"``, ``"0.5 epochs"``."""
+    """Return a number with its noun, e.g. ``"1 job"``, ``"1,200 slices"``, ``"0.5 epochs"``."""
     amount = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     if number == 1:
         return f"{amount} {noun}"
@@ -122,7 +122,7 @@ def counted(number: float, noun: str) -> str:
 
 
 def in_percent(share: float, digits: int = 0) -> str:
-    """Return a `share` of 1 in per cent, with so many digits after the point."""
+    """Return a `share` of 1 in per cent, with `digits` after the point."""
     return f"{100 * share:.{digits}f} %"
 
 

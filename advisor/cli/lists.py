@@ -61,10 +61,10 @@ def workloads(as_json: AsJson = False) -> None:
 def profiles(
     gpu: GpuKey = DEFAULT_GPU,
     folder: Profiles = None,
-    details: bool = flag("Add the fastest step and the date of each.", "--details"),
+    details: bool = flag("Add the fastest step and the date of each profile.", "--details"),
     as_json: AsJson = False,
 ) -> None:
-    """List the profiles for a GPU, by which you name a JOB."""
+    """List the profiles for a GPU: you name a JOB by its profile."""
     from advisor.report.lists import ProfileList, listed_profile, profiles_table
     from advisor.workload.store import sound_profiles
 

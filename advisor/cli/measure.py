@@ -51,8 +51,8 @@ def campaign(
     ),
     device: str | None = option(
         "LIST",
-        "Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or cpu,cpu to try it out with "
-        "two runners; default: 0; on Ray, all that are free.",
+        "Use these GPUs, by index or UUID, e.g. 0-7 or 0,2; or cpu,cpu to try it out with two "
+        "runners; default: 0; on Ray: all free GPUs.",
     ),
     cores: str | None = option(
         "CORES", "Split these host cores evenly among the devices, e.g. 0-63; default: all."
@@ -64,8 +64,8 @@ def campaign(
 ) -> None:
     """Measure a plan of many mixes on one or more GPUs.
 
-    All GPUs measure from one queue. Runs that the folder has are left out. The exit code is 0 if
-    all were measured or the deadline is near.
+    All GPUs take runs from one queue. Runs that the folder contains are skipped. The exit code is
+    0 if all were measured or the deadline is near.
     """
     raise Exit(supervised("advisor.measure.campaign:run_campaign", context))
 
@@ -75,7 +75,7 @@ def runs(
     plans: Path = Argument(
         ...,
         metavar="PLANS",
-        help="JSON file of plans, or an answer of `recommend --json`, without its plans on MIG.",
+        help="JSON file of plans, or an answer of `recommend --json`; plans on MIG are left out.",
     ),
     out: Path = option(
         "FILE", "Add the runs to this JSON Lines file.", default=..., parser=new_path
@@ -86,15 +86,15 @@ def runs(
         "SECONDS", "Train for this long before the first window.", "--settle", default=0.7
     ),
     window_s: float = option(
-        "SECONDS", "Measure at least for this long in a window.", "--window", default=1.0
+        "SECONDS", "Measure each window for at least this long.", "--window", default=1.0
     ),
-    windows: int = option("N", "Measure N windows of a run.", default=3),
-    skip_existing: bool = flag("Skip the runs that the file has.", "--skip-existing"),
+    windows: int = option("N", "Measure N windows in a run.", default=3),
+    skip_existing: bool = flag("Skip the runs that the file contains.", "--skip-existing"),
     deadline: options.Deadline = None,
 ) -> None:
     """Measure the plans in a file of `recommend --json`.
 
-    They run together on one GPU, and each job is recorded.
+    The jobs of a plan run together on one GPU, and advisor records each of them.
     """
     raise Exit(supervised("advisor.measure.shared_run:run_list", context))
 
@@ -110,10 +110,10 @@ def calibrate(
     gpu: options.OnlyGpu = None,
     cores: options.Cores = None,
 ) -> None:
-    """Measure what advice needs about this machine.
+    """Measure this machine for better advice.
 
-    A minute shows the sizes of CUDA contexts, the cost of taking turns, and idle power. Advice for
-    this GPU then accounts for this machine.
+    In a minute, advisor measures the memory of CUDA contexts, the cost of time-slicing, and idle
+    power. Advice for this GPU then uses these numbers.
     """
     code = supervised("advisor.measure.calibrate:run_calibrate", context)
     if code == GpuUnavailable.exit_code:
@@ -125,10 +125,10 @@ def doctor(
     undo: bool = flag("First undo what killed scripts and measurements left.", "--undo"),
     as_json: options.AsJson = False,
 ) -> None:
-    """Check this machine for what spoils measuring or sharing.
+    """Check this machine for problems with measuring or sharing.
 
-    The answer has a remedy for each finding. blocks: something cannot be done here. spoils: it can,
-    but the numbers are off. note: good to know. The exit code is 4 if something blocks.
+    Each finding has a remedy. blocks: a command cannot work here. spoils: its numbers are off.
+    note: good to know. The exit code is 4 if a finding blocks.
     """
     from advisor.run.doctor import Findings, examine, findings_text
     from advisor.run.start import undo_left
@@ -158,7 +158,9 @@ def fit(
     out: Path | None = option(
         "DIR", "Write the model to this folder; default: your own.", parser=new_path
     ),
-    tune: bool = flag("Search the constants of replay and regression too [10 min].", "--tune"),
+    tune: bool = flag(
+        "Also search the constants of replay and regression, for about 10 minutes.", "--tune"
+    ),
     as_json: options.AsJson = False,
 ) -> None:
     """Fit the model to all runs, yours included.
@@ -179,8 +181,8 @@ def fit(
 
     if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
         raise InvalidInput(
-            "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
-            "`advisor validate JOB...`. Add --out DIR to fit to the shipped runs alone."
+            "you have no runs yet, so the model stays as it is. Measure some on a machine with "
+            "the GPU: `advisor validate JOB...`. Add --out DIR to fit to the shipped runs alone."
         )
     card = find_gpu(gpu)
     path = (out or user_folder("models")) / MODEL_FILE
@@ -189,8 +191,8 @@ def fit(
     if not measured.runs:
         raise InvalidInput(
             f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
-            f"{card.key} are estimated, with wider intervals. Measure runs where such a GPU is: "
-            f"`advisor validate JOB...`."
+            f"{card.key} are estimated, with wider intervals. Measure runs on a machine with such "
+            "a GPU: `advisor validate JOB...`."
         )
     catalogue = known_gpus()  # which has no CPU
     keys = sorted((catalogue.keys() & profiled_gpus(profiles)) - {card.key})
@@ -214,7 +216,7 @@ def evaluate(
     profiles: options.Profiles = None,
     models: options.Models = None,
     predictions: Path | None = option(
-        "FILE", "Score the predictions in this file, one run a line; default: advisor's own."
+        "FILE", "Score the predictions in this file, a run a line; default: advisor's own."
     ),
     as_json: options.AsJson = False,
 ) -> None:
@@ -242,8 +244,8 @@ def evaluate(
         left_out = len(runs) - len(comparisons)
     if not comparisons:
         raise InvalidInput(
-            f"no run of yours on {with_article(card.key)} can be scored. Measure some where such a "
-            "GPU is: `advisor validate JOB...`."
+            f"no run of yours on {with_article(card.key)} can be scored. Measure some on a "
+            "machine with such a GPU: `advisor validate JOB...`."
         )
     scores = scores_of(comparisons, card.key, left_out)
     show_answer(scores, as_json, scores_report)
@@ -258,8 +260,8 @@ def validate(
     top: options.Top = 3,
     device: options.Device = DEFAULT_DEVICE,
     ray: options.Ray = None,
-    runs: Path | None = option("FILE", "Compare the runs in this file; run none."),
-    dry_run: bool = flag("Print each process with its environment; run none.", "--dry-run"),
+    runs: Path | None = option("FILE", "Compare the runs in this file, and start none."),
+    dry_run: bool = flag("Print each process with its environment, and start none.", "--dry-run"),
     out: Path | None = option(
         "DIR",
         "Add the runs to this folder of profiles; default: your own.",

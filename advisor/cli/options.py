@@ -57,7 +57,7 @@ def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
     """Return the two parts of `word`, which is written in this `form`."""
     name, equals, value = word.partition("=")
     if not equals:
-        raise BadParameter(f"{word}: write {form}")
+        raise BadParameter(f"{word}: expected {form}")
     return name, value
 
 
@@ -77,9 +77,9 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def option(placeholder: str, help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return an option with one value, which is read as what `placeholder` names.
+    """Return an option with one value, which the parser for `placeholder` reads.
 
-    It has the name of its parameter, or `names`.
+    Its name is that of its parameter, or `names`.
     """
     more.setdefault("parser", _PARSERS.get(placeholder))
     if placeholder == "SHARING":
@@ -105,7 +105,7 @@ def above_0(word: Any) -> float:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` for typer: with the fields of each parameter that is a group of options.
+    """Return `command` for typer, with each group of options replaced by its fields.
 
     A group is a dataclass whose fields are annotated as options.
     """
@@ -134,12 +134,12 @@ _SHARINGS = ("serial", "naive", "mps", "mps=", "mps/2", "mig=")
 
 
 def complete_gpu(incomplete: str) -> list[str]:
-    """Return the keys of GPU models that begin so."""
+    """Return the keys of GPU models that begin with `incomplete`."""
     return _beginning(incomplete, known_gpus())
 
 
 def complete_job(context: Context, incomplete: str) -> list[str]:
-    """Return the names of profiles of the chosen GPU that begin so; of any GPU if it has none."""
+    """Return the names of profiles that begin with `incomplete`, on the chosen GPU or on any."""
     from advisor.workload.store import profile_paths, profiled_gpus
 
     names: Iterable[str] = ()
@@ -151,7 +151,7 @@ def complete_job(context: Context, incomplete: str) -> list[str]:
 
 
 def complete_sharing(context: Context, incomplete: str) -> list[str]:
-    """Return the ways to share that begin so, or the MIG profiles for the next instance."""
+    """Return the ways to share that begin with `incomplete`, or MIG profiles to go on with."""
     if not incomplete.startswith("mig="):
         return _beginning(incomplete, _SHARINGS)
     with suppress(AdvisorError):
@@ -161,7 +161,7 @@ def complete_sharing(context: Context, incomplete: str) -> list[str]:
 
 
 def complete_plan(incomplete: str) -> list[str]:
-    """Return the JSON files that begin so, in the folder that `incomplete` names, or here."""
+    """Return the JSON files that begin with `incomplete`, in the folder that it names, or here."""
     folder, _, name = incomplete.rpartition("/")
     with suppress(OSError):
         files = Path(folder or ("/" if "/" in incomplete else ".")).glob("*.json")
@@ -171,7 +171,7 @@ def complete_plan(incomplete: str) -> list[str]:
 
 
 def complete_plan_or_job(context: Context, incomplete: str) -> list[str]:
-    """Return the plans that begin so, and the jobs, which may follow two plans."""
+    """Return the plans and jobs that begin with `incomplete`; jobs may follow two plans."""
     plans = complete_sharing(context, incomplete) + complete_plan(incomplete)
     return plans + complete_job(context, incomplete)
 
@@ -272,8 +272,9 @@ GpuKey = Annotated[
     str,
     _shared(
         "GPU",
-        "GPU model, as `advisor gpus` lists it, or a file of `advisor init gpu`; default: the GPU "
-        f"in this machine, else the one on which the jobs were profiled, else {DEFAULT_GPU}.",
+        "Answer for this GPU model, as `advisor gpus` lists it, or for a file of `advisor init "
+        "gpu`; default: the GPU in this machine, else the one on which the jobs were profiled, "
+        f"else {DEFAULT_GPU}.",
         callback=choose_gpu,
         autocompletion=complete_gpu,
         envvar="ADVISOR_GPU",
@@ -291,9 +292,9 @@ CheckHost = Annotated[
         "--check-host/--no-check-host",
         envvar="ADVISOR_CHECK_HOST",
         show_default=False,
-        help="Check how fast this host is, which takes a second, and predict for it; default: "
-        "`run` and `validate` check, others use a check of the last 10 minutes if this machine "
-        "has the GPU.",
+        help="Check how fast this host is, for a second, and predict for it; default: `run` and "
+        "`validate` check; the others use a check of the last 10 minutes if this machine has "
+        "the GPU.",
     ),
 ]
 Gpus = Annotated[
@@ -308,8 +309,8 @@ PowerCap = Annotated[float | None, _shared("WATTS", "Cap the GPU's power; defaul
 Mig = Annotated[
     Layouts,
     Option(
-        help="MIG layouts that plans may have: plain, one job at a time on each instance; any, "
-        "also several jobs on an instance, or compute instances, which were never measured."
+        help="Allow these MIG layouts; plain: one job at a time on each instance; any: also "
+        "several jobs on an instance, and compute instances, which were never measured."
     ),
 ]
 Root = Annotated[
@@ -323,7 +324,7 @@ ShareLoader = Annotated[
     bool,
     Option(
         "--share-loader",
-        help="Let jobs that run at the same time take their batches from one data loader.",
+        help="Give jobs that run at the same time one data loader.",
     ),
 ]
 Protect = Annotated[
@@ -334,8 +335,8 @@ MaxSlowdown = Annotated[
     float | None,
     _shared(
         "SHARE",
-        "Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
-        "10 %; default: 0.05.",
+        "Allow steps of running or protected jobs to become longer by this share, e.g. 0.1 for 10 "
+        "%; default: 0.05.",
     ),
 ]
 Objective = Annotated[ObjectiveName, Option(case_sensitive=False, help="Rank plans by this.")]
@@ -350,7 +351,7 @@ Cores = Annotated[
     _shared("CORES", "Keep all processes to these host cores, e.g. 0-15; default: all."),
 ]
 Deadline = Annotated[
-    float | None, _shared("SECONDS", "Start nothing that would end later.", parser=above_0)
+    float | None, _shared("SECONDS", "Start no measurement that would end later.", parser=above_0)
 ]
 ProfilesOut = Annotated[
     Path | None,
@@ -363,20 +364,25 @@ ProfilesOut = Annotated[
 DeviceOrCpu = Annotated[
     str, _shared("INDEX|UUID", "Use this GPU of the machine, or cpu to try it out.")
 ]
-OnlyGpu = Annotated[str | None, _shared("GPU", "Refuse any other GPU model, e.g. than h200-141gb.")]
+OnlyGpu = Annotated[
+    str | None, _shared("GPU", ("Refuse every GPU model but this one, e.g. h200-141gb."))
+]
 Ray = Annotated[
     str | None,
     _shared(
         "ADDRESS",
-        "Use the GPUs of this Ray cluster, e.g. auto, whose nodes have advisor installed.",
+        (
+            "Use the GPUs of the Ray cluster at this address, e.g. auto; its nodes need advisor "
+            "installed."
+        ),
     ),
 ]
 Rank = Annotated[int, _shared("RANK", "Use the plan of this rank.", min=1)]
 Csv = Annotated[
     Path | None,
-    _shared("FILE", "Write a row for each plan to this file, too.", "--csv", parser=to_write),
+    _shared("FILE", "Also write a row for each plan to this file.", "--csv", parser=to_write),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document.")]
 Mlflow = Annotated[
-    str | None, _shared("URI", "Log the result to this MLflow server or sqlite:///FILE, too.")
+    str | None, _shared("URI", "Also log the result to this MLflow server or sqlite:///FILE.")
 ]

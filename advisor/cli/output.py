@@ -70,7 +70,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def forget_stdout() -> None:
-    """Discard what is still to be written to stdout, and all that follows."""
+    """Discard what stdout has not written yet, and all that follows."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -97,7 +97,7 @@ def show_answer(
 ) -> None:
     """Print `answer` as one JSON document, or as a `report`: a text unchanged, others laid out.
 
-    Warnings say what is doubtful of one that stands on profiles.
+    Warnings name what is doubtful about its profiles.
     """
     if (standing := getattr(answer, "standing", None)) is not None:
         warn(standing.doubts)
@@ -148,7 +148,7 @@ def _console() -> "Console":
 
 
 class _Clean:
-    """A report without control sequences, wherever its words come from; colours stay."""
+    """A report without control sequences, whatever its source; colours stay."""
 
     def __init__(self, report: "RenderableType") -> None:
         self._report = report

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 def predict(
     sharing: str = option(
         "SHARING",
-        "How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; "
-        "with the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, "
-        "mig=7g.141gb/ci=3c[1]+4c[2], or in turn naive[1,2];mps[3]. A queue of at most 2 at "
-        "once: mps/2, or in an order mps/2[3,1,2].",
+        "Share the GPU in this way: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the "
+        "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in "
+        "turn naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order mps/2[3,1,2].",
         default="mps",
     ),
     jobs: options.Jobs = None,
@@ -68,9 +67,8 @@ def compare(
         metavar="PLAN PLAN... JOB...",
         show_default=False,
         autocompletion=options.complete_plan_or_job,
-        help="Two PLANs or more, the first of which the others are compared with: a sharing, "
-        "as for `predict --sharing`, or a FILE.json from `export`; then the JOBs, as for "
-        "`predict`.",
+        help="Two PLANs or more, then the JOBs, as for `predict`. A PLAN is a sharing, as for "
+        "`predict --sharing`, or a FILE.json of `export`. The first one is the baseline.",
     ),
     job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU,
@@ -135,13 +133,13 @@ def simulate(
     ),
     plan: Path | None = option(
         "FILE",
-        "Read jobs and sharing from this file of `export --format json`.",
+        "Read jobs and sharing from this file, which `export --format json` wrote.",
         autocompletion=options.complete_plan,
     ),
     sharing: str = option(
         "SHARING",
-        "As for `predict`; the next job starts in the first free place. mig: a MIG "
-        "layout for the jobs that wait, chosen whenever a GPU has no job.",
+        "Share each GPU in this way, as for `predict`; the next job starts in the first free "
+        "place. mig: a GPU without a job chooses the MIG layout for the jobs that wait.",
         default="mps",
     ),
     gpu: options.GpuKey = DEFAULT_GPU,
@@ -149,25 +147,26 @@ def simulate(
     policy: Policy = Option(
         "first-come",
         case_sensitive=False,
-        help="Start jobs by this rule; best-fit: the job that adds most. Or share GPUs in "
-        "rounds: max-min: equal GPU time; finish-time: the job first that is latest against "
-        "an equal part of the GPUs; least-attained: the job first that had least GPU time.",
+        help="Start jobs by this rule; best-fit: first the job that adds most work. Or share GPUs "
+        "in rounds; max-min: equal GPU time; finish-time: first the job that is latest "
+        "against an equal part of the GPUs; least-attained: first the job with least GPU "
+        "time.",
     ),
     round_s: float = option(
         "SECONDS",
-        "Length of a round, after which the policy decides again.",
+        "Set the length of a round, after which the policy decides again.",
         "--round",
         default=ROUND_S,
     ),
     preemption: float = option(
         "SECONDS",
-        "Time that a job loses when a round stops it and another starts it.",
+        "Set the time that a job loses when a round stops it and a later one starts it.",
         default=PREEMPTION_S,
     ),
     at_once: int | None = option(
-        "N", "Run at most N jobs on a GPU at once; default: all, of a trace 4.", min=1
+        "N", "Run at most N jobs on a GPU at once; default: all; for a trace: 4.", min=1
     ),
-    price: float | None = option("EUR_PER_GPU_HOUR", "Print costs at this price."),
+    price: float | None = option("EUR_PER_GPU_HOUR", "Print costs at this price of a GPU-hour."),
     timeline: Path | None = option(
         "FILE", "Write a timeline for ui.perfetto.dev to this file.", parser=options.to_write
     ),
@@ -184,18 +183,18 @@ def simulate(
     check_host: options.CheckHost = None,
     as_json: options.AsJson = False,
     csv_file: Path | None = option(
-        "FILE", "Write a row for each job to this file, too.", "--csv", parser=options.to_write
+        "FILE", "Also write a row for each job to this file.", "--csv", parser=options.to_write
     ),
     plot: Path | None = option(
         "FILE",
-        "Draw the jobs of each GPU over time to this file, FILE.svg or FILE.png, too.",
+        "Also draw the jobs of each GPU over time, to FILE.svg or FILE.png.",
         parser=options.picture,
     ),
 ) -> None:
     """Simulate the JOBs until the last one ends.
 
-    The answer has times, GPU activity, memory, energy and costs, and the savings over one job a
-    GPU.
+    The answer has times, GPU activity, memory, energy and costs, and the savings compared with one
+    job on each GPU.
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.plan.rules import Conditions
@@ -251,7 +250,7 @@ def _write_jobs(simulated: "OverTime", csv_file: Path | None, plot: Path | None)
     if csv_file is not None:
         write_whole(csv_file, jobs_csv(simulated.simulation))
     if plot is not None:
-        from advisor.report.charts import simulation_picture
+        from advisor.report.time_charts import simulation_picture
 
         write_whole(plot, simulation_picture(simulated, plot.suffix))
 
@@ -261,8 +260,8 @@ def _check_queue(context: Context, sharing: "Sharing", at_once: int | None, poli
     places = places_named(sharing)
     if at_once is not None and places > at_once:
         raise InvalidInput(
-            f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
-            f"at once."
+            f"--sharing {sharing} and --at-once {at_once} exclude each other: the sharing has "
+            f"{places} jobs at once."
         )
     in_rounds = get_args(RoundPolicy)
     if policy not in in_rounds and passed(context, "round_s", "preemption"):

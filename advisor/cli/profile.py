@@ -1,4 +1,4 @@
-"""``advisor profile``: measures jobs alone, or writes profiles of numbers that exist."""
+"""``advisor profile``: measures jobs alone, or writes profiles from numbers and histories."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,17 +57,20 @@ class _Measuring:
     gpu: options.OnlyGpu = None
     probe: bool = Option(
         False,
-        help="Measure under MPS limits, too: it takes most of the time and predicts them better.",
+        help=(
+            "Also measure under MPS limits: this takes most of the time, and improves predictions "
+            "with limits."
+        ),
     )
     cores: options.Cores = None
     deadline: options.Deadline = None
     patience: float = option(
         "SECONDS",
-        "End a workload without a step for this long, e.g. while it loads or compiles.",
+        "End a workload that takes no step for this long, e.g. while it loads or compiles.",
         default=300.0,
         parser=options.above_0,
     )
-    skip_existing: bool = flag("Leave out the profiles that DIR has.", "--skip-existing")
+    skip_existing: bool = flag("Skip workloads that have a profile in DIR.", "--skip-existing")
     data: Path | None = option(
         "DIR",
         "Read images from this folder of class folders, or of CIFAR-10; default: made-up ones.",
@@ -83,51 +86,54 @@ class _Script:
     )
     folder: Path | None = option(
         "DIR",
-        "Run the script in this folder; what it writes there is not kept; default: this folder.",
+        (
+            "Run the script in this folder; what it writes there is not kept; default: the "
+            "current folder."
+        ),
     )
     env: list[Any] | None = option(
         "NAME=VALUE", "Set this variable for the script, and keep it in the profile; repeatable."
     )
     measure_env: list[Any] | None = option(
         "NAME=VALUE",
-        "Set this variable while measuring only, e.g. WANDB_MODE=disabled; repeatable.",
+        "Set this variable only while measuring, e.g. WANDB_MODE=disabled; repeatable.",
     )
     steps_per_epoch: int | None = option(
         "N", "Count N optimizer steps as an epoch; default: those of the script's loader."
     )
     throughput: str | None = option(
         "REGEX",
-        "Without PyTorch: read the examples a second from the output, by the one group of REGEX.",
+        "Without PyTorch: read the examples per second from the output; REGEX has one group.",
     )
     seconds_per_step: str | None = option(
         "REGEX",
-        "Without PyTorch: read the seconds of a step from the output; name the group ms "
-        "for milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
+        "Without PyTorch: read the seconds of a step from the output; a group named ms has "
+        "milliseconds: '(?P<ms>[0-9.]+)ms/step'.",
     )
 
 
 @dataclass(frozen=True)
 class _Timm:
-    """Options on a model of timm."""
+    """Options on a timm model."""
 
-    timm: str | None = option("NAME", "Measure the model of timm of this name, e.g. resnet18.")
-    resolution: int | None = option("PIXELS", "Set the side of an image of timm's model.")
-    classes: int | None = option("N", "Set the outputs of timm's model.")
+    timm: str | None = option("NAME", "Measure the timm model of this name, e.g. resnet18.")
+    resolution: int | None = option("PIXELS", "Set the side of an image for the timm model.")
+    classes: int | None = option("N", "Set the number of classes of the timm model.")
     precision: Precision | None = Option(
-        None, help="Set the precision of timm's model; default: default."
+        None, help="Set the precision of the timm model; default: that of PyTorch."
     )
     execution: Execution | None = Option(
-        None, help="Set the execution of timm's model; default: eager."
+        None, help="Set the execution of the timm model; default: eager."
     )
     examples_per_epoch: int | None = option(
-        "N", "Set the images of an epoch of timm's model, for epoch times."
+        "N", "Set the images in an epoch of the timm model, for epoch times."
     )
 
 
 def profile(
     context: Context,
     workloads: list[str] | None = Argument(
-        None, metavar="WORKLOAD...", help="A name, as `advisor workloads` lists it."
+        None, metavar="WORKLOAD...", help="Name of a workload in `advisor workloads`."
     ),
     *,
     measuring: _Measuring,
@@ -135,10 +141,10 @@ def profile(
     model: _Timm,
     batch_size: int | None = option(
         "N",
-        "Set the examples of a step of a script or timm's model; default: those of its loader.",
+        "Set the examples in a step of a script or a timm model; default: those of its loader.",
     ),
     loader_workers: int | None = option(
-        "N", "Set the processes of the data loader; default: 0, or those of the script's."
+        "N", "Set the worker processes of the data loader; default: 0, or those of the script."
     ),
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
@@ -147,9 +153,8 @@ def profile(
 
     A script is started as it is: advisor profile -- python train.py [ARGUMENTS]
 
-    Without a GPU, write the profile of a job from numbers that you have, or of the jobs that
-    Prometheus or a file has: see `advisor profile --from-numbers -h` and `advisor profile
-    --from-history -h`.
+    Without a GPU, write a profile from numbers of a job, or from the records of Prometheus or a
+    file: see `advisor profile --from-numbers -h` and `advisor profile --from-history -h`.
     """
     words = workloads or []
     command = words[words.index("--") + 1 :] if "--" in words else []
@@ -157,7 +162,7 @@ def profile(
     of_script = _passed(vars(script))
     if command:
         if names or model.timm is not None:
-            raise InvalidInput("a script is profiled by itself: name no workload before the --")
+            raise InvalidInput("a script is profiled alone. Name no workload before the --")
         jobs = [_script_workload(command, script, batch_size, loader_workers)]
     elif of_script:
         raise InvalidInput(
@@ -198,13 +203,13 @@ def _flag(passed: Iterable[str]) -> str:
 
 
 def _timm_workloads(passed: dict[str, Any]) -> list[Workload]:
-    """Return the model of timm with the options `passed`, if there is one."""
+    """Return the timm model with the options `passed`, if there is one."""
     from advisor.workload.catalogue import timm_workload
 
     model = passed.pop("timm", None)
     if model is None:
         if passed:
-            raise InvalidInput(f"{_flag(passed)} describes a model of timm: give --timm NAME too.")
+            raise InvalidInput(f"{_flag(passed)} describes a timm model: give --timm NAME too.")
         return []
     needed = ("resolution", "classes", "batch_size")
     if lacking := [_flag([name]) for name in needed if name not in passed]:
@@ -215,7 +220,7 @@ def _timm_workloads(passed: dict[str, Any]) -> list[Workload]:
 def _script_workload(
     command: Sequence[str], options: _Script, batch_size: int | None, loader_workers: int | None
 ) -> Workload:
-    """Return the job of a script, with the variables that a profile keeps."""
+    """Return the job of a script, with the variables that its profile keeps."""
     script = Script(
         command=tuple(command),
         folder=str((options.folder or Path()).resolve()),
@@ -278,35 +283,42 @@ def from_numbers(
     context: Context,
     workload: str = option("NAME", "Name the job.", "--name", default=...),
     gpu: str = option(
-        "GPU", "GPU model, as `advisor gpus` lists it.", default=..., envvar="ADVISOR_GPU"
+        "GPU", "Set the GPU model, as `advisor gpus` lists it.", default=..., envvar="ADVISOR_GPU"
     ),
-    memory_mib: float = option("MIB", "Memory that the process holds.", default=...),
-    batch_size: int | None = option("N", "Examples of a step; needed if its length is known."),
-    step_s: float | None = option("SECONDS", "Length of a training step."),
+    memory_mib: float = option("MIB", "Set the memory that the process holds.", default=...),
+    batch_size: int | None = option(
+        "N", "Set the examples in a step; needed if its length is known."
+    ),
+    step_s: float | None = option("SECONDS", "Set the length of a training step."),
     duration_s: float | None = option(
         "SECONDS",
-        "Length of the whole job alone, e.g. 2h, counted as an epoch; needed if no step is known.",
+        (
+            "Set the time of the whole job alone, e.g. 2h, counted as an epoch; needed if no step "
+            "is known."
+        ),
     ),
-    power_w: float | None = option("WATTS", "Mean power of the whole GPU."),
+    power_w: float | None = option("WATTS", "Set the mean power of the whole GPU."),
     gpu_utilization: float | None = option(
-        "SHARE", "GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%."
+        "SHARE", "Set the GPU utilisation of nvidia-smi, 0 to 1, or e.g. 83%."
     ),
     memory_utilization: float | None = option(
-        "SHARE", "Memory utilisation of nvidia-smi, likewise."
+        "SHARE", "Set the memory utilisation of nvidia-smi, 0 to 1, or e.g. 40%."
     ),
-    sm_active: float | None = option("SHARE", "Share of SMs with a warp, by DCGM."),
-    sm_occupancy: float | None = option("SHARE", "Share of warp slots in use, by DCGM."),
+    sm_active: float | None = option("SHARE", "Set the share of SMs with a warp, by DCGM."),
+    sm_occupancy: float | None = option("SHARE", "Set the share of warp slots in use, by DCGM."),
     tensor_active: float | None = option(
-        "SHARE", "Share of cycles in which tensor cores work, by DCGM."
+        "SHARE", "Set the share of cycles in which tensor cores work, by DCGM."
     ),
-    dram_active: float | None = option("SHARE", "Share of memory bandwidth in use, by DCGM."),
+    dram_active: float | None = option(
+        "SHARE", ("Set the share of memory bandwidth in use, by DCGM.")
+    ),
     step_s_under_limit: list[Any] | None = option(
         "PERCENT=SECONDS",
-        "Step alone under an MPS limit, e.g. 50=0.14; repeatable.",
+        "Set the step alone under an MPS limit, e.g. 50=0.14; repeatable.",
         "--step-under-limit",
         parser=_limited_step,
     ),
-    examples_per_epoch: int | None = option("N", "Examples of an epoch, for epoch times."),
+    examples_per_epoch: int | None = option("N", "Set the examples in an epoch, for epoch times."),
     out: options.ProfilesOut = None,
     as_json: options.AsJson = False,
     mlflow: options.Mlflow = None,
@@ -314,8 +326,8 @@ def from_numbers(
 ) -> None:
     """Write a profile from numbers of a job alone on a GPU.
 
-    A training log and nvidia-smi have them. Answers for the job have wider ranges than for a
-    measured one.
+    A training log and nvidia-smi contain the numbers. Answers have wider ranges than for a
+    measured job.
 
     Every command accepts the path of the file, DIR/NAME.json, as a JOB. `advisor init --schema
     numbers` prints the schema of such a file.
@@ -328,8 +340,8 @@ def from_numbers(
         batch_size = batch_size or 1  # of nominal steps
     if step_s is None is duration_s or batch_size is None:
         raise InvalidInput(
-            "expected --step-s with --batch-size, or --duration-s for a job whose step's length "
-            "is not known. See `advisor profile --from-numbers -h`."
+            "expected --step-s with --batch-size, or --duration-s for a job whose step is "
+            "unknown. See `advisor profile --from-numbers -h`."
         )
     own = {field.name for field in fields(MinimalProfile)} & context.params.keys()
     numbers = {name: context.params[name] for name in own} | {
@@ -377,8 +389,8 @@ def _step(word: str) -> tuple[str | None, float]:
 def from_history(
     from_history: str = option(
         "FILE|ADDRESS",
-        "Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The "
-        "variable ADVISOR_PROMETHEUS_TOKEN may have a token.",
+        "Read this file, or Prometheus at this address, e.g. http://prometheus:9090. The variable "
+        "ADVISOR_PROMETHEUS_TOKEN may contain a token.",
         default=...,
     ),
     start: float | None = option(
@@ -390,7 +402,7 @@ def from_history(
     end: float | None = option("TIME", "Leave out later samples; default: now.", parser=_moment),
     interval: float | None = option(
         "SECONDS",
-        "Time between samples; default: 30, more for long ranges; of a file: by its times.",
+        "Set the time between samples; default: 30 s, more for long ranges; for a file: its own.",
         parser=options.above_0,
     ),
     by: str | None = option(
@@ -419,9 +431,9 @@ def from_history(
 ) -> None:
     """Write profiles of jobs that monitoring recorded.
 
-    Prometheus with dcgm-exporter has them, or a file of nvidia-smi, dcgmi dmon or Grafana. Counters
-    are of the whole GPU, so the numbers are from samples in which the job was active and alone on
-    its GPU. The exit code is 1 if no profile was written.
+    The records are in Prometheus with dcgm-exporter, or in a file of nvidia-smi, dcgmi dmon or
+    Grafana. Counters are of the whole GPU, so advisor uses the samples in which the job was active
+    and alone on its GPU. The exit code is 1 if no profile was written.
     """
     from advisor.measure.recorded_jobs import jobs_in, write_recorded_profiles
 

@@ -23,18 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sources:
-    """Options on what predictions stand on: profiles, model, calibration and host."""
+    """Options on the basis of predictions: profiles, model, calibration and host."""
 
     profiles: options.Profiles = None
     models: options.Models = None
     calibration: Path | None = options.option(
         "FILE",
-        "Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
+        (
+            "Use this result of `advisor calibrate`; default: your own for that GPU; none: no "
+            "calibration."
+        ),
     )
     host_cores: int | None = options.option(
         "N",
-        "Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
-        "has the GPU, else no limit.",
+        "Limit the jobs of all GPUs of a host to N cores; default: this machine's if it has the "
+        "GPU, else no limit.",
         min=1,
     )
 
@@ -78,7 +81,7 @@ def _typed(context: Context, name: str) -> str:
 
 
 def exclude(context: Context, one: str, *others: str, why: str) -> None:
-    """Raise `InvalidInput`, which says `why`, if the parameter `one` is passed with any other."""
+    """Raise `InvalidInput` with the reason `why` if the parameter `one` is passed with another."""
     for other in others:
         if passed(context, one) and passed(context, other):
             both = f"{_typed(context, one)} and {_typed(context, other)}"
@@ -114,10 +117,10 @@ def chosen_jobs(
 def protected_jobs(
     jobs: "Sequence[Job]", names: Sequence[str] | None, max_slowdown: float | None
 ) -> "tuple[Job, ...]":
-    """Return `jobs`, whose steps may become longer by `max_slowdown` at most if `names` has them.
+    """Return `jobs`; the steps of those in `names` may become longer by `max_slowdown` at most.
 
     Raises:
-        InvalidInput: A name is of none of them, or the share is impossible.
+       InvalidInput: A name is of none of them, or the share is impossible.
     """
     from advisor.plan.rules import MAX_SLOWDOWN
     from advisor.workload.job import check_protection
@@ -132,12 +135,12 @@ def protected_jobs(
 
 
 def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Conditions":
-    """Return `conditions` for what there is of this machine's `gpu` in MIG mode, else unchanged.
+    """Return `conditions` for the MIG instances of this machine's `gpu`, or unchanged without any.
 
-    A line prints the MIG devices. Plans for the `whole` GPU are not confined to them.
+    A line on stderr lists the MIG devices. Plans for the `whole` GPU are not confined to them.
 
     Raises:
-        NothingFits: There is no root and no MIG device, or only parts of divided instances.
+       NothingFits: There is no root and no MIG device, or only parts of divided instances.
     """
     from advisor.hardware.live_gpu import instances_of
 
@@ -147,25 +150,26 @@ def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Condition
     state = f"GPU {index} of this machine is in MIG mode, with {', '.join(profiles) or 'no device'}"
     profiles = tuple(name for name in profiles if name in {each.name for each in gpu.mig})
     if not profiles and not conditions.root:
-        raise NothingFits(f"{state}. Have root make undivided ones, or switch MIG mode off.")
+        raise NothingFits(f"{state}. Let root make undivided instances, or switch MIG mode off.")
     if whole or not profiles:
         aside(
             f"{state}. Plans for the whole GPU need MIG mode off: sudo nvidia-smi -i {index} -mig "
-            f"0. For plans on what is there: --no-root, or --gpu {gpu.key}-PROFILE within one."
+            "0. For plans on the existing instances: --no-root. For plans within one: --gpu "
+            f"{gpu.key}-PROFILE."
         )
         return conditions
     aside(
-        f"{state}. Plans use these as they are; their scripts take the UUIDs of `nvidia-smi -L` "
-        f"as MIG_1, MIG_2, ... Not yet run on MIG hardware."
+        f"{state}. Plans use these instances as they are; scripts expect the UUIDs of `nvidia-smi "
+        "-L` as MIG_1, MIG_2, ... No such plan has run on MIG hardware."
     )
     return replace(conditions, instances=profiles)
 
 
 def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -> tuple[int, str]:
-    """Return how many GPUs `gpus` names, and the model that jobs are named on: `gpu`, or the first.
+    """Return the number of GPUs in `gpus`, and the model that has the jobs: `gpu`, or the first.
 
     Raises:
-        InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
+       InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
     """
     counts = parse_gpus(gpus, most)
     total = sum(each.gpus for each in counts)
@@ -181,8 +185,8 @@ def on_checked_host(
 ) -> "Advisor":
     """Return `advisor` with a `check` of the host for `jobs`; False: without any check.
 
-    None: with its recent check, if that kept as many cores busy. `at_once` jobs run at the same
-    time; default: all.
+    None: with its recent check, if as many cores were busy. `at_once` jobs run at the same time;
+    default: all.
     """
     at_once = len(jobs) if at_once is None else at_once
     recent = advisor.host_check

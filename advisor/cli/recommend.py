@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Search:
-    """Options on the plans that are searched, and on what ranks them."""
+    """Options on the search for plans and on their ranking."""
 
     gpus: options.Gpus = "1"
     objective: options.Objective = "makespan"
@@ -55,11 +55,11 @@ class _Search:
     root: options.Root = True
     mig: options.Mig = "plain"
     effort: float = option(
-        "TIMES", "Search so many times as long for many jobs or several GPUs.", default=1.0
+        "TIMES", "Multiply the search effort for many jobs or several GPUs.", default=1.0
     )
     host_memory: float | None = option(
         "SIZE",
-        "Memory of each host, as 512GiB, in equal parts for its GPUs; default: no limit.",
+        "Limit the memory of each host, as 512GiB, in equal parts for its GPUs; default: no limit.",
     )
 
     share_loader: options.ShareLoader = False
@@ -95,7 +95,7 @@ def recommend(
     max_slowdown: options.MaxSlowdown = None,
     sources: Sources,
     check_host: options.CheckHost = None,
-    details: bool = flag("Print all numbers, and how they were found.", "--details"),
+    details: bool = flag("Print all numbers and their basis.", "--details"),
     as_json: options.AsJson = False,
     csv_file: options.Csv = None,
 ) -> None:
@@ -173,12 +173,15 @@ def admit(
     job_file: options.JobFile = None,
     running: list[str] | None = option(
         "JOB[:COPIES],...",
-        "These jobs run on the GPU already. Repeat it for each of several GPUs.",
+        "Name the jobs that run on the GPU already; repeat it for each of several GPUs.",
         autocompletion=options.complete_job,
     ),
     sharing: list[str] | None = option(
         "SHARING",
-        "How the running jobs share the GPU; default: naive. Name one for all GPUs, or repeat it.",
+        (
+            "Set how the running jobs share the GPU; default: naive. Give one for all GPUs, or "
+            "repeat it."
+        ),
     ),
     now: bool = flag("Ask the driver how the running jobs share the GPU now.", "--now"),
     device: options.Device = DEFAULT_DEVICE,
@@ -215,15 +218,15 @@ def admit(
     advisor = on_checked_host(advisor, offered, check_host)
     if now:
         if len(named) > 1:
-            raise InvalidInput("--now asks about one GPU. Name --running once.")
+            raise InvalidInput("--now reads one GPU. Pass --running once.")
         there, refused = advisor.running_now(named, live_gpu(device))
         leave_out(*refused)
         at_work = [] if there is None else [there]
     else:
         if len(ways) not in (1, len(named)):
             raise InvalidInput(
-                f"{counted(len(ways), 'sharing')} for {counted(len(named), 'GPU')}. Name one for "
-                f"all, or one for each --running."
+                f"{counted(len(ways), 'sharing')} for {counted(len(named), 'GPU')}. Pass one "
+                "--sharing for all, or one for each --running."
             )
         own = ways * len(named) if len(ways) == 1 else ways
         at_work = [advisor.running([on], way) for on, way in zip(named, own, strict=True)]
@@ -242,7 +245,9 @@ def admit(
 
 def export(
     context: Context,
-    sharing: str | None = option("SHARING", "As for `predict`; default: that of the best plan."),
+    sharing: str | None = option(
+        "SHARING", ("Write the plan with this sharing, as for `predict`; default: the best plan.")
+    ),
     rank: options.Rank = 1,
     form: ExportFormat = Option(
         "commands",
@@ -265,12 +270,10 @@ def export(
         "a100-40gb=gpu:a100,h100-sxm-80gb=gpu:h100; default: the first word of the model, if "
         "there are several.",
     ),
-    only: str | None = option(
-        "GPU", "Write the part of the plan on this one of several GPU models."
-    ),
+    only: str | None = option("GPU", "Write only the part of the plan for this GPU model."),
     plot: Path | None = option(
         "FILE",
-        "Draw each way to share at its best to this file, FILE.svg or FILE.png, too.",
+        "Also draw the best plan of each way to share, to FILE.svg or FILE.png.",
         parser=options.picture,
     ),
     mlflow: options.Mlflow = None,
@@ -288,7 +291,7 @@ def export(
     log, (total, gpu) = mlflow_log(mlflow), counted_gpus(search.gpus, gpu, context)
     check_format(form, total, gres_name)
     if only is not None and total == 1:
-        raise InvalidInput("--only is for --gpus of several models.")
+        raise InvalidInput("--only needs --gpus with several models.")
     advisor = sources.advisor(gpu, search.cap_w, share_loader=search.share_loader)
     members = chosen_jobs(advisor, jobs, job_file, total)
     advisor = on_checked_host(advisor, members, None)
@@ -351,7 +354,7 @@ _Job = Annotated[
         help="The job: a profile's name or file, or a measured train.py.",
     ),
 ]
-_Details = Annotated[bool, Option("--details", help="Print all numbers of copies compared.")]
+_Details = Annotated[bool, Option("--details", help="Print every number of copies.")]
 
 
 def copies(
@@ -413,15 +416,15 @@ def trials(
     job: _Job,
     epochs: float = option("N", "Train each trial for N epochs.", default=1),
     steps: float | None = option("N", "Train each trial for N steps instead."),
-    count: int | None = option("N", "Trials of the whole search; default: no end."),
+    count: int | None = option("N", "Plan for N trials in all; default: a search without an end."),
     start_up: float = option(
         "SECONDS",
-        "Start-up time of a trial's process; 0: one process runs all trials.",
+        "Set the start-up time of a trial's process; 0: one process runs all trials.",
         default=START_S,
     ),
     start_cpu: float = option(
         "SECONDS",
-        "CPU time of that start, for which the processes of a host share its cores.",
+        "Set the CPU time of that start; the processes of a host share its cores.",
         default=START_CPU_S,
     ),
     memory_margin: options.MemoryMargin = 0.0,

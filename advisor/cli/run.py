@@ -44,7 +44,7 @@ def run(
     steps: int | None = option("N", "End each bundled workload after N steps.", min=1),
     cores: options.Cores = None,
     replace_instances: bool = flag(
-        "Remove idle MIG instances that are in the way until the end.", "--replace-instances"
+        "Replace idle MIG instances until the end of the run.", "--replace-instances"
     ),
     time_limit: float | None = option("SECONDS", "End the run after this time; default: never."),
     grace: float = option("SECONDS", "Kill a job this long after asking it to end.", default=30.0),
@@ -64,7 +64,7 @@ def run(
     """Run a PLAN, or watch a RUN again.
 
     `run` starts the script that `export` writes, one for each GPU of the plan. Ctrl-C ends the
-    jobs. They go on if this command is killed or its terminal closes. `fit` uses the measured
+    jobs. The jobs go on if this command is killed or its terminal closes. `fit` uses the measured
     steps.
     """
     from advisor.launch.plan_file import prepare, read_plans

@@ -143,7 +143,7 @@ class MeanCompletion(Objective):
     name = "mean-completion"
     unit = "s"
     choice = "each done soon"
-    measure = "until a job ends, on average"
+    measure = "mean completion time"
     saving = "lowers the mean completion time by {less}"
     order_matters = True
 
@@ -163,9 +163,9 @@ class Deadlines(Objective):
     name = "deadlines"
     unit = "ratio"
     choice = "deadlines kept"
-    measure = "tightest job over deadline"
+    measure = "end over deadline"
     saving = "lets its tightest job use {less} less of its time"
-    explained = "End of the tightest job over its deadline: at 1x just in time, above it is late."
+    explained = "End over deadline is that of the tightest job: above 1x the job is late."
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),
@@ -195,12 +195,11 @@ class Throughput(Objective):
     name = "throughput"
     unit = "ratio"
     choice = "most work per hour"
-    measure = "time against serial"
+    measure = "relative time"
     saving = "does {more} more work"
     explained = (
-        "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
-        "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
-        "is the inverse."
+        "Relative time is the time for equal work of all jobs, over the time one after another: at "
+        "0.5x, half an hour does the work of an hour. The gain in throughput is the inverse."
     )
     in_seconds = False
 

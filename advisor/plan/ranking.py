@@ -45,11 +45,11 @@ from advisor.workload.job import Job
 
 _WAYS: tuple[Way, ...] = get_args(Way)
 _RULES: Mapping[Precedence, str] = {
-    "deadlines": "as it makes fewer jobs late",
-    "starvation": f"as it slows no job over {STARVED:g}x",
+    "deadlines": "because it makes fewer jobs late",
+    "starvation": f"because it slows no job over {STARVED:g}x",
     "cost": "by its median",
-    "makespan": "as all are done soonest under it, of those about as good",
-    "simplicity": "whose lead is too small for what it takes",
+    "makespan": "because all jobs end soonest, among plans of about equal cost",
+    "simplicity": "because it is simpler",
 }
 
 
@@ -83,7 +83,7 @@ def by_precedence(
 
 
 def rule_in_words(rule: Precedence, level: Level) -> str:
-    """Describe the rule by which one plan precedes another, e.g. ``"by its median"``."""
+    """Describe the rule by which one plan precedes another, e.g. ``"because it is simpler"``."""
     by_end = rule == "cost" and level != "p50"
     return "by the upper end of its range" if by_end else _RULES[rule]
 
@@ -223,14 +223,14 @@ def _plans(
     for rank, ((plan, rule), after) in enumerate(zip_longest(shown, shown[1:]), start=1):
         late, slow = sorted(plan.late(level)), starved(plan, level)
         if rank > 1:
-            gap = reasons.compared(plan, best, "the best", objective, level)
+            gap = reasons.compared(plan, best, "plan 1", objective, level)
         elif after:
-            gap = reasons.compared(plan, after[0], "the next", objective, level)
+            gap = reasons.compared(plan, after[0], "plan 2", objective, level)
         else:
-            gap = "nothing else is possible"
+            gap = "no other plan is possible"
         doubtful = after and rank == 1 and tied(plan, after[0], objective, level)
         if rule and (doubtful or rule != "cost"):
-            gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
+            gap += f"; first {rule_in_words(rule, level)}"
         parts = [gap]
         if len(plan.gpus) == 1:
             bound = reasons.binding(jobs, question.gpu, plan.prediction)

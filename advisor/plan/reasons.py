@@ -12,6 +12,7 @@ from advisor.errors import InvalidInput, in_percent
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import (
+    OBJECTIVES,
     cost_ratio,
     first_plan,
     holds_one,
@@ -240,13 +241,14 @@ def named(jobs: Sequence[str]) -> str:
 def compared(
     plan: Outcome, other: Outcome, name: str, objective: ObjectiveName, level: Level
 ) -> str:
-    """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
+    """Describe by how much the cost of `plan` differs from that of `other`, which has a `name`."""
     own, its = (known_cost(each, objective).at(level) for each in (plan, other))
     behind = own / its - 1 if own > its else 1 - its / own
     if abs(behind) < SEEN:
-        return f"as good as {name}"
-    distance = f"{in_percent(abs(behind))} {'behind' if behind > 0 else 'ahead of'} {name}"
-    return f"{distance}, within our error" if tied(plan, other, objective, level) else distance
+        return f"equal to {name}"
+    more, measure = "more" if behind > 0 else "less", OBJECTIVES[objective].measure
+    words = f"{in_percent(abs(behind))} {more} {measure} than {name}"
+    return f"{words}, a tie" if tied(plan, other, objective, level) else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,8 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         parts += [Text(), Text(jobs, style="bold"), table_of(indented)]
     notes = [*limits_in_words(comparison), ""]
     notes.append(
-        f"On {comparison.gpu.key}. tie: equal to {plans[0].plan} within our error; (): 90 % "
-        f"intervals."
+        f"On {comparison.gpu.key}. tie: equal to {plans[0].plan} within the error. In "
+        "parentheses: 90 % intervals."
     )
     caps = {each.forecast.prediction.power_cap_w for each in plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
@@ -72,7 +72,7 @@ def rows_of_plans(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def rows_of_jobs(comparison: Comparison) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Yield each job with a row for each plan; copies that differ only in their ends are one."""
+    """Yield each job with a row for each plan; copies that differ only in their ends share one."""
     equal: dict[tuple[str, ...], list[int]] = {}
     for at, job in enumerate(comparison.plans[0].forecast.prediction.jobs):
         rows = _rows_of_jobs(comparison, [at])
@@ -107,7 +107,7 @@ def _rows_of_jobs(comparison: Comparison, copies: Sequence[int]) -> list[dict[st
 
 
 def limits_in_words(comparison: Comparison) -> Iterator[str]:
-    """Yield what limits each plan, then why ranges are wide; a reason that has it all is enough."""
+    """Yield the limit of each plan, then the reasons for wide ranges without repetition."""
     mixes = [each.forecast.prediction for each in comparison.plans]
     for each, mix in zip(comparison.plans, mixes, strict=True):
         yield f"{each.plan}: {limit_in_words(replace(mix, wide_because=None), each.binding)}"
@@ -134,13 +134,13 @@ def comparison_text(comparison: Comparison) -> str:
         text = f"Estimated: {text}"
 
     def behind(other: ComparedPlan) -> str:
-        return compared(other.forecast, best.forecast, "it", by, "p50")
+        return compared(other.forecast, best.forecast, best.plan, by, "p50")
 
-    text += f" {'; '.join(f'{each.plan} is {behind(each)}' for each in others)}."
+    text += f" {'; '.join(f'{each.plan}: {behind(each)}' for each in others)}."
     if (serial := comparison.serial) is not None:
-        text += f" One after another takes {measure(serial.cost)}, {behind(serial)}."
+        text += f" One after another: {measure(serial.cost)}, {behind(serial)}."
     ruled_out = [each for each in (best, *others) if each.forbidden]
-    text += "".join(f" {each.plan} is no plan: {each.forbidden}." for each in ruled_out)
+    text += "".join(f" {each.plan} is not possible: {each.forbidden}." for each in ruled_out)
     if comparison.note:
         text += f" Compared by {by}: {comparison.note}."
     return text

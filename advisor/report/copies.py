@@ -87,7 +87,7 @@ def _report(
     def report(others: int) -> RenderableType:
         shown = rows[0], *sorted(nearest[:others], key=lambda row: row.copies)
         left = len(nearest) - others
-        more = [f"{counted(left, 'more number')}: --details."] if left else []
+        more = [f"--details prints {counted(left, 'more number')}."] if left else []
         return answer_above_table(answer, table_of([*map(cells, shown)]), [*notes, *more])
 
     larger = range(min(_FEWEST_ROWS, len(rows)), len(rows))
@@ -124,13 +124,13 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str | None) -> Iterator
         )
     elif gained is not None:
         yield (
-            f"All {copies.fit} that fit are worthwhile."
+            f"All {copies.fit} copies that fit are worthwhile."
             if copies.worthwhile == copies.fit
-            else f"{copies.worthwhile} are worthwhile, perhaps more."
+            else f"At least {copies.worthwhile} are worthwhile."
         )
     if copies.mps_clients < copies.fit:
         yield (
-            f"MPS serves {copies.mps_clients} processes at most; more {unit} would be time-sliced."
+            f"MPS serves at most {copies.mps_clients} processes; more {unit} would be time-sliced."
         )
     if copies.rows[-1].copies > _MEASURED_TOGETHER:
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
@@ -164,7 +164,7 @@ def trials_report(search: Search, *, details: bool = False) -> RenderableType:
         ]
     )
     if not details:
-        return answer_above_table(answer, table, [*notes, "All numbers at once: --details."])
+        return answer_above_table(answer, table, [*notes, "--details prints every number at once."])
     parts: list[RenderableType] = [answer_above_table(answer, table, notes)]
     for gpu, on in models.items():
         parts.append(Text(f"\nOne {gpu}:", style="bold"))
@@ -185,16 +185,19 @@ def notes_on_trials(search: Search) -> Iterator[str]:
     gained = None if search.count else "trials an hour"
     yield from of_each(lambda each: _notes_on_numbers(each.copies, "trials", gained))
     if search.idle:
-        yield f"Without a trial: {', '.join(f'{gpus} {gpu}' for gpu, gpus in search.idle.items())}."
+        yield (
+            "GPUs without a trial: "
+            f"{', '.join((f'{gpus} {gpu}' for gpu, gpus in search.idle.items()))}."
+        )
     if trials.start_s:
-        note = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)"
+        note = f"Trials an hour include a start of {trials.start_s:g} s for each (--start-up)"
         if not several:
             note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
             note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
         yield f"{note}."
         yield from of_each(_notes_on_starts)
     else:
-        yield "Only training steps are counted, not the start of processes and models."
+        yield "Trials an hour count training steps only, and no starts of processes."
     yield from forecast.basis_notes(search.standing)
 
 
@@ -203,9 +206,10 @@ def _notes_on_starts(trials: Trials) -> Iterator[str]:
     starts_s, trial_s = trials.row.starts_s, trials.row.trial_s
     if starts_s.p50 > trials.start_s:
         yield (
-            f"{trials.at_once} at once start in {units.seconds(starts_s)}, because they share "
-            f"{trials.row.shared.prediction.host_cores or 0:g} of the host's cores, and each needs "
-            f"{trials.start_cpu_s:g} s of one, not measured (--start-cpu)."
+            f"{trials.at_once} processes that start at once take {units.seconds(starts_s)}, "
+            f"because they share {trials.row.shared.prediction.host_cores or 0:g} cores of the "
+            f"host. Each start needs {trials.start_cpu_s:g} s of a core, which is not measured "
+            "(--start-cpu)."
         )
     if starts_s.p50 > trial_s.p50:
         share = starts_s.p50 / (starts_s.p50 + trial_s.p50)
@@ -258,7 +262,7 @@ def trials_advice(search: Search) -> str:
             whole += f" instead of {units.seconds(search.one_by_one_s)} {in_turn}"
         study = first.trials.study
         if len(search.hosts) == 1 and study and most < study.trials:
-            whole += f", in {counted(study.rounds, 'round')}; more at once "
+            whole += f", in {counted(study.rounds, 'round')}. With more at once they would "
             whole += f"end at most {in_percent(MIN_GAIN)} sooner"
         lines.append(f"{whole}.")
     return "\n".join([*lines, f"{rate}.{forecast.ranking_note(first.trials.copies.level)}"])
@@ -291,7 +295,7 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
             *([late] if due else []),
         )
     advice = forecast.with_estimates_named(additions.standing, additions_advice(additions))
-    more = [f"{len(sets) - top} more: --top {len(sets)}."] if len(sets) > top else []
+    more = [f"--top {len(sets)} prints {len(sets) - top} more."] if len(sets) > top else []
     return answer_above_table(advice, table, [*more, *notes_on_additions(additions)])
 
 
@@ -309,7 +313,7 @@ def additions_advice(additions: Additions) -> str:
     if best.late:
         return f"{text}, but late: {', '.join(best.late)}."
     if best.late is None:
-        return f"{text}; whether deadlines are kept is not known."
+        return f"{text}. Deadlines may be missed: the length of a job is unknown."
     return f"{text}; all deadlines are kept."
 
 
@@ -330,12 +334,12 @@ def _names(jobs: Sequence[Job]) -> str:
 def notes_on_additions(additions: Additions) -> Iterator[str]:
     """Yield why jobs were left out, and how to read the figures."""
     yield from (f"Left out: {each.sharing}: {each.why}." for each in additions.left_out)
-    yield "Work added: the pace of the added jobs together; 1 is that of one of them alone."
-    yield "Slowed job: by median steps. Running jobs keep their limits and instances."
+    yield "Work added: the pace of the added jobs together; 1 is the pace of one of them alone."
+    yield "Slowed job: by its median step. Running jobs keep their limits and instances."
     if len(additions.running) > 1:
-        yield "GPU: from 0, in the order in which what runs there was named."
+        yield "GPU: counted from 0, in the order of --running."
     if _any_due(additions):
-        yield "Deadlines are judged as if every job had yet to run all of its epochs."
+        yield "Deadlines assume that every job has all of its epochs left."
     if not additions.plans[0].prediction.confirmed_on_hardware:
         yield f"This is {forecast.estimated(additions.plans[0].prediction)}."
     yield from forecast.basis_notes(additions.standing)
@@ -345,9 +349,9 @@ def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) 
     """Return the meaning and basis of the chart of `profiles`, and which jobs do not fit."""
     subject = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
     text = [
-        "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
-        "are the instance's share of the compute slices, and the thin lines 90 % intervals on the "
-        f"host of the profile. {subject} {forecast.NOT_CONFIRMED}."
+        "Speed alone on an instance of each size, over the median speed on the whole GPU. Grey "
+        "ticks are the instance's share of the compute slices; thin lines are 90 % intervals on "
+        f"the host of the profile. {subject} {forecast.NOT_CONFIRMED}."
     ]
     lacks: dict[str, list[str]] = {}
     for job, where in ((each.job, each.where) for each in speeds if each.speed is None):
@@ -375,10 +379,13 @@ def notes_on_batches(batches: SlicesForJob) -> Iterator[str]:
     """Yield the basis of the figures."""
     sizes = ", ".join(map(str, batches.measured))
     if len(batches.measured) < 2:
-        yield f"Measured at batch {sizes}. Measure a second one to learn the largest that fits."
+        yield (
+            f"Measured at batch {sizes}. Measure a second batch size to estimate the largest that "
+            "fits."
+        )
     else:
         yield f"Measured at batch {sizes}; * other sizes are estimated from these."
-        yield "The largest batch fits at the upper end of its memory, with its caches."
+        yield "The largest batch fits with its caches, at the upper end of its memory interval."
     if not batches.confirmed_on_hardware:
         yield f"This is {forecast.NOT_CONFIRMED}."
     yield from forecast.basis_notes(batches.standing)

@@ -43,7 +43,7 @@ def basis_notes(standing: Standing) -> Iterator[str]:
 
 
 def host_note(standing: Standing) -> str:
-    """Return how fast a host the advice assumes, and the source of that."""
+    """Return the speed of the host that predictions assume, and its source."""
     basis = []
     if (check := standing.host_check) is not None:
         at = datetime.fromtimestamp(check.made_at).astimezone()
@@ -60,24 +60,21 @@ def host_note(standing: Standing) -> str:
             f"hosts of the profiles ({'; '.join(basis)})."
         ]
     if standing.calibrated is not None:
-        notes.append(f"Calibrated ({Path(standing.calibrated).name}).")
+        notes.append(f"Calibrated by {Path(standing.calibrated).name}.")
     paces, factors = [], []
     for name, pace in standing.own_paces.items():
         if pace.runs:
             slower = units.number(pace.slowdown)
-            paces.append(f"{name} by {counted(pace.runs, 'run')} ({slower} times its profile's)")
+            paces.append(f"{name} ({counted(pace.runs, 'run')}: {slower}x its profile)")
         by_mode = [
-            f"{units.number(each.factor)} ({mode}, {counted(each.runs, 'run')})"
+            f"{units.number(each.factor)}x ({mode}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
         ]
         factors += [f"{name} {', '.join(by_mode)}"] if by_mode else []
     if paces:
-        notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
+        notes.append(f"CPU time corrected by your own runs: {', '.join(paces)}.")
     if factors:
-        notes.append(
-            f"Steps of co-located jobs as in your own runs, over those from profiles alone: "
-            f"{'; '.join(factors)}."
-        )
+        notes.append(f"Steps of co-located jobs corrected by your own runs: {'; '.join(factors)}.")
     return " ".join(notes)
 
 
@@ -91,8 +88,8 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
     one_source = standing.host_from == standing.estimated_from
     if standing.host_from is not None and not one_source:
         sentences.append(
-            f"CPU time as on the host of the {standing.host_from} profiles: all GPU models of a "
-            f"question stand on one host."
+            f"CPU time is that of the host of the {standing.host_from} profiles, for all GPU "
+            "models of this question."
         )
     if elsewhere := [each for each in standing.estimated if each.estimated_from is not None]:
         names = [each.name for each in elsewhere]
@@ -104,15 +101,15 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
             few = len(names) <= _MOST_NAMED
             listed = f": {', '.join(names) if few else counted(len(names), 'job')}"
         sentences.append(
-            f"Estimated from {standing.estimated_from}{listed}, {how}{there}; to measure on "
+            f"Estimated from {standing.estimated_from}{listed}, {how}{there}. To measure on "
             f"{with_article(elsewhere[0].gpu)}: {measure}."
         )
     if nominal := standing.nominal:
         few = len(nominal) <= _MOST_NAMED
         listed = ", ".join(nominal) if few else counted(len(nominal), "job")
         sentences.append(
-            f"The step of {listed} is nominal, {1e3 * NOMINAL_STEP_S:g} ms: only the duration is "
-            f"known. Read slowdowns and times of whole jobs, not steps."
+            f"The step of {listed} is nominal, {1000.0 * NOMINAL_STEP_S:g} ms, because only the "
+            "duration is known. Read slowdowns and times of whole jobs, not steps."
         )
     return "\n".join(sentences)
 
@@ -142,15 +139,15 @@ def best_of_each_way(advised: Recommendation) -> dict[str, Plan]:
 
 
 def layout_needs(uses: Iterable[tuple[Gpu, Sharing]], serial: Sharing | None) -> Iterator[str]:
-    """Yield what it takes to make the MIG instances of GPUs, unless they have to exist.
+    """Yield the requirements for MIG instances that a plan has to make.
 
-    They have to if also `serial`, one job after another, uses instances.
+    Plans make none if `serial`, one job after another, uses instances: these exist.
     """
     gpus = [gpu for gpu, sharing in uses if sharing.instances]
     if gpus and not (serial and serial.instances):
         no_reset = all(int(each.compute_capability.split(".")[0]) >= _NO_RESET for each in gpus)
         takes = " and an idle GPU" if no_reset else ", an idle GPU and its reset"
-        yield f"Making MIG instances takes root{takes}."
+        yield f"Making MIG instances needs root{takes}."
 
 
 def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:
@@ -161,7 +158,7 @@ def ranked_plan(plans: Sequence[_Ranked], rank: int) -> _Ranked:
     """
     if not 1 <= rank <= (count := len(plans)):
         raise InvalidInput(
-            f"there is no plan {rank}; there {is_or_are(count)} {counted(count, 'plan')}."
+            f"plan {rank} not found: there {is_or_are(count)} {counted(count, 'plan')}."
         )
     return plans[rank - 1]
 
@@ -176,7 +173,7 @@ def plan_name(advised: Recommendation, plan: Plan) -> str:
 def basis(mix: MixPrediction) -> str:
     """Return the basis of the figures of a plan."""
     if mix.confirmed_on_hardware and mix.estimated_from is None:
-        return "predicted, from real runs of this kind"
+        return "predicted from real runs of this kind"
     return estimated(mix)
 
 
@@ -200,9 +197,9 @@ def slowdown(job: JobPrediction) -> Interval:
 
 
 def deadlines_missed(advised: Recommendation) -> Iterator[str]:
-    """Yield the deadlines that even the best plan misses, and by how much, as a sentence.
+    """Yield a sentence on the deadlines that even the best plan misses, and by how much.
 
-    The best is that whose tightest job ends after the least part of its time.
+    The best plan has the least ratio of a job's end to its deadline.
     """
     if not all(plan.late_jobs for plan in advised.plans):
         return
@@ -236,12 +233,12 @@ def ranking_note(level: Level) -> str:
 
 
 def best_gain(advised: Recommendation) -> str:
-    """Return what sharing would gain at its best, where no sharing is recommended."""
+    """Return the gain of the best sharing, for a recommendation not to share."""
     gains = [plan.gain for plan in advised.plans if not plan.one_by_one]
     if not gains:
         return ""
     best = max(gains, key=lambda each: each.p50)
-    return f"sharing at its best has a gain of {units.times(best)}"
+    return f"the best sharing has a gain of {units.times(best)}"
 
 
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
@@ -253,7 +250,7 @@ def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
 def forecast_report(forecast: Forecast) -> Group:
     """Return what ``advisor predict`` prints: whether it fits, the mix, and each job."""
     mix, memory = forecast.prediction, memory_held(forecast.prediction)
-    total = "not known: the length of an epoch is not"
+    total = "unknown, because the length of an epoch is unknown"
     done_s, serial_s = forecast.makespan_interval_s, forecast.serial_interval_s
     if done_s is not None and serial_s is not None:
         total = units.seconds(done_s)
@@ -300,12 +297,14 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
         }
         amounts = [f"{units.joules(j)} {of}" for of, j in energies.items() if j is not None]
         if amounts:  # no meter separates jobs
-            amounts.append("its part: base power split equally, the rest by what each job adds")
+            amounts.append(
+                "share of this job: base power in equal parts, the rest by what each job adds"
+            )
             yield "    energy  " + "\n            ".join(amounts)
 
 
 def letters_of(jobs: Sequence[Job]) -> dict[str, tuple[str, str]]:
-    """Return a letter for each workload, and how much of it is to be done, by name."""
+    """Return a letter and the amount of work for each workload, by name."""
     letters = {}
     for index, name in enumerate(dict.fromkeys(job.name for job in jobs)):
         copies = [job for job in jobs if job.name == name]
@@ -367,7 +366,7 @@ def plan_cells(
 ) -> dict[str, str]:
     """Return the cells that tables of plans share; the keys are the columns' names.
 
-    They are ranked `by` the `cost`. `gain` is a cell of the table's own.
+    Plans are ranked `by` the `cost`. `gain` is a cell of the calling table.
     """
     mix, total_s, cells = plan.prediction, plan.makespan_interval_s, dict[str, str]()
     cells[OBJECTIVES[by].measure] = shown_cost(by)(cost)
@@ -432,7 +431,7 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
 
 
 def loader_notes(better: OneLoader | None) -> Iterator[str]:
-    """Yield what one data loader for all jobs would give, and what it takes; None: nothing."""
+    """Yield the gain of one data loader for all jobs, and its needs; None: nothing."""
     if better is None:
         return
     words = "time-slicing" if better.sharing.mode == "naive" else "MPS"
@@ -442,6 +441,6 @@ def loader_notes(better: OneLoader | None) -> Iterator[str]:
     then, now = (f"{each or 0:.2g}" for each in (better.cores, better.cores_now))
     cores = "" if then == now else f" with {then} busy cores instead of {now}"
     yield (
-        f"One data loader for {better.jobs} jobs at once would give {better.gain:.2f}x the work of "
-        f"this{cores}, under {words}: --share-loader. A script of yours needs two lines for it."
+        f"One data loader for {better.jobs} jobs at once would give {better.gain:.2f}x the work "
+        f"of this plan{cores}, under {words}: --share-loader. Your script needs two lines for it."
     )

@@ -167,7 +167,7 @@ def notation_of(sharing: Sharing) -> str:
 
 
 def places(sharing: Sharing, jobs: Sequence[str]) -> str:
-    """Return which of `jobs`, which are names in order, are on which MIG instance."""
+    """Return the MIG instance of each of `jobs`, which are names in order."""
     words = []
     for part in partitions(sharing, len(jobs)):
         slices = f"{counted(part.slices, 'compute slice')} of " if part.slices else ""
@@ -182,7 +182,7 @@ WAYS = ("one after another", "time-slicing", "MPS", "MPS with limits", "MIG")
 
 
 def way_of(sharing: Sharing, jobs: int) -> str:
-    """Return the way in `WAYS` of a plan for so many `jobs`; of a queue or of groups the furthest.
+    """Return the way in `WAYS` of a plan for so many `jobs`: in queues and groups the least simple.
 
     A plan with MIG instances is of MIG, however jobs share one of them.
     """
@@ -206,7 +206,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def shortened(notation: str) -> str:
-    """Return text with notation in which long lists of jobs are ranges, and shares ``14 x40``."""
+    """Return `notation` with long lists of jobs as ranges, and equal shares as ``14 x40``."""
 
     def count(shares: re.Match[str]) -> str:
         return ",".join(collapsed(list(run)) for _, run in groupby(shares[0].split(",")))

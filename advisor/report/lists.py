@@ -98,7 +98,7 @@ class Layouts:
 _COUNTERS = {
     None: "none",
     "gpm": "GPM",
-    "dcgm": "DCGM, where it counts on this GPU",
+    "dcgm": "DCGM, if it reports them for this GPU",
     "nvml": "NVML utilisation only",
 }
 
@@ -163,8 +163,8 @@ def listed_profile(name: str, profile: Profile, file: str | None = None) -> List
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> Table:
     """Return profiles with pace, the share of a step in which their kernels run, and memory.
 
-    A step that varied by 15 % or more within its measurement names that share: measure it again.
-    With `details`, or if a profile is estimated, also the fastest step, and the date or the source.
+    A step that varied by 15 % or more while it was measured shows that share. With `details`, or if
+    a profile is estimated, the rows also have the fastest step, and the date or the source.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
     more = ("fastest", "measured") if details else ()
@@ -214,7 +214,7 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
 
 
 def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
-    """Return a row for each process on it, with those of `jobs` that hold as much memory."""
+    """Return a row for each process on the GPU, with those of `jobs` that hold as much memory."""
     held_mib, clients, rows = held_alone_mib(job.profile for job in jobs), tenants(gpu), []
     for process in gpu.processes:
         similar = ", ".join(similar_in_memory(process, held_mib)) or "none of the jobs"
@@ -234,10 +234,10 @@ def _known(value: float | None, unit: str) -> str:
 
 _MEDIA = "+me"
 _OTHERS = (
-    "Ways: number of placements of the same instances, one of which may have the media engines. "
-    "All of them: --all."
+    "Ways: number of placements of these instances, one of which may have the media engines. "
+    "--all prints every placement."
 )
-_UNTRIED = "All layouts are computed; none was tested on a GPU with MIG on."
+_UNTRIED = "All layouts are computed; none was tested on a GPU in MIG mode."
 
 
 def layouts_report(
@@ -245,8 +245,8 @@ def layouts_report(
 ) -> Group:
     """Return MIG profiles, their compute instances, and full layouts.
 
-    Similar layouts have the same instances, wherever these lie and whichever has media engines: the
-    first of them is listed, or with `every` all.
+    Similar layouts have the same instances in other places, or media engines in another instance.
+    The first of them is listed, or with `every` all.
     """
     gpu, profiles, sets = listed.gpu, listed.profiles, listed.sets
     used = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
@@ -267,7 +267,7 @@ def layouts_report(
     parts: list[RenderableType] = [Text(heading), "", table, ""]
     shared = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
     if shared:
-        table = plain_table("one of", "compute instances that share its memory: all of it, or")
+        table = plain_table("one of", "compute instances that share its memory, instead of one")
         for profile in shared:
             ways = [Counter(way) for way in compute_sets(gpu, profile.name) if len(way) > 1]
             table.add_row(
@@ -330,7 +330,7 @@ def _count(value: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UsedRuns:
-    """All runs of a GPU and those used, and the same of the user's own."""
+    """Numbers of runs of a GPU, in all and used, and of the user's own runs."""
 
     runs: int
     used: int
@@ -378,9 +378,9 @@ def fit_report(fit: FittedModel) -> Text:
     ]
     for key, runs in fit.used.items():
         lines.append(
-            f"Used on {key}: {runs.used - runs.own_used} of "
-            f"{counted(runs.runs - runs.own, 'run')} that came with the profiles, "
-            f"{runs.own_used} of {runs.own} of your own."
+            f"Runs used on {key}: {runs.used - runs.own_used} of "
+            f"{counted(runs.runs - runs.own, 'run')} that came with the profiles, and "
+            f"{runs.own_used} of your {runs.own} own."
         )
     if fit.runs_differ:
         lines.append(f"The runs differ: {fit.runs_differ}.")
@@ -409,7 +409,7 @@ def scores_report(scores: Scores) -> Group:
     if choices := scores.choices:
         always = "" if choices.always_mps is None else f" Always MPS: {percent(choices.always_mps)}"
         notes.append(
-            f"Job sets that ran in several ways: {choices.sets}. Choosing as `recommend` does lost "
+            f"{choices.sets} job sets ran in several ways. The choice of `recommend` gave away "
             f"{percent(choices.mean)} of the best measured throughput on average, "
             f"{percent(choices.worst)} at worst.{always and always + '.'}"
         )

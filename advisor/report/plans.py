@@ -45,10 +45,10 @@ _WIDEST_JOBS = 62  # characters that name the jobs of a GPU
 def plans_report(
     advised: Recommendation, *, command: str = "", details: bool = False
 ) -> RenderableType:
-    """Return the answer: what to do, each way to share at its best, how to start it, what to know.
+    """Return the answer: what to do, each way to share at its best, how to start it, and notes.
 
-    `command` is the line that says how to start it. With `details`, every plan in full, or every
-    job of every GPU by its number, too, and how the plans were searched.
+    `command` is the line that starts the best plan. With `details`, the answer also has every plan
+    in full, or every job of every GPU by its number, and how the plans were searched.
     """
     first, *then = opening(advised)
     missing, many = list(missing_ways(advised)), advised.best.way is not None
@@ -69,7 +69,7 @@ def plans_report(
         every = Group(*parts, _few_gpus(advised), *start, rest)
         if fits(every, _LINES, _COLUMNS):
             return every
-        rest = Text(f"{known} The jobs of each GPU, and more: --details.")
+        rest = Text(f"{known} More, with the jobs of each GPU: --details.")
     return Group(*parts, *start, rest, *map(Text, hints(advised)))
 
 
@@ -126,7 +126,7 @@ def _gpu_rows(advised: Recommendation) -> list[dict[str, str]]:
         rows.append(
             {
                 "GPU": str(on.number) if len(advised.hosts) == 1 else f"{on.number} {on.gpu.key}",
-                "jobs by number, group after group": own,
+                "jobs by number, group by group": own,
                 "all done": _done(on),
                 "memory": units.held(on.prediction),
             }
@@ -156,9 +156,9 @@ def _fleet_in_full(advised: Recommendation) -> Iterator[RenderableType]:
     yield from map(Text, _numbered_jobs(advised.jobs))
     yield from (Text(), every, Text())
     if (mean_s := cost(plan, "mean-completion")) is not None:
-        yield Text(f"Mean of the jobs' ends: {units.seconds(mean_s)}.")
+        yield Text(f"Mean completion time: {units.seconds(mean_s)}.")
     if plan.energy_j is not None:
-        yield Text(f"Energy of all GPUs until then: {units.joules(plan.energy_j)}.")
+        yield Text(f"Energy of all GPUs until the last job ends: {units.joules(plan.energy_j)}.")
     yield Text(" ".join([f"{advised.searched}.", *effort(advised)]))
     yield from (Text(forecast.cap_note(cap_w)) for cap_w in plan.power_caps_w)
     yield Text("In parentheses: 90 % intervals.")
@@ -281,10 +281,10 @@ class Advice:
     """The answer of `advisor recommend`, with which ``advisor run`` needs no file of a profile.
 
     Attributes:
-        text: The recommendation in words.
-        workloads: By the jobs' names.
-        profiles: Those of the jobs, each once.
-        epochs: Of each job.
+       text: Recommendation in words.
+       workloads: Workloads by the names of the jobs.
+       profiles: Profiles of the jobs, each once.
+       epochs: Epochs of each job.
     """
 
     advised: Annotated[Recommendation, Inline()]

@@ -209,7 +209,7 @@ def missing_ways(advised: Recommendation) -> Iterator[str]:
 
 
 def caveats(advised: Recommendation) -> Iterator[str]:
-    """Yield what to know of the best plan, the most important first."""
+    """Yield notes on the best plan, the most important first."""
     best, standing = advised.best, advised.standing
     if best.way:
         yield from (caveat(advised), *effort(advised))
@@ -223,9 +223,9 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     unknown = without_utilisation([job.profile for job in advised.jobs])
     if unknown and not best.one_by_one and best.gain.p05 < 1:
         yield (
-            f"Whether sharing is worthwhile depends on the GPU utilization of "
-            f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
-            f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
+            "Whether sharing is worthwhile depends on the GPU utilisation of "
+            f"{', '.join(unknown)}, which is unknown. Read it in `nvidia-smi` while the job runs "
+            "alone. Add it: `advisor profile --from-numbers` with --gpu-utilization."
         )
     yield from missing_ways(advised)
     if memory_left_mib(advised) < 0:
@@ -233,7 +233,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     yield from _faster(advised)
     yield from filter(None, [forecast.with_estimates_named(standing, "")])
     if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
-        yield f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long."
+        yield f"Too few CPU cores: CPU work takes {units.number(stretch)}x as long."
     yield from _lengths_apart(advised)
     if (cap_w := best.prediction.power_cap_w) is not None:
         yield forecast.cap_note(cap_w)
@@ -253,13 +253,13 @@ def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
             yield "Plan 1 keeps every deadline."
         unsure = [advised.jobs[at].name for at in sorted(best.late("p95") - best.late("p50"))]
         due = sum(bool(job.deadline_s) for job in advised.jobs)
-        late = f"its interval {named(unsure)} is late"
+        late = f"its interval, {named(unsure)} is late"
         if len(unsure) == due > 1:
-            late = f"their intervals {'both' if due == 2 else 'all'} are late"
+            late = f"their intervals, {'both' if due == 2 else 'all'} are late"
         elif len(unsure) > 1:
-            late = f"their intervals {named(unsure)} are late"
+            late = f"their intervals, {named(unsure)} are late"
         if unsure:
-            yield f"That is by medians: at the upper end of {late}."
+            yield f"These are medians: at the upper end of {late}."
     slow = (each for each in advised.left_out if each.why == TOO_SLOW)
     yield from (f"{each.sharing} left out: {each.why}." for each in slow)
 
@@ -278,7 +278,7 @@ def _missed(advised: Recommendation) -> str:
             needs[f"{job.name} needs {times}"] = None
     why = "; ".join(list(needs)[:_MOST_NAMED])
     allow = f"{why}. Allow" if why else "allow"
-    return f"Plan 1 is too late for {late}: {allow} more time, or take a job out."
+    return f"Plan 1 is too late for {late}: {allow} more time, or leave a job out."
 
 
 def _faster(advised: Recommendation) -> Iterator[str]:
@@ -287,9 +287,9 @@ def _faster(advised: Recommendation) -> Iterator[str]:
     ratio = _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
     if cheapest is not advised.best and 1 - ratio >= SEEN:
         rule = advised.best.precedes_by
-        why = ": a tie" if cheapest.ties_best else ": too little for what it takes"
+        why = ": a tie" if cheapest.ties_best else ": too little for a more complex plan"
         if rule not in (None, "cost", "simplicity"):
-            why = f", but 1 is first {rule_in_words(rule, advised.level)}"
+            why = f", but plan 1 is first {rule_in_words(rule, advised.level)}"
         saving = OBJECTIVES[advised.ranked_by].saving.format(
             less=in_percent(1 - ratio, 1), more=in_percent(1 / ratio - 1, 1)
         )
@@ -307,7 +307,7 @@ def memory_left_mib(advised: Recommendation) -> float:
 
 
 def _lengths_apart(advised: Recommendation) -> Iterator[str]:
-    """That the shortest job is negligible next to the longest, if their lengths count."""
+    """A note if the shortest job is negligible next to the longest, and their lengths count."""
     lengths_s = [job.alone_s for job in advised.jobs if job.alone_s is not None]
     if advised.ranked_by not in _BY_LENGTHS or len(lengths_s) < len(advised.jobs):
         return
@@ -324,7 +324,7 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
 
 
 def caveat(advised: Recommendation) -> str:
-    """Return what to know first of the best plan."""
+    """Return the most important note on the best plan."""
     if estimates := forecast.with_estimates_named(advised.standing, ""):
         return estimates
     if not advised.best.confirmed_on_hardware:
@@ -339,7 +339,7 @@ def effort(advised: Recommendation) -> Iterator[str]:
 
 
 def gpu_notes(advised: Recommendation) -> Iterator[str]:
-    """Yield what may go wrong and what stays unused: late jobs, memory, GPUs and MIG slices."""
+    """Yield risks and unused parts: late jobs, memory, GPUs and MIG slices."""
     plan = advised.best
     if plan.late_jobs:
         yield f"Late: {named([advised.jobs[number - 1].name for number in plan.late_jobs])}."
@@ -375,7 +375,7 @@ def _slices_unused(on: GpuPlan) -> int:
 
 
 def hints(advised: Recommendation) -> Iterator[str]:
-    """Yield what would gain more than sharing: less CPU time of jobs that their hosts hold back."""
+    """Yield hints that would gain more than sharing: less CPU time of host-bound jobs."""
     yield from forecast.loader_notes(advised.one_loader)
     summary, parts = verdict(advised), list[str]()
     if "fix-host-first" not in summary.answers:
@@ -388,7 +388,7 @@ def hints(advised: Recommendation) -> Iterator[str]:
 
 
 def another_layout_text(advised: Recommendation, other: Plan) -> str:
-    """Return what a GPU would gain in another MIG layout, or with MIG mode off, as in `other`."""
+    """Return the gain of the plan `other`, in another MIG layout or with MIG mode off."""
     ratio = _cost(advised, other).p50 / _cost(advised, advised.best).p50
     return (
         f"With root, the best plan is {other.notation}: {ratio:.2f}x the "

@@ -67,11 +67,11 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     most, nearly_all = map(
         units.duration, (simulation.p95_completion_s, simulation.p99_completion_s)
     )
-    yield "completion", f"95 % of jobs within {most}, 99 % within {nearly_all}"
+    yield "completion", f"95 % of jobs end within {most}, 99 % within {nearly_all}"
     mean, worst = simulation.mean_unfairness, simulation.worst_unfairness
     yield (
         "fairness",
-        f"{mean:.2f}x the completion with an equal part of the GPUs, worst {worst:.2f}x",
+        f"{mean:.2f}x the completion time with an equal part of the GPUs; worst {worst:.2f}x",
     )
     if simulation.policy in get_args(RoundPolicy):
         yield "preemptions", counted(simulation.preemptions, "stop")
@@ -83,7 +83,10 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     busy = units.share(simulation.mean_gract)
     yield "GPU busy", f"{busy} of all time; memory at most {memory} a GPU"
     yield "energy", units.joules(simulation.energy_j)
-    hours = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
+    hours = (
+        f"{_around(simulation.gpu_hours)}, of which {_plain(simulation.occupied_gpu_hours)} with "
+        "jobs"
+    )
     hours += f" ({units.share(simulation.utilisation)})"
     cost_eur = simulation.cost_eur
     yield "GPU-hours", hours if cost_eur is None else f"{hours}; {_around(cost_eur)} EUR"
@@ -97,13 +100,16 @@ def savings_facts(over_time: OverTime) -> Iterator[tuple[str, str]]:
     mean_s = units.duration(unshared.mean_completion_s)
     yield (
         "one job a GPU",
-        f"{units.seconds(unshared.makespan_s)}; mean completion {mean_s}; "
+        f"{units.seconds(unshared.makespan_s)}; mean completion time {mean_s}; "
         f"{units.joules(unshared.energy_j)}",
     )
     shorter = 1 - simulation.mean_completion_s / unshared.mean_completion_s
     saved = [
         f"{_saved(simulation.makespan_s, unshared.makespan_s)} of the time",
-        f"mean completion {units.share(abs(shorter))} {'shorter' if shorter >= 0 else 'longer'}",
+        (
+            f"mean completion time {units.share(abs(shorter))} "
+            f"{'shorter' if shorter >= 0 else 'longer'}"
+        ),
     ]
     if simulation.energy_j is not None and unshared.energy_j is not None:
         saved.insert(1, f"{_saved(simulation.energy_j, unshared.energy_j)} of the energy")

@@ -93,9 +93,9 @@ def test_each_way_is_shown_by_its_best_plan_and_details_show_all_plans():
     for plan in found.plans:
         same = best[units.way_of(plan.sharing, 2)]
         assert same.rank <= plan.rank
-    details = printed(plans_report(found, details=True), 100)
+    details = printed(plans_report(found, details=True), 120)
     assert all(re.search(rf"^{plan.rank}  ", details, re.M) for plan in found.plans)
-    answer = printed(plans_report(found), 100).splitlines()
+    answer = printed(plans_report(found), 120).splitlines()
     assert [line for line in answer[:-1] if line not in details] == []
 
 
@@ -245,7 +245,7 @@ def test_mig_slices_without_a_job_are_counted():
     used = sum(int(instance.profile[0]) for instance in on.sharing.instances)
     assert used < 7
     assert f"Unused on GPU 0: {counted(7 - used, 'MIG slice')}." in list(gpu_notes(found))
-    assert "takes root" in printed(plans_report(found))
+    assert "needs root" in printed(plans_report(found))
 
 
 LIVE = LiveGpu(
