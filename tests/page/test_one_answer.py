@@ -11,6 +11,7 @@ from math import ceil
 from unittest.mock import patch
 
 import pytest
+import streamlit as st
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as draw
 from streamlit.testing.v1 import AppTest
@@ -36,6 +37,14 @@ CONDITIONS = {  # on the page, on the command line, and in the library
     "jobs share instances": ({"shared": "true"}, ("--mig", "any"), {"mig": "any"}),
     "a plan may choose a cap": ({"caps": "true"}, ("--power-cap", "auto"), {"power_caps": True}),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundled_profiles_alone():
+    """The page remembers advisors, those of the folders of other tests too."""
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
 
 
 @dataclass(frozen=True)
