@@ -122,7 +122,7 @@ def accuracy_in_short(
     for line in pooled_zoo(scores):
         errors = (line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
         inside = line.pooled(lambda row: row.coverage90)
-        rows.append(("zoo, all runs", str(line.n), *map(percent, (*errors, inside))))
+        rows.append(("zoo, all runs", str(line.n()), *map(percent, (*errors, inside))))
     headings = ("jobs", "steps", "time-slicing", "MPS", "SM limits", "in 90 % interval")
     return joined(
         markdown(headings, rows),

@@ -1,6 +1,5 @@
 """The second page: further questions about the same jobs, each with an answer at once."""
 
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import streamlit as st
@@ -10,7 +9,7 @@ from advisor.errors import AdvisorError, NothingFits
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
 from advisor.page.answer import draw, show_fleet, show_headline, show_table
-from advisor.page.question import Question, plain
+from advisor.page.question import QUESTIONS, Question, bound, plain, row_names
 from advisor.page.searching import searching
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
@@ -19,6 +18,7 @@ from advisor.plan.slices import WHOLE, slice_speeds
 from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
 from advisor.report.format import MIB_PER_GIB, short_names
+from advisor.report.link import AS_NOW
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.workload.job import Job
 
@@ -31,34 +31,20 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
         right.info("The answer appears here when GPU, goal and jobs are chosen.")
         return
     with right:
-        linked = st.query_params.get("ask")
-        if linked not in (None, *_VIEWS):
-            st.warning(f"ask: {plain(repr(linked))} is not a question here. Choose one.")
         chosen = st.pills(
-            "Question",
-            list(_VIEWS),
-            default=next(iter(_VIEWS)),
-            required=True,
-            key="ask",
-            bind="query-params",
-            wrap=True,
+            "Question", QUESTIONS, default=QUESTIONS[0], required=True, wrap=True, **bound("ask")
         )
-        _answer(_VIEWS[chosen], question)
-
-
-@st.fragment
-def _answer(view: Callable[[Question], None], question: Question) -> None:
-    try:
-        with searching():
-            view(question)
-    except AdvisorError as error:
-        st.error(plain(str(error)))
+        try:
+            with searching():
+                dict(zip(QUESTIONS, _VIEWS, strict=True))[chosen](question)
+        except AdvisorError as error:
+            st.error(plain(str(error)))
 
 
 def _job(question: Question) -> Job:
     """The job that a user chooses for a question about one job."""
     jobs = {job.name: job for job in question.jobs}
-    return jobs[st.selectbox("Job", list(jobs), key="job", bind="query-params", width=420)]
+    return jobs[st.selectbox("Job", list(jobs), width=420, **bound("job"))]
 
 
 def _trials(question: Question) -> None:
@@ -95,34 +81,26 @@ def _additions(question: Question) -> None:
     live: dict[str, LiveGpu] = {}
     with suppress(AdvisorError):
         live = {
-            f"as now on GPU {gpu.index}": gpu
+            f"{AS_NOW}{gpu.index}": gpu
             for gpu in live_gpus()
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu and tenants(gpu)
         }
-    rows = [
-        charts.row_name([number], job.name) for number, job in enumerate(question.jobs, start=1)
-    ]
+    rows = row_names(question.jobs)
     left, right = st.columns(2)
     how = left.selectbox(
         "They share the GPU by",
         [*live, "mps", "naive"],
-        key="by",
-        bind="query-params",
         accept_new_options=True,
-        help="Or as in advisor predict: mps=50,50 or mig=3g.71gb@0.",
+        help="Or, for example, mps=50,50 or mig=3g.71gb@0.",
+        **bound("by"),
     )
+    most = 100 * MAX_SLOWDOWN
     max_slowdown = right.number_input(
-        "Max slowdown, %",
-        0.0,
-        None,
-        100 * MAX_SLOWDOWN,
-        key="max_slowdown",
-        format="%g",
-        bind="query-params",
+        "Max slowdown, %", 0.0, None, most, format="%g", **bound("max_slowdown")
     )
     seen = recognised(live[how], question.jobs) if how in live else (0,)
     names = st.multiselect(
-        "Jobs that run already", rows, [rows[at] for at in seen], key="running", bind="query-params"
+        "Jobs that run already", rows, [rows[at] for at in seen], **bound("running")
     )
     taken = [rows.index(name) for name in names]
     named = [question.jobs[at] for at in taken]
@@ -166,9 +144,7 @@ def _additions(question: Question) -> None:
 
 def _several_gpus(question: Question) -> None:
     """Show the best plan for several GPUs of one kind."""
-    gpus = st.number_input(
-        f"Number of {question.gpu}", 2, MOST_GPUS, 2, key="gpus", bind="query-params", width=220
-    )
+    gpus = st.number_input(f"Number of {question.gpu}", 2, MOST_GPUS, 2, width=220, **bound("gpus"))
     show_fleet(question, question.answer(gpus))
 
 
@@ -225,10 +201,4 @@ def _this_machine(question: Question) -> None:
     st.caption(f"Read from the driver every {_EVERY_S:g} s, without changing anything.")
 
 
-_VIEWS: Mapping[str, Callable[[Question], None]] = {
-    "Trials of a search": _trials,
-    "Add a job": _additions,
-    "Several GPUs": _several_gpus,
-    "Largest batch": _slices,
-    "This machine": _this_machine,
-}
+_VIEWS = (_trials, _additions, _several_gpus, _slices, _this_machine)  # as in `QUESTIONS`

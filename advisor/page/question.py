@@ -1,17 +1,13 @@
 """The question on the page: the line of GPU, goal and conditions, and the table of jobs.
 
-Streamlit keeps the fields in the page's address: their keys are the parameters of a link.
+The page's address always holds GPU, goal and jobs; streamlit adds other fields that differ from
+their defaults. Their keys are the parameters of a link.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
-from math import isfinite
-from string import punctuation
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
-from urllib.parse import quote, unquote, urlencode
 
 import pandas as pd
 import streamlit as st
@@ -19,37 +15,38 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.files.units import MOST_W
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import gpu_meant, known_gpus
 from advisor.hardware.live_gpu import as_offered_here, first_gpu
+from advisor.hardware.machine import recent_host_check
 from advisor.measure.device import present_machine
+from advisor.page.copy_link import copy_link
+from advisor.page.own_jobs import show_form, typed_files
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.schedule import why_no_caps
 from advisor.plan.values import Recommendation
-from advisor.prediction.find_profile import names_of_jobs, profile_of_file
+from advisor.prediction.find_profile import names_of_jobs
+from advisor.prediction.handed_in import HandedIn, read_handed_in
 from advisor.prediction.prediction import Level
-from advisor.workload.job import Job, checked_copies, handed_jobs, job_set, name_at_batch
-from advisor.workload.profile import Profile
+from advisor.report import charts, page_words
+from advisor.report.link import MOST_FREE, misread
+from advisor.workload.job import Job
+from advisor.workload.job_rows import (
+    JobRow,
+    jobs_of_rows,
+    parse_rows,
+    row_of,
+    row_of_cells,
+    rows_text,
+)
 from advisor.workload.store import profiled_gpus
 
-_LITERAL = str.maketrans({mark: f"\\{mark}" for mark in punctuation})
-# The page makes links of URLs, "www." and addresses, unless an invisible word joiner is in them.
-_STARTS_OF_LINKS = {
-    ":\\/": ":\u2060\\/",
-    "w\\.": "w\u2060\\.",
-    "W\\.": "W\u2060\\.",
-    "\\@": "\u2060\\@",
-}
-
-
-def plain(text: str) -> str:
-    """Return `text` so that Markdown shows it as it is: names come from files and links."""
-    literal = text.translate(_LITERAL)
-    for start, broken in _STARTS_OF_LINKS.items():
-        literal = literal.replace(start, broken)
-    return literal
+plain = page_words.plain
+QUESTIONS = ("Trials of a search", "Add a job", "Several GPUs", "Largest batch", "This machine")
+"""The questions of the second page, which a link names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,118 +88,121 @@ def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
     if cap_w is not None:
         return advisor_of(gpu, None).under(cap_w)
     mig = as_offered_here(gpu_meant(gpu))[0].mig
-    return Advisor(gpu, present=present_machine(gpu), mig=mig)
+    present = present_machine(gpu)
+    check = None if present is None else recent_host_check()
+    return Advisor(gpu, present=present, host_check=check, mig=mig)
 
 
 def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
     """Show the fields in `top` and the jobs on the `left`; None if one is wrong or missing.
 
-    A sentence at the field says what is wrong with it.
+    A sentence says what is wrong in the link or in a field.
     """
     measured = known_gpus().keys() & profiled_gpus()
     if not measured:
         top.info("There is no profile yet. On a machine with a GPU, run advisor profile WORKLOAD.")
         return None
-    fields = top.container(horizontal=True, vertical_alignment="bottom")
-    wrong = top.container(horizontal=True)
-    with fields:
-        here, goals = first_gpu(), {each.choice: each.name for each in OBJECTIVES.values()}
-        first = DEFAULT_GPU if here is None else here
-        gpus = sorted(known_gpus(), key=lambda key: (key != first, key not in measured))
-        gpu, goal = _choice("GPU", "gpu", gpus, wrong), _choice("Goal", "goal", [*goals], wrong)
+    state = st.session_state
+    fields_at = top.container(horizontal=True, vertical_alignment="bottom")
+    wrong = top.container()
+    first = first_gpu() or DEFAULT_GPU
+    goals = {each.choice: each.name for each in OBJECTIVES.values()}
+    gpus = sorted(known_gpus(), key=lambda key: (key != first, key not in measured))
+    jobs_before = state.get("jobs before") or _examples(first)
+    link = _begin({"gpu": gpus[0], "goal": next(iter(goals)), "jobs": jobs_before})
+    with fields_at:
+        gpu, goal = _choice("GPU", "gpu", gpus), _choice("Goal", "goal", [*goals])
         objective = None if goal is None else goals[goal]
         terms = None if gpu is None else _conditions(gpu, objective or "makespan", wrong)
-        link = st.popover("Copy link", icon=":material/link:")
-    jobs = None
+    jobs: tuple[Job, ...] = ()
     with left:
         try:
             jobs = _jobs(gpu or DEFAULT_GPU, objective)
         except AdvisorError as error:
             st.error(plain(str(error)))
-    with link:
-        values = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
-        address = f"{st.context.url or ''}{'?' if values else ''}{urlencode(values)}"
-        st.code(address, language=None, wrap_lines=True)
+    with fields_at:
+        own = {key: state[key] for key in ("gpu", "goal", "jobs") if state[key]}
+        copy_link(own, "Copied, without your files" if state["handed in"] else "Copied")
+    lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": row_names(jobs)}
+    sentences = misread(link, lists | {"job": [job.name for job in jobs]})
+    for key in link.keys() - sentences.keys():
+        del link[key]
+    for sentence in sentences.values():
+        wrong.error(plain(sentence))
     if gpu is None or objective is None or terms is None or not jobs:
         return None
     return Question(gpu, objective, jobs, *terms)
 
 
-def _misread(key: str, fits: Callable[[str], bool]) -> str | None:
-    """The value of the link's parameter `key` that does not fit, until a user changes the field."""
-    value, kept = st.query_params.get(key), f"{key} of the link"
-    if kept not in st.session_state:  # streamlit drops it from the address then
-        st.session_state[kept] = None if value is None or fits(value) else value
-    wrong: str | None = st.session_state[kept]
-    return wrong
+def row_names(jobs: Sequence[Job]) -> list[str]:
+    """Return a name for each of `jobs`, different for copies, as charts have them."""
+    return [charts.row_name([number], job.name) for number, job in enumerate(jobs, start=1)]
 
 
-def _bound(key: str) -> dict[str, Any]:
-    """The arguments of a field that is the parameter `key` of a link."""
-    forget = {f"{key} of the link": None}
-    return {
-        "key": key,
-        "bind": "query-params",
-        "on_change": st.session_state.update,
-        "args": (forget,),
+def _begin(defaults: Mapping[str, str]) -> dict[str, list[str]]:
+    """Fill fields that are empty, so that the address has them; what is new in it, to be checked.
+
+    Streamlit takes out of the address what does not fit, and defaults of fields: these have none.
+    """
+    state, new = st.session_state, "link" not in st.session_state
+    link: dict[str, list[str]] = state.setdefault("link", {})
+    met: set[str] = state.setdefault("met in links", set())
+    link |= {key: st.query_params.get_all(key) for key in st.query_params if key not in met}
+    met |= link.keys()
+    empty = {
+        key: default
+        for key, default in defaults.items()
+        if key not in link and not st.query_params.get(key) and not state.get(key)
     }
+    state.update(empty)
+    if new and empty:
+        st.query_params.update(empty)
+    # Buttons change the text, and the browser's back the address, which loses it between pages.
+    text = state.pop("new jobs", None) or st.query_params.get("jobs") or state["jobs"]
+    if text != state.get("jobs"):
+        state["jobs"] = text
+    state["jobs before"] = text
+    return link
 
 
-def _choice(label: str, key: str, choices: Sequence[str], wrong: DeltaGenerator) -> str | None:
-    """The choice of a list; None if that of a link is not in it, which a sentence says."""
-    misread = _misread(key, choices.__contains__)
+def bound(key: str) -> dict[str, Any]:
+    """Return the arguments of a field that is the parameter `key` of a link."""
+    forget = st.session_state["link"].pop
+    return {"key": key, "bind": "query-params", "on_change": forget, "args": (key, None)}
+
+
+def _choice(label: str, key: str, choices: Sequence[str]) -> str | None:
+    """The choice of a list; None if that of the link is not in it."""
     chosen = st.selectbox(
-        label, choices, None if misread else 0, width=220, placeholder="Choose one", **_bound(key)
+        label, choices, None, width=_WIDTH, placeholder="Choose one", **bound(key)
     )
-    if chosen is None:
-        wrong.error(f"{key}: {plain(repr(misread))} is not in the list. Choose one.", width=456)
+    if chosen is None and key not in st.session_state["link"]:
+        st.rerun()  # the browser went back to an address without it
     return chosen
-
-
-_MOST_W, _MOST_FREE = 10_000.0, 99.0
-
-
-def _fits(key: str, text: str) -> bool:
-    """Return whether a link may give the condition `key` this value."""
-    if key not in ("free", "cap"):
-        return text in ("true", "false")
-    least, most = (0.0, _MOST_FREE) if key == "free" else (1.0, _MOST_W)
-    with suppress(ValueError):
-        return least <= float(text) <= most
-    return False
 
 
 def _conditions(
     gpu: str, objective: ObjectiveName, wrong: DeltaGenerator
 ) -> tuple[float | None, Conditions, Level] | None:
     """Power cap, conditions and level of the ranking; None if one of them is impossible."""
-    for key in ("root", "shared", "caps", "upper", "free", "cap"):
-        if misread := _misread(key, partial(_fits, key)):
-            wrong.error(f"{key}: {plain(repr(misread))} does not fit. Set it in Conditions.")
     with st.popover("Conditions"):
-        root = st.checkbox("MIG and power caps may be set, as root", True, **_bound("root"))
-        shared = st.checkbox("Jobs may share a MIG instance", **_bound("shared"))
+        root = st.checkbox("MIG and power caps may be set, as root", True, **bound("root"))
+        shared = st.checkbox("Jobs may share a MIG instance", **bound("shared"))
         free = st.number_input(
-            "Memory to keep free, %", 0.0, _MOST_FREE, 0.0, format="%g", **_bound("free")
+            "Memory to keep free, %", 0.0, MOST_FREE, 0.0, format="%g", **bound("free")
         )
+        usual = "the GPU's own limit"
         cap_w = st.number_input(
-            "Power cap, W",
-            1.0,
-            _MOST_W,
-            None,
-            10.0,
-            format="%g",
-            placeholder="the GPU's own limit",
-            **_bound("cap"),
+            "Power cap, W", 1.0, MOST_W, None, 10.0, "%g", placeholder=usual, **bound("cap")
         )
         useless = why_no_caps(known_gpus()[gpu], objective, Conditions(root=root))
         caps = st.checkbox(
             "A plan may choose a power cap",
             help=useless,
-            **_bound("caps"),
+            **bound("caps"),
             disabled=useless is not None or cap_w is not None,
         )
-        upper = st.checkbox("Rank by the upper ends of the intervals", **_bound("upper"))
+        upper = st.checkbox("Rank by the upper ends of the intervals", **bound("upper"))
     try:
         if cap_w is not None:
             _ = advisor_of(gpu, cap_w).predictor
@@ -216,145 +216,26 @@ def _conditions(
     return cap_w, conditions, "p95" if upper else "p50"
 
 
-Row = dict[str, Any]
-"""The cells of a job by the names of `COLUMNS`; None or missing: empty."""
-
-COLUMNS = ("job", "copies", "epochs", "batch", "due", "user", "alone")
-_NUMBERS = ("copies", "epochs", "batch", "due")
-_WHOLE = ("copies", "batch")
-
-
-def row_of(job: Job, name: str, copies: int = 1) -> Row:
-    """Return `copies` of a job as a row with that `name`."""
-    due_min = None if job.deadline_s is None else job.deadline_s / 60
-    return {
-        "job": name,
-        "copies": float(copies),
-        "epochs": float(job.epochs),
-        "batch": None,
-        "due": due_min,
-        "user": job.user,
-        "alone": job.isolated,
-    }
-
-
-def rows_text(rows: Iterable[Row]) -> str:
-    """Return `rows` as text, without cells that have their defaults."""
-    texts = []
-    for row in rows:
-        copies, epochs = row.get("copies"), row.get("epochs")
-        text = quote(str(row["job"]), safe=" ()")
-        text += "" if copies in (None, 1) else f":{copies:.12g}"
-        text += "" if epochs in (None, 1) else f"@{epochs:.12g}"
-        for name in ("batch", "due"):
-            text += "" if row.get(name) is None else f";{name}={row[name]:.12g}"
-        text += "" if row.get("user") is None else f";user={quote(str(row['user']), safe=' ')}"
-        texts.append(text + (";alone" if row.get("alone") else ""))
-    return ",".join(texts)
-
-
-def rows_of(text: str) -> list[Row]:
-    """Return the rows in `text`: ``NAME:COPIES@EPOCHS;batch=64;due=30;user=ann;alone,NAME2``.
-
-    Raises:
-        InvalidInput: A word is not a job.
-    """
-    rows = []
-    for word in filter(None, map(str.strip, text.split(","))):
-        first, *others = word.split(";")
-        job, _, epochs = first.partition("@")
-        name, _, copies = job.partition(":")
-        cells = dict(each.partition("=")[::2] for each in others)
-        row: Row = {"job": unquote(name), "copies": copies or 1, "epochs": epochs or 1, **cells}
-        try:
-            row |= {column: float(row[column]) for column in _NUMBERS if column in row}
-        except ValueError:
-            row = {}
-        numbers = [row[column] for column in _NUMBERS if column in row]
-        if not row or row.keys() - {*COLUMNS} or not all(map(isfinite, numbers)):
-            raise InvalidInput(f"{word!r} is not a job. Write NAME, or NAME:COPIES@EPOCHS.")
-        user = unquote(row["user"]) if "user" in row else None
-        rows.append(dict.fromkeys(COLUMNS) | row | {"user": user, "alone": "alone" in row})
-    return rows
-
-
-def jobs_of_rows(rows: Iterable[Row], find: Callable[[str], Job]) -> tuple[Job, ...]:
-    """Return the jobs of `rows`, copies next to each other; `find` finds a job by its name.
-
-    Raises:
-        InvalidInput: A cell is impossible, or there are no jobs or too many.
-    """
-    jobs: list[Job] = []
-    for row in rows:
-        cells = {name: value for name, value in row.items() if value is not None}
-        for column in cells.keys() & {*_WHOLE}:
-            if cells[column] != int(cells[column]):
-                raise InvalidInput(
-                    f"{cells['job']}: {column} is a whole number, got "
-                    f"{cells[column]:g}. Correct the cell."
-                )
-        job, due_min = find(cells["job"]), cells.get("due")
-        batch = int(cells.get("batch", job.batch))
-        if batch != job.batch:
-            job = replace(job, profile=find(name_at_batch(job.name, job.profile, batch)).profile)
-        job = replace(
-            job,
-            epochs=cells.get("epochs", 1.0),
-            user=cells.get("user"),
-            isolated=bool(cells.get("alone")),
-            deadline_s=None if due_min is None else 60 * due_min,
-        )
-        jobs += [job] * checked_copies(int(cells.get("copies", 1)), job.name, 1)
-    return job_set(jobs, max((job.gpus for job in jobs), default=1))
-
-
 @st.cache_resource(max_entries=20, show_spinner=False)
-def _read(
-    gpu: str, files: tuple[tuple[str, bytes], ...]
-) -> tuple[dict[str, Job], list[Row], list[str], list[str]]:
-    """Read uploaded `files`, names and contents: jobs by row, rows, what is left out, and errors.
-
-    The same files give the same objects, so that predictions of their jobs stay remembered.
-    """
-    find, model = advisor_of(gpu, None).find_profile, known_gpus()[gpu]
-    jobs: dict[str, Job] = {}
-    rows: list[Row] = []
-    notes: list[str] = []
-    errors: list[str] = []
-
-    def find_here(name: str) -> Profile:
-        return jobs[name].profile if name in jobs else find(name)
-
-    # Profiles before the jobs that use them.
-    for file, content in sorted(files, key=lambda each: each[0].endswith(".toml")):
-        try:
-            if not file.endswith(".toml"):
-                profile = profile_of_file(content, file, model)
-                jobs[profile.name] = Job(profile)
-                rows.append(row_of(jobs[profile.name], profile.name))
-                continue
-            handed, left_out = handed_jobs(content, file, find_here)
-            notes += left_out
-            for number, (_, run) in enumerate(groupby(handed, key=id), start=1):
-                job, *copies = run
-                name = f"{job.name} ({file} {number})"
-                jobs[name] = job
-                rows.append(row_of(job, name, 1 + len(copies)))
-        except AdvisorError as error:
-            errors.append(str(error))
-    return jobs, rows, notes, errors
+def _read(gpu: str, files: tuple[tuple[str, bytes], ...]) -> HandedIn:
+    """Read the files; the same files give the same jobs, whose predictions stay remembered."""
+    card = known_gpus()[gpu]
+    return read_handed_in(files, card, advisor_of(gpu, None).find_profile, names_of_jobs(card))
 
 
-_KINDS = dict(
-    zip(
-        COLUMNS,
-        ("string", "Float64", "Float64", "Float64", "Float64", "string", "boolean"),
-        strict=True,
-    )
-)
+def _examples(gpu: str) -> str:
+    """The bundled jobs as text; without them, the first job that has a profile."""
+    with suppress(AdvisorError):
+        return rows_text(map(row_of, advisor_of(gpu, None).chosen_jobs()))
+    return rows_text(map(JobRow, names_of_jobs(known_gpus()[gpu])[:1]))
+
+
+COLUMNS = tuple(each.name for each in fields(JobRow))
+_KINDS = dict.fromkeys(COLUMNS, "Float64") | {"job": "string", "user": "string", "alone": "boolean"}
 _FEW = COLUMNS[:3]
 _NOT_RUN = "This page runs nothing of a job file: “Get the commands” shows its commands."
 _NO_JOB = ","  # in a link; without the parameter, the examples are the jobs
+_WIDTH = 176  # pixels: GPU and goal stand side by side on a telephone
 
 
 def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
@@ -364,42 +245,41 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
         AdvisorError: A cell is impossible.
     """
     st.header("Jobs")
-    at, notes = st.container(), st.container()
+    state, at, notes = st.session_state, st.container(), st.container()
     below = st.container(horizontal=True, vertical_alignment="center")
     deadlines = objective is not None and OBJECTIVES[objective].uses_deadlines
-    linked = ";" in st.query_params.get("jobs", "")
-    shown = COLUMNS if below.toggle("More columns", deadlines or linked) else _FEW
+    more = below.toggle("More columns", deadlines or ";" in state["jobs"])
+    with below:
+        show_form(gpu)
     files = st.file_uploader(
         "Add your profiles (.json) or job files (.toml)",
         ["json", "toml"],
         key="files",
         accept_multiple_files=True,
     )
-    contents = tuple((file.name, file.getvalue()) for file in files)
-    own, uploaded, left_out, errors = _read(gpu, contents)
-    for error in errors:
+    handed = _read(gpu, (*((file.name, file.getvalue()) for file in files), *typed_files()))
+    for error in handed.errors:
         notes.error(plain(error))
+    for note in handed.notes:
+        notes.info(plain(note))
     if any(file.name.endswith(".toml") for file in files):
-        notes.caption(plain(" ".join([_NOT_RUN, *(f"{each}." for each in left_out)])))
-    before = st.session_state.get("uploaded", ())
-    st.session_state["uploaded"] = tuple(own)
-    handed = [row for row in uploaded if row["job"] not in before]
-    offered = tuple(dict.fromkeys([*own, *names_of_jobs(known_gpus()[gpu])]))
-    find = advisor_of(gpu, None).find_profile
-    examples = offered[0] if offered else ""
-    with suppress(AdvisorError):  # the bundled jobs
-        chosen = advisor_of(gpu, None).chosen_jobs()
-        examples = rows_text(row_of(job, job.name) for job in chosen)
+        notes.caption(_NOT_RUN)
+    new = [row for row in handed.rows if row.job not in state.get("handed in", ())]
+    state["handed in"] = tuple(handed.jobs)
+    find, offered = advisor_of(gpu, None).find_profile, names_of_jobs(known_gpus()[gpu])
     with at:
-        rows = _table(offered, handed, examples, shown)
-    with below, st.popover("Jobs as text"):
-        st.text_input(
-            "NAME:COPIES@EPOCHS, ...", key="jobs", bind="query-params", placeholder=examples
-        )
+        rows = _table((*handed.jobs, *offered), new, COLUMNS if more else _FEW)
+    own = rows_text(row for row in rows if row.job in handed.jobs)
+    with below:
+        if own and own != rows_text(rows):
+            st.button("Remove the examples", on_click=state.update, args=({"new jobs": own},))
+        with st.popover("Jobs as text"):
+            if not st.text_input("NAME:COPIES@EPOCHS, ...", **bound("jobs")):
+                st.rerun()  # the browser went back to an address without it
     if not rows:
         notes.info("Choose at least one job.")
         return ()
-    jobs = jobs_of_rows(rows, lambda name: own.get(name) or Job(find(name)))
+    jobs = jobs_of_rows(rows, lambda name: handed.jobs.get(name) or Job(find(name)))
     if wide := ", ".join(dict.fromkeys(job.name for job in jobs if job.gpus > 1)):
         notes.info(f"{plain(wide)}: here on one GPU each. “More questions” plans several GPUs.")
     if deadlines and not any(job.deadline_s for job in jobs):
@@ -407,25 +287,27 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     return jobs
 
 
-def _table(
-    offered: tuple[str, ...], handed: Sequence[Row], examples: str, shown: Sequence[str]
-) -> list[Row]:
-    """The rows as typed. The link's jobs and the offered ones make a new table; files add rows."""
-    state, text = st.session_state, st.query_params.get("jobs") or examples
+def _table(offered: Sequence[str], handed: Sequence[JobRow], shown: Sequence[str]) -> list[JobRow]:
+    """The rows as typed. New jobs in the text and new offered names make a new table.
+
+    Raises:
+        InvalidInput: A cell is impossible.
+    """
+    state = st.session_state
     try:
-        before = rows_of(text)
+        before = parse_rows(state["jobs"])
     except InvalidInput as error:
         st.error(f"jobs: {plain(str(error))}")
-        before = []
-    names = {row["job"] for row in before}
-    rows = before + [row for row in handed if row["job"] not in names]
+        before = ()
+    names = {row.job for row in before}
+    rows = (*before, *(row for row in handed if row.job not in names))
     if state.get("table for") != (rows, offered):
         state["table number"] = state.get("table number", 0) + 1
-        state["table rows"] = [row for row in rows if row["job"] in offered]
-    strange = [row for row in rows if row["job"] not in offered]
+        state["table rows"] = [asdict(row) for row in rows if row.job in offered]
+    strange = [row for row in rows if row.job not in offered]
     if strange:
-        listed = ", ".join(str(row["job"]) for row in strange)
-        st.warning(f"jobs: {plain(listed)} has no profile here. Links hold no files: add it below.")
+        listed = plain(", ".join(row.job for row in strange))
+        st.warning(f"jobs: {listed} has no profile here. Links hold no files: add it below.")
     edited = st.data_editor(
         pd.DataFrame(state["table rows"], columns=COLUMNS).astype(_KINDS),
         key=f"table {state['table number']}",
@@ -435,12 +317,12 @@ def _table(
         column_order=shown,
         placeholder="",
     )
-    records = edited.astype(object).where(edited.notna(), None).to_dict("records")
-    typed = [{str(name): cell for name, cell in row.items()} for row in records if row["job"]]
-    now = rows_text(typed + strange)
-    if now != rows_text(before):
-        state["jobs"] = "" if now == examples else now or _NO_JOB
-    state["table for"] = rows_of(now), offered
+    cells = edited.astype(object).where(edited.notna(), None).to_dict("records")
+    typed = [row_of_cells(row) for row in cells if row["job"]]
+    now = (*typed, *strange)
+    if now != before:
+        state["jobs"] = rows_text(now) or _NO_JOB
+    state["table for"] = now, offered
     return typed
 
 

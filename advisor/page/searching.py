@@ -1,4 +1,4 @@
-"""A search on the page: its steps while it goes on, and the place for its answer."""
+"""A search on the page: its steps while it goes on, a button that stops it, and what follows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.plan import watched
+from advisor.prediction.engine import is_compiled, load
 
 _EVERY_S = 0.3
 
@@ -17,24 +18,45 @@ _EVERY_S = 0.3
 def searching() -> Iterator[Callable[[], DeltaGenerator]]:
     """Show the steps of the searches in this block; yield a function to the place for the answer.
 
-    When a visitor leaves, changes the question, or ends the server, streamlit raises what ends the
-    script in the next call that shows something. So it ends a search, too.
+    When a visitor stops the search, leaves, changes the question, or ends the server, streamlit
+    raises what ends the script in the next call that shows something. So it ends a search, too.
+    After a stop, this ends the script; whatever the visitor does then begins the search again.
     """
-    steps, shown_s, note = count(1), monotonic(), None
+    if st.session_state.pop("stopped", None):
+        st.info("Search stopped.")
+        st.button("Search again")
+        st.stop()
+    steps, shown_s = count(1), monotonic()
+    note: DeltaGenerator | None = None
+    text: DeltaGenerator | None = None
+
+    def show(words: str) -> None:
+        nonlocal note, text
+        if note is None or text is None:  # until then, the last answer stays
+            note = st.empty()
+            with note.container(horizontal=True, vertical_alignment="center"):
+                text = st.empty()
+                st.button("Stop", on_click=st.session_state.update, kwargs={"stopped": True})
+        text.info(words)
 
     def watch() -> None:
-        nonlocal shown_s, note
+        nonlocal shown_s
         number = next(steps)
         if monotonic() - shown_s >= _EVERY_S:
-            note = note or st.empty()  # until then, the last answer stays
-            note.info(f"Searching for the best plan: {number:,} steps so far.")
+            show(f"Searching for the best plan: {number:,} steps so far.")
             shown_s = monotonic()
 
     def place() -> DeltaGenerator:
         nonlocal note
-        at, note = note or st, None
+        at, note = note, None
+        if at is None:
+            return st.container()
+        at.empty()  # else the button stays
         return at.container()
 
+    if not is_compiled():
+        show("Compiling the engine, once on this machine: about 5 s.")
+        load()
     with watched(watch):
         yield place
     if note is not None:

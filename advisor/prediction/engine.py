@@ -16,6 +16,7 @@ replays, so a process that finds the object file loads it by llvmlite alone.
 import logging
 import os
 import stat
+from contextlib import suppress
 from ctypes import CFUNCTYPE, byref, c_double, c_int32, c_int64, c_void_p
 from functools import cache
 from hashlib import sha256
@@ -398,16 +399,27 @@ def replay(
     return np.asarray(elapsed_s.value / np.maximum(done[1] - done[0], _LEAST_STEPS))
 
 
-@cache
-def load() -> tuple[Any, ...]:
-    """Return `_replay` as a C function, and what must live as long, from the file or for it."""
-    # Everything that machine code depends on.
+def is_compiled() -> bool:
+    """Return whether machine code of the loops is loaded, or lies where `load` finds it."""
+    with suppress(AdvisorError, OSError, RuntimeError):
+        return load.cache_info().currsize > 0 or _read(_code_file()) is not None
+    return False
+
+
+def _code_file() -> Path:
+    """The file of machine code, whose name contains everything that this depends on."""
     processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     inputs = version("numba"), version("llvmlite"), llvm.get_process_triple(), *processor
     key = sha256(Path(__file__).read_bytes() + "\n".join(inputs).encode()).hexdigest()[:32]
+    return cache_folder("engine") / f"{key}.o"
+
+
+@cache
+def load() -> tuple[Any, ...]:
+    """Return `_replay` as a C function, and what must live as long, from the file or for it."""
     code = None
     try:
-        path = cache_folder("engine") / f"{key}.o"
+        path = _code_file()
         if (code := _read(path)) is None:
             code = _machine_code()
             path.unlink(missing_ok=True)  # its mode would stay

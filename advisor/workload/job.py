@@ -247,21 +247,30 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
     load = cache(load)
     jobs: list[Job] = []
     for word in single_words(words):
-        rest, epochs = _cut(word, "@")
-        name, copies = _cut(rest, ":")
-        if word.startswith("@") or not name or name.endswith((":", "@")):
-            raise InvalidInput(f"{word!r} is not a JOB. Write NAME, NAME:COPIES or NAME@EPOCHS.")
-        if epochs is not None and not _NUMBER.fullmatch(epochs):
-            raise InvalidInput(
-                f"{word!r}: EPOCHS is a number above 0. Write {name}@3, or {name}:2@3 for 2 copies."
-            )
-        if copies is not None and not _COUNT.fullmatch(copies):
-            raise InvalidInput(
-                f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}. Write {name}:2."
-            )
-        job = Job(load(name), epochs=float(epochs or 1))
-        jobs += [job] * checked_copies(int(copies or 1), word, gpus)
+        name, copies, epochs = split_word(word, gpus)
+        jobs += [Job(load(name), epochs=epochs)] * checked_copies(copies, word, gpus)
     return job_set(jobs, gpus)
+
+
+def split_word(word: str, gpus: int = 1) -> tuple[str, int, float]:
+    """Return name, copies and epochs of ``NAME[:COPIES][@EPOCHS]``, for `gpus` equal GPUs.
+
+    Raises:
+        InvalidInput: There is no name, or one of the numbers is not one.
+    """
+    rest, epochs = _cut(word, "@")
+    name, copies = _cut(rest, ":")
+    if word.startswith("@") or not name or name.endswith((":", "@")):
+        raise InvalidInput(f"{word!r} is not a JOB. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+    if epochs is not None and not _NUMBER.fullmatch(epochs):
+        raise InvalidInput(
+            f"{word!r}: EPOCHS is a number above 0. Write {name}@3, or {name}:2@3 for 2 copies."
+        )
+    if copies is not None and not _COUNT.fullmatch(copies):
+        raise InvalidInput(
+            f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}. Write {name}:2."
+        )
+    return name, int(copies or 1), float(epochs or 1)
 
 
 def single_words(words: Iterable[str]) -> Iterator[str]:

@@ -94,5 +94,5 @@ def test_a_larger_slice_holds_no_smaller_batch(more_page):
 def test_a_link_with_another_question_gets_a_sentence_and_the_first_answer(more_page):
     more_page.query_params["ask"] = "<script>"
     more_page.run()
-    assert "'<script>' is not a question" in wrong(more_page)
+    assert "ask: '<script>'" in wrong(more_page)
     assert line(more_page)
