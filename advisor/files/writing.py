@@ -66,9 +66,7 @@ def writable(path: Path) -> Path:
         with TemporaryFile(dir=folder):
             return target
     except NotADirectoryError:
-        raise InvalidInput(
-            f"{path}: its parent is not a folder. Choose another path."
-        ) from None
+        raise InvalidInput(f"{path}: its parent is not a folder. Choose another path.") from None
     except (OSError, ValueError) as error:
         impossible = isinstance(error, ValueError) or error.errno == ENAMETOOLONG
         kind = InvalidInput if impossible else AdvisorError
