@@ -161,7 +161,7 @@ class Deadlines(Objective):
     measure = "end over deadline"
     explained = "End over deadline is that of the tightest job: above 1x the job is late."
     instead = (
-        ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
+        ("makespan", "needs a job with a deadline: set deadline_s in a job file"),
         ("throughput", LENGTHS_MISSING),
     )
     uses_deadlines = True
