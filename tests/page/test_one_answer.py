@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 import streamlit as st
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as draw
 from streamlit.testing.v1 import AppTest
 
@@ -139,6 +139,7 @@ def questions(draw_one):
 
 @settings(phases=[Phase.explicit, Phase.generate])
 @given(question=questions())
+@example(question=Question("h200-141gb", (("gcn-arxiv-bs1", 1, 1, 6000),), "energy"))
 def test_a_question_has_one_answer(question, tmp_path_factory):
     page = question.of_page()
     out, err = question.of_command(tmp_path_factory.mktemp("jobs"))
