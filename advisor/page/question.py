@@ -269,10 +269,12 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     find, offered = advisor_of(gpu, None).find_profile, names_of_jobs(known_gpus()[gpu])
     with at:
         rows = _table((*handed.jobs, *offered), new, COLUMNS if more else _FEW)
-    own = rows_text(row for row in rows if row.job in handed.jobs)
+    examples = parse_rows(_examples(gpu))
+    own = [row for row in rows if row not in examples]
     with below:
-        if own and own != rows_text(rows):
-            st.button("Remove the examples", on_click=state.update, args=({"new jobs": own},))
+        if handed.jobs and 0 < len(own) < len(rows):
+            only = {"new jobs": rows_text(own)}
+            st.button("Replace the examples", on_click=state.update, args=(only,))
         with st.popover("Jobs as text"):
             if not st.text_input("NAME:COPIES@EPOCHS, ...", **bound("jobs")):
                 st.rerun()  # the browser went back to an address without it
