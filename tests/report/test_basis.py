@@ -11,7 +11,7 @@ from advisor.report.basis import basis_sentences
 from advisor.report.page_words import in_page_words
 from tests import shelf, synthetic
 
-TRACED = next(iter(shelf.PROFILES.values()))
+TRACED = list(shelf.PROFILES.values())[1]
 DESCRIBED = {
     "kernel by kernel": TRACED,
     "GPU utilization were read": synthetic.numbers(workload="watched").whole(),
