@@ -74,7 +74,7 @@ notebooks: $(VENV)/dev
 # The site in build/site, of docs/ and what it links to; a broken link is an error.
 docs: $(VENV)/base
 	$(PIP) --editable '.[docs]'
-	$(BIN)/python -m research.commands
+	$(BIN)/python -m research.commands && $(BIN)/python -m research.job_fields
 	$(BIN)/python -m research.site
 
 # The page in a browser: needs a chromium (`apt-get install chromium`).

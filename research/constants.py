@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from advisor.report.format import percent
 from advisor.sharing import Mode
-from research.headline import triple
-from research.score_tables import markdown
+from research.score_tables import MODE_HEADINGS, markdown
 from research.scoreboard import ALL, Scores
 from research.steps import joined
 
@@ -115,6 +115,12 @@ def constants_section(constants: Iterable[Constant], scores: Scores) -> str:
         markdown(("constant", "value", "meaning", "file"), rows),
         "For the model before this one, constants of replay and lengths of the regression were "
         f"searched without each family that is scored: its drawn runs were "
-        f"{triple(SEARCHED.values())} off (naive / MPS / MPS limits). This model, with constants "
-        f"for all folds, is {triple(now)} off. The search was not repeated for it.",
+        f"{_by_mode(SEARCHED.values())} off. This model, with constants for all folds, is "
+        f"{_by_mode(now)} off. The search was not repeated for it.",
     )
+
+
+def _by_mode(shares: Iterable[float | None]) -> str:
+    """Return shares of time-slicing, MPS and SM limits in words."""
+    words = zip(map(percent, shares), MODE_HEADINGS.values(), strict=False)
+    return ", ".join(f"{share} ({word})" for share, word in words)

@@ -1,24 +1,26 @@
 """Tables of all kinds of steps: that of docs/accuracy.md, and rules to compare."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
-from research.score_tables import BOUND_WORDS, MODE_WORDS, RULE_WORDS, markdown
+from research.score_tables import BOUND_WORDS, MODE_HEADINGS, MODE_WORDS, RULE_WORDS, markdown
 from research.scoreboard import ALL, PARTS, Bound, Part, ScoreRow, Scores
 from research.scripts import ScriptErrors
 from research.steps import joined
 
 _HEADINGS = (
     "steps of",
-    "n",
-    "MAPE: time-slicing / MPS / SM limits",
+    "sharing",
+    "steps",
+    "MAPE",
     "noise",
     "MAPE there",
     "fair share",
     "in 90 % interval",
 )
+_BY_MODE = tuple(MODE_HEADINGS.values())
 _PEERS = ("fair-share", "summed-utilisation", "miso", "kace")
 _RULES = ("replay", *_PEERS, "capacity", "alone")
 _Value = Callable[[ScoreRow], float | None]
@@ -31,9 +33,9 @@ class _Line:
     name: str
     rows: Sequence[ScoreRow]
 
-    @property
-    def n(self) -> int:
-        return sum(row.n for row in self.rows)
+    def n(self, mode: Mode | None = None) -> int:
+        """Return the number of jobs of `mode`, or of all."""
+        return sum(row.n for row in self.rows if mode in (None, row.mode))
 
     def pooled(self, value: _Value, mode: Mode | None = None) -> float | None:
         """Return the mean over the jobs of `mode`, or of all; None if a row has none."""
@@ -43,9 +45,9 @@ class _Line:
             return None
         return sum(share * n for share, n in shares) / sum(n for _, n in shares)
 
-    def repeated(self, value: _Value, mode: Mode) -> float | None:
-        """Return the mean over the jobs of `mode` that ran twice; None without any."""
-        rows = [row for row in self.rows if row.mode == mode and row.noise_n]
+    def repeated(self, value: _Value, mode: Mode | None = None) -> float | None:
+        """Return the mean over the jobs of `mode`, or of all, that ran twice; None without any."""
+        rows = [row for row in self.rows if mode in (None, row.mode) and row.noise_n]
         shares = [(share, row.noise_n) for row in rows if (share := value(row)) is not None]
         return sum(share * n for share, n in shares) / sum(n for _, n in shares) if shares else None
 
@@ -75,54 +77,54 @@ def pooled_zoo(scores: Scores) -> list[_Line]:
 
 
 def headline(scores: Scores, scripts: Iterable[ScriptErrors]) -> str:
-    """Return the table of docs/accuracy.md in Markdown."""
+    """Return two tables of docs/accuracy.md in Markdown: steps by sharing, rules to compare."""
     lines = _lines(scores)
-    rows = [_scripts_row(scripts), *map(_zoo_row, lines)]
-    peers = ((RULE_WORDS[name], lines[-1], name) for name in _PEERS) if lines else ()
-    for words, line, name in peers:
-        rows.append((f"same steps by {words}", *_rule_cells(line, name), "-", "-", "-", "-"))
-    return markdown(_HEADINGS, rows)
+    rows = [*_scripts_rows(scripts), *(row for line in lines for row in _zoo_rows(line))]
+    rules = [(RULE_WORDS[name], *_rule_cells(lines[-1], name)) for name in _PEERS if lines]
+    return joined(
+        markdown(_HEADINGS, rows),
+        "The MAPE of simple rules for all of the zoo:",
+        markdown(("rule", "steps", *_BY_MODE), rules),
+    )
 
 
-def _scripts_row(scripts: Iterable[ScriptErrors]) -> tuple[str, ...]:
+def _scripts_rows(scripts: Iterable[ScriptErrors]) -> Iterator[tuple[str, ...]]:
     by_name = {row.name: row for row in scripts}
-    of_modes = [by_name.get(MODE_WORDS[mode]) for mode in SHARED_MODES]
-    every = by_name["all"]
-    return (
-        "**scripts, which the model never saw**",
-        str(every.steps),
-        triple(row.mape if row else None for row in of_modes),
-        triple(row.noise if row else None for row in of_modes),
-        triple(row.noise_mape if row else None for row in of_modes),
-        triple(row.fair_share if row else None for row in of_modes),
-        percent(every.inside),
-    )
+    for name, words in {**MODE_HEADINGS, "all": "all"}.items():
+        if row := by_name.get(name):
+            shares = (row.mape, row.noise, row.noise_mape, row.fair_share, row.inside)
+            yield (
+                "**scripts, which the model never saw**",
+                words,
+                str(row.steps),
+                *map(percent, shares),
+            )
 
 
-def _zoo_row(line: _Line) -> tuple[str, ...]:
-    return (
-        line.name,
-        str(line.n),
-        triple(line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES),
-        triple(line.repeated(lambda row: row.noise, mode) for mode in SHARED_MODES),
-        triple(line.repeated(lambda row: row.noise_mape, mode) for mode in SHARED_MODES),
-        _rule_cells(line, "fair-share")[1],
-        percent(line.pooled(lambda row: row.coverage90)),
-    )
+def _zoo_rows(line: _Line) -> Iterator[tuple[str, ...]]:
+    for mode, words in zip((*SHARED_MODES, None), (*_BY_MODE, "all"), strict=True):
+        shares = (
+            line.pooled(lambda row: row.mape, mode),
+            line.repeated(lambda row: row.noise, mode),
+            line.repeated(lambda row: row.noise_mape, mode),
+            line.pooled(lambda row: row.baselines.get("fair-share"), mode),
+            line.pooled(lambda row: row.coverage90, mode),
+        )
+        yield line.name, words, str(line.n(mode)), *map(percent, shares)
 
 
-def _rule_cells(line: _Line, rule: str) -> tuple[str, str]:
-    """Return the number of jobs that the rule covers, and its errors."""
+def _rule_cells(line: _Line, rule: str) -> tuple[str, ...]:
+    """Return the number of jobs that the rule covers, and its errors by mode."""
     errors = {mode: line.pooled(lambda row: row.baselines.get(rule), mode) for mode in SHARED_MODES}
     n = sum(row.n for row in line.rows if errors[row.mode] is not None)
-    return str(n), triple(errors.values())
+    return str(n), *map(percent, errors.values())
 
 
 def rules_section(scores: Scores) -> str:
     """Return the errors by every rule and with a factor for the host, with headings."""
     parts = [
         "## Rules for the same steps",
-        "Drawn runs and panels together:",
+        "MAPE of the steps of drawn runs and panels together:",
         rules_table(scores),
     ]
     if scores.pooled(view="host-checked"):
@@ -138,18 +140,11 @@ def rules_table(scores: Scores) -> str:
     rows = []
     for bound in BOUND_WORDS:
         for line in _lines(scores, bound)[-1:]:
-            ours = triple(line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
-            rows.append((BOUND_WORDS[bound], RULE_WORDS["model"], str(line.n), ours))
-            rows += [
-                (BOUND_WORDS[bound], RULE_WORDS[rule], *_rule_cells(line, rule)) for rule in _RULES
-            ]
-    return markdown(("jobs", "rule", "n", "MAPE: time-slicing / MPS / SM limits"), rows)
-
-
-def triple(shares: Iterable[float | None]) -> str:
-    """Return shares of naive, MPS and MPS limits in per cent, in one cell."""
-    cells = ["-" if share is None else f"{100 * share:.1f}" for share in shares]
-    return "-" if set(cells) == {"-"} else f"{' / '.join(cells)} %"
+            ours = (line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
+            model = (RULE_WORDS["model"], str(line.n()), *map(percent, ours))
+            others = ((RULE_WORDS[rule], *_rule_cells(line, rule)) for rule in _RULES)
+            rows += [(BOUND_WORDS[bound], *cells) for cells in (model, *others)]
+    return markdown(("jobs", "rule", "steps", *_BY_MODE), rows)
 
 
 def host_checked_table(scores: Scores) -> str:

@@ -12,7 +12,7 @@ from advisor.report.format import percent
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from research.evaluate import Evaluation, predict_folds
-from research.score_tables import MODE_WORDS, markdown
+from research.score_tables import MODE_HEADINGS, MODE_WORDS, markdown
 from research.steps import joined
 
 _COUNTERS = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
@@ -91,7 +91,7 @@ def lacking_table(rows: Iterable[Lacking]) -> str:
     """Return a line for each mode and missing part, in Markdown."""
     cells = [
         (
-            MODE_WORDS[row.mode],
+            MODE_HEADINGS[MODE_WORDS[row.mode]],
             row.lacks,
             str(row.n),
             *map(percent, (row.mape, row.gpu_bound, row.inside)),

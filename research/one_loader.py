@@ -66,7 +66,7 @@ def one_loader_text() -> str:
 
 def _cells(row: dict[str, float] | None) -> tuple[str, ...]:
     if row is None:
-        return ("",) * 4
+        return ("-",) * 4
     names = "now_step_s", "step_s", "now_core_s", "core_s"
     return tuple(f"{1e3 * row[name]:.0f}" for name in names)
 

@@ -27,20 +27,20 @@ from advisor.workload.profile import Moment, Profile
 from advisor.workload.profile_checks import averaged
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
-from research.score_tables import MODE_WORDS, markdown
+from research.score_tables import MODE_HEADINGS, MODE_WORDS, markdown
 
 RESULTS = BENCHMARKS / "programs" / "results"
 
 _HEADINGS = (
     "jobs",
-    "mode",
+    "sharing",
     "steps",
     "step, MAPE",
     "median",
     "slowdown, MAPE",
-    "alone, by profile",
-    "alone, twice",
-    "together, twice",
+    "profile, alone",
+    "repeat, alone",
+    "repeat, shared",
     "in 90 % interval",
     "p95/p05, median",
 )
@@ -298,7 +298,7 @@ def programs_table(scores: Iterable[PrintedErrors]) -> str:
         [
             (
                 row.kind,
-                row.mode,
+                MODE_HEADINGS.get(row.mode, row.mode),
                 str(row.steps),
                 percent(row.mape),
                 percent(row.median),

@@ -1,9 +1,9 @@
 """How good answers are by what the reader has: the first table of docs/accuracy.md, targets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.report.format import percent
-from advisor.sharing import SHARED_MODES, Mode
+from advisor.sharing import Mode
 from research.bare import (
     BY_DCGM,
     BY_DRIVER,
@@ -17,97 +17,75 @@ from research.bare import (
     matching,
 )
 from research.figures import Figures
-from research.headline import triple
 from research.others import ALL_SLICES, ALONE, GPU_BOUND, RTX_3090, V100, Others
 from research.programs import PrintedErrors
 from research.regret import MODEL
-from research.score_tables import MODE_WORDS, markdown
+from research.score_tables import MODE_HEADINGS, MODE_WORDS, markdown
+from research.steps import joined
 from research.targets import Target
 
-_MODES = tuple(MODE_WORDS[mode] for mode in SHARED_MODES)
-_ALWAYS_MPS = "always-mps"
 
-
-def readers_table(figures: Figures, others: Others) -> str:
-    """Return a line for each description of jobs, in Markdown."""
-    programs = {row.mode: row for row in figures.programs if row.kind == "programs"}
+def readers_tables(figures: Figures, others: Others) -> str:
+    """Return errors and choices for each description of jobs, in Markdown."""
     chosen = figures.scores.chosen.rules
-    rules = [chosen[name].mean if name in chosen else None for name in (MODEL, _ALWAYS_MPS)]
-    rows = [
-        (
-            "a full profile",
-            "public scripts on an H100; choice: the zoo on an H200",
-            *_by_mode([programs.get(mode) for mode in _MODES]),
-            *map(percent, rules),
-        ),
-        *(
-            _bare_row(words, known, figures)
-            for words, known in (
-                ("numbers of nvidia-smi or Prometheus", BY_DRIVER),
-                ("the same with DCGM's counters", BY_DCGM),
-            )
-        ),
-        *(
-            _row(
-                "a profile of another GPU", where, matching(others.errors, gpu=gpu_key, group=group)
-            )
-            for where, gpu_key, group in (
-                ("jobs alone that fill an H100, from an H200", GPUS[1], GPU_BOUND),
-                ("all jobs alone, other host", GPUS[1], ALONE),
-                ("networks of timm alone on an RTX 3090", RTX_3090, ALONE),
-            )
-        ),
-        _row(
-            "numbers of nvidia-smi on an A100",
-            "jobs alone on MIG slices (MISO)",
-            matching(others.errors, group=ALL_SLICES, known=BY_DRIVER),
-        ),
-        _row(
-            "numbers of nvidia-smi on a V100",
-            "pairs of jobs (PEACE)",
-            matching(others.errors, gpu=V100, known=BY_DRIVER),
-            matching(others.first, known=BY_DRIVER),
-        ),
-    ]
-    return markdown(_HEADINGS, rows)
-
-
-_HEADINGS = (
-    "you have",
-    "measured",
-    "error: time-slicing / MPS / SM limits",
-    "in 90 % interval",
-    "p95/p05, median",
-    "regret of the first plan",
-    "of always MPS",
-)
-
-
-def _bare_row(words: str, known: str, figures: Figures) -> tuple[str, ...]:
-    errors = matching(figures.bare.errors, known=known, gpu=GPUS[0])
-    first = matching(figures.bare.choices, known=known, gpu=GPUS[0], among=OF_A_PANEL)
-    return _row(words, "the zoo on an H200, cut to that", errors, first)
-
-
-def _row(
-    words: str, where: str, errors: Sequence[Errors], first: Sequence[FirstPlans] = ()
-) -> tuple[str, ...]:
-    by_group = {each.group: each for each in errors}
-    alone = [each for each in errors if each.group not in _MODES]
-    cells = _by_mode(alone or [by_group.get(mode) for mode in _MODES])
-    lost = (first[0].mean, first[0].always_mps) if first else (None, None)
-    return words, where, *cells, *map(percent, lost)
-
-
-def _by_mode(errors: Iterable[Errors | PrintedErrors | None]) -> tuple[str, str, str]:
-    """Errors, coverage and widths, of each mode in one cell."""
-    rows = list(errors)
-    widths = ["-" if row is None else f"{row.width:.2f}" for row in rows]
-    return (
-        triple(None if row is None else row.mape for row in rows),
-        triple(None if row is None else row.inside for row in rows),
-        " / ".join(widths),
+    rules = [percent(chosen[name].mean) for name in (MODEL, "always-mps") if name in chosen]
+    rows, choices = [*_full_rows(figures)], [("a full profile", "the zoo on an H200", *rules)]
+    for words, known in (
+        ("numbers of nvidia-smi or Prometheus", BY_DRIVER),
+        ("numbers of nvidia-smi, and DCGM's counters", BY_DCGM),
+    ):
+        rows += _rows(words, _CUT, matching(figures.bare.errors, known=known, gpu=GPUS[0]))
+        first = matching(figures.bare.choices, known=known, gpu=GPUS[0], among=OF_A_PANEL)
+        choices += _choice(words, _CUT, first)
+    for described in _elsewhere(others):
+        rows += _rows(*described)
+    choices += _choice(*_ON_V100, matching(others.first, known=BY_DRIVER))
+    return joined(
+        markdown(("you have", "measured", "sharing", "error", "in 90 % interval", "p95/p05"), rows),
+        "Mean regret of a choice:",
+        markdown(("you have", "measured", "our first plan", "always MPS"), choices),
     )
+
+
+_CUT = "the zoo on an H200, cut to that"
+_ON_V100 = ("numbers of nvidia-smi on a V100", "pairs of jobs (PEACE)")
+
+
+def _elsewhere(others: Others) -> Iterator[tuple[str, str, Sequence[Errors]]]:
+    """Yield a description of jobs, what was measured and its errors, on other GPUs."""
+    for where, gpu_key, group in (
+        ("jobs alone that fill an H100, from an H200", GPUS[1], GPU_BOUND),
+        ("all jobs alone, other host", GPUS[1], ALONE),
+        ("networks of timm alone on an RTX 3090", RTX_3090, ALONE),
+    ):
+        yield "a profile of another GPU", where, matching(others.errors, gpu=gpu_key, group=group)
+    slices = matching(others.errors, group=ALL_SLICES, known=BY_DRIVER)
+    yield "numbers of nvidia-smi on an A100", "jobs alone on MIG slices (MISO)", slices
+    yield *_ON_V100, matching(others.errors, gpu=V100, known=BY_DRIVER)
+
+
+def _full_rows(figures: Figures) -> Iterator[tuple[str, ...]]:
+    for each in figures.programs:
+        if each.kind == "programs" and each.mode in MODE_HEADINGS:
+            yield "a full profile", "public scripts on an H100", *_cells(each.mode, each)
+
+
+def _rows(words: str, where: str, errors: Sequence[Errors]) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each sharing, or one for jobs alone."""
+    alone = [each for each in errors if each.group not in MODE_HEADINGS]
+    by_mode = sorted(errors, key=lambda each: [*MODE_HEADINGS, each.group].index(each.group))
+    for each in alone or by_mode:
+        yield words, where, *_cells(each.group, each)
+
+
+def _cells(group: str, errors: Errors | PrintedErrors) -> tuple[str, ...]:
+    shares = map(percent, (errors.mape, errors.inside))
+    return MODE_HEADINGS.get(group, "alone"), *shares, f"{errors.width:.2f}"
+
+
+def _choice(words: str, where: str, first: Sequence[FirstPlans]) -> Iterator[tuple[str, ...]]:
+    for each in first[:1]:
+        yield words, where, percent(each.mean), percent(each.always_mps)
 
 
 # Largest errors of steps of the zoo by what is known of jobs, and of pairs on a V100.

@@ -83,7 +83,7 @@ def other_gpu_text(profile: str) -> str:
     measured = json.loads((ROOT / profile).read_text())
     command = " ".join(measured["workload"]["script"]["command"])
     lines = terminal_output(["recommend", f"{profile}:3", "--gpu", _OTHER_GPU], 100)
-    table = next(at for at, line in enumerate(lines) if "one after another" in line)
+    table = next(at for at, line in enumerate(lines) if line[2:].startswith("one after"))
     shown = [line for line in lines[: table + 5] if not line.startswith("warning")]
     sentence = (
         f"We have no A100. For `{command}`, profiled on an {measured['provenance']['device']}, "
@@ -122,7 +122,7 @@ def accuracy_in_short(
     for line in pooled_zoo(scores):
         errors = (line.pooled(lambda row: row.mape, mode) for mode in SHARED_MODES)
         inside = line.pooled(lambda row: row.coverage90)
-        rows.append(("zoo, all runs", str(line.n), *map(percent, (*errors, inside))))
+        rows.append(("zoo, all runs", str(line.n()), *map(percent, (*errors, inside))))
     headings = ("jobs", "steps", "time-slicing", "MPS", "SM limits", "in 90 % interval")
     return joined(
         markdown(headings, rows),

@@ -53,7 +53,7 @@ from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_table
 from research.queues import four_gpus_text, queues_text
-from research.readers import readers_table, readers_targets
+from research.readers import readers_tables, readers_targets
 from research.readme import readme_blocks
 from research.scoreboard import ALL
 from research.scripts import scripts_section
@@ -133,11 +133,12 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "recommend": recommendation,
             **readme_blocks(figures),
         },
+        Path("docs", "index.md"): {"recommend": recommendation},
         Path("docs", "start.md"): {"recommend": recommendation},
         Path("docs", "accuracy.md"): {
             "data": data,
             "accuracy": _accuracy(figures),
-            "readers": readers_table(figures, others),
+            "readers": readers_tables(figures, others),
             "left-out": left_out_table(figures.left_out),
             "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),

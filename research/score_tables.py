@@ -8,6 +8,8 @@ from research.regret import AT_RANDOM, MODEL, Choices, Regret
 from research.scoreboard import Bound, ScoreRow, Scores
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
+# Modes in tables, by the words for them in figures.json and others.json.
+MODE_HEADINGS = {"naive": "time-slicing", "MPS": "MPS", "MPS limits": "SM limits"}
 RULE_WORDS = {
     MODEL: "this model",
     AT_RANDOM: "a random choice",

@@ -11,7 +11,15 @@ from advisor.report.format import percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
 from research.evaluate import Evaluation, hours_apart
-from research.score_tables import BOUND_WORDS, HEADINGS, MODE_WORDS, markdown, remarks, score_cells
+from research.score_tables import (
+    BOUND_WORDS,
+    HEADINGS,
+    MODE_HEADINGS,
+    MODE_WORDS,
+    markdown,
+    remarks,
+    score_cells,
+)
 from research.scoreboard import ALL, BOUNDS, PARTS, Bound, Part, Scores, counts, differences
 
 _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
@@ -245,7 +253,9 @@ def other_hosts_sentence(rows: Sequence[OtherHost]) -> list[str]:
     whole = [row for row in rows if row.bound == ALL]
     if not whole:
         return []
-    apart = ", ".join(f"{percent(row.apart)} ({MODE_WORDS[row.mode]})" for row in whole)
+    apart = ", ".join(
+        f"{percent(row.apart)} ({MODE_HEADINGS[MODE_WORDS[row.mode]]})" for row in whole
+    )
     errors = ", ".join(percent(row.mape) for row in whole)
     return [
         f"Real runs of the same jobs on two hosts differ by {apart} on average; predictions of "

@@ -40,8 +40,8 @@ ITS_PYTHON = "~/env/bin/python"  # that of the environment of the reader's scrip
 # Why the commands of other programs are not run.
 NOT_RUN = {
     "changes the shell": {".", "cd", "export"},
-    "needs Slurm, MPS, a cluster or a GPU": {
-        *("bash", "echo", "kubectl", "nvidia-cuda-mps-control", "nvidia-smi", "scancel"),
+    "needs Slurm, MPS, a container, a cluster or a GPU": {
+        *("bash", "docker", "echo", "kubectl", "nvidia-cuda-mps-control", "nvidia-smi", "scancel"),
     },
     "installs, as root or from the network": {"git", "make", "pip", "python3", "sudo", "uv"},
     "needs files of the reader": {"cp", "python"},

@@ -12,6 +12,8 @@ from research.commands import FILE as COMMANDS_PAGE
 from research.commands import commands_text
 from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
 from research.files import PROFILES, ROOT, measured
+from research.job_fields import FILE as JOB_FILE_PAGE
+from research.job_fields import fields_text
 from research.report import filled
 
 SETTINGS = site.SETTINGS.read_text()
@@ -90,6 +92,12 @@ def test_a_link_to_a_missing_file_is_an_error_and_one_to_a_folder_is_left_out(
 
 def test_the_page_of_commands_is_as_their_help():
     assert COMMANDS_PAGE.read_text() == commands_text(), "run `python -m research.commands`"
+
+
+def test_the_table_of_a_job_files_fields_is_as_the_record_and_the_template():
+    text = JOB_FILE_PAGE.read_text()
+    shown = filled(text, "job-fields", fields_text())
+    assert shown == text, "run `python -m research.job_fields`"
 
 
 def test_the_numbers_of_the_page_on_ways_to_share_follow_from_the_runs():

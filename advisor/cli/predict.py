@@ -250,7 +250,7 @@ def _write_jobs(simulated: "OverTime", csv_file: Path | None, plot: Path | None)
     if csv_file is not None:
         write_whole(csv_file, jobs_csv(simulated.simulation))
     if plot is not None:
-        from advisor.report.charts import simulation_picture
+        from advisor.report.time_charts import simulation_picture
 
         write_whole(plot, simulation_picture(simulated, plot.suffix))
 

@@ -299,7 +299,7 @@ def proposed(
     if len(jobs) == 1:
         return [], [], None
     if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
-        why = f"{len(jobs)} jobs make too many sets to look at each"
+        why = f"{len(jobs)} jobs make too many sets to compare"
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(Sets(jobs), question)
     few = _FORECAST * (1 if space.by_replays else 2)
@@ -404,9 +404,7 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     if not gpu.mig:
         return f"{gpu.key} has no MIG"
     if (there := question.conditions.instances) is not None:
-        return (
-            f"{counted(len(jobs), 'job')}, and {counted(len(there), 'MIG instance')} without root"
-        )
+        return f"{counted(len(jobs), 'job')} and {counted(len(there), 'MIG instance')} without root"
     one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
     if problem := broken_rule(jobs, one_each, gpu, question.conditions):
         return problem

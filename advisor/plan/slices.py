@@ -151,12 +151,12 @@ def slice_speeds(
         NothingFits: The GPU has no MIG, or a job is too big for it.
     """
     if not gpu.mig:
-        raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time slices or MPS.")
+        raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time-slicing or MPS.")
     most, speeds = max(each.compute_slices for each in gpu.mig), []
     for profile in profiles:
         whole = predictor.predict([profile], Serial())
         if memory_problem(whole, gpu):
-            raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
+            raise NothingFits(f"{profile.name} does not fit on {gpu.key} even alone.")
         full_s = whole.jobs[0].step_s
         for kind in mig_kinds(gpu):
             step()

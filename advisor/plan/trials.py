@@ -241,8 +241,8 @@ def _checked_steps(
     steps = job.work_steps if steps is None else steps
     if steps is None:
         raise InvalidInput(
-            f"the length of a trial of {job.name} is not known, because its profile has no number "
-            f"of examples. Pass --steps."
+            f"the length of a trial of {job.name} is unknown, because its profile has no number "
+            "of examples. Pass --steps."
         )
     if not (isfinite(steps) and steps >= 1):
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
@@ -350,8 +350,8 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     _checked_steps(job, terms.steps, count, terms.start_s, terms.start_cpu_s)
     if job.gpus > 1:
         raise InvalidInput(
-            f"{job.name} takes {job.gpus} GPUs of one host, which its trials do not share. Plan "
-            f"them as jobs: `advisor recommend --gpus N`."
+            f"{job.name} takes {job.gpus} GPUs of one host, and trials of such jobs do not share "
+            "a GPU. Plan them as jobs: `advisor recommend --gpus N`."
         )
 
     @cache

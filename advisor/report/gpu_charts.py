@@ -1,11 +1,10 @@
 """A GPU as a plan divides it, drawn: the memory, SMs and MIG slices of each job."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nlargest
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -18,20 +17,28 @@ from advisor.prediction.memory import pools_of
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import format as units
-from advisor.report.charts import FRAME, FREE, Layered, by_job, chart_of, drawn_layers, hints
+from advisor.report.charts import Layered
+from advisor.report.drawing import (
+    FIT_WIDTH,
+    FREE,
+    LETTER_PX,
+    LINE_PX,
+    TEXT,
+    Mark,
+    by_job,
+    chart_of,
+    drawn_layers,
+    mark_at,
+    mark_layers,
+    pixel_axis,
+    words_at,
+)
 from advisor.sharing import Group, Hybrid, Instance, Part, Place
 from advisor.sharing.groups import groups
 
-_Mark = dict[str, Any]
-"""Its kind, its ends as shares of the width, and its edges in pixels from the top."""
-
-_LINE_PX, _BAR_PX, _LIMIT_PX, _SLICE_PX, _BETWEEN_PX, _GAP_PX = 16, 18, 14, 18, 3, 6
-_FONT_PX, _LETTER_PX = 12, 6.0  # a letter is so wide at most, in the mean over a few words
-_TEXT: dict[str, Any] = {"align": "left", "baseline": "middle", "fontSize": _FONT_PX}
+_BAR_PX, _LIMIT_PX, _SLICE_PX, _BETWEEN_PX, _GAP_PX = 18, 14, 18, 3, 6
 _LABELS_PX, _NARROW_PX = 56, 285  # widths of the labels, and of the drawing on a telephone
 _SWATCH_PX = 30  # of a colour before its words, and what is free behind them
-_SIZE = alt.AutoSizeParams(type="fit-x", contains="padding")  # to the width of the page alone
-_APART = alt.ExprRef("-min(1.5, width * (datum.end - datum.start) / 4)")  # boxes, in pixels
 _EDGES = ("top", "bottom")
 
 _ZOOMED_BELOW, _ZOOMED_TO = 0.15, 0.55  # shares of the bar that used memory takes
@@ -52,7 +59,7 @@ class _Block(NamedTuple):
     """A part of the drawing: marks, and labels left of it by their pixels from its top."""
 
     height_px: float
-    marks: Sequence[_Mark]
+    marks: Sequence[Mark]
     labels: dict[float, str]
 
 
@@ -78,12 +85,18 @@ def gpu_chart(mix: MixPrediction, gpu: Gpu, jobs: Iterable[str] = ()) -> Layered
     marks, labels, top = _stacked(blocks)
     key, height_px = _key(mix, drawn, marks, top)
     colour = by_job([*jobs, *(each.job for each in mix.jobs)])
-    y = _pixels(labels, height_px)
-    layers = [*_mark_layers(marks, y, colour), *_key_layers(key, y, colour)]
-    parts = dict.fromkeys(
-        mark.get("text") or mark["hint"] for mark in marks if mark["kind"] in ("job", "words")
-    )
-    return drawn_layers(layers, f"GPU {gpu.key}", filter(None, parts), height_px, autosize=_SIZE)
+    x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=None)
+    y = pixel_axis(labels, height_px, minExtent=_LABELS_PX, maxExtent=_LABELS_PX)
+    layers = [*mark_layers(marks, x, y, colour), *_key_layers(key, y, colour)]
+    parts = chain.from_iterable(map(_in_words, blocks))
+    return drawn_layers(layers, f"GPU {gpu.key}", parts, height_px, autosize=FIT_WIDTH)
+
+
+def _in_words(block: _Block) -> Iterable[str]:
+    """What `block` shows, each once: its order, its words, and the jobs."""
+    shown = [mark for mark in block.marks if mark["kind"] in ("job", "words")]
+    words = [block.labels[LINE_PX / 2], *(mark.get("text") or mark["hint"] for mark in shown)]
+    return filter(None, dict.fromkeys(words))
 
 
 def _share(held: _Held) -> float:
@@ -107,17 +120,6 @@ def _fullest_moments(
         yield group, [max(each, key=_share) for each in moments.values()]
 
 
-def _mark(kind: str, start: float, end: float, top: float, height: float, **more: Any) -> _Mark:
-    ends = {"start": start, "end": end, "top": top, "bottom": top + height}
-    return {"kind": kind, **ends, "hint": "", **more}
-
-
-def _words(text: str, at: float, top: float, room: float = 1.0, short: str = "") -> _Mark:
-    """Words from a share of the width on; the `short` ones where there is no room for all."""
-    middle = top + _LINE_PX / 2
-    return _mark("words", at, at + room, middle, 0.0, text=text, short=short or text)
-
-
 def _held_by_job(mix: MixPrediction, held: _Held) -> Iterator[tuple[str, float, str]]:
     """Yield name, memory and a hint of the jobs in memory; copies are one."""
     counts = Counter(mix.jobs[job].job for job in held.jobs)
@@ -131,41 +133,41 @@ def _memory(mix: MixPrediction, held: _Held, of_jobs: int, order: str) -> _Block
     capacity_mib, used_mib = held.capacity_mib, held.held_mib
     zoomed = 0 < used_mib < _ZOOMED_BELOW * capacity_mib
     scale = _ZOOMED_TO / used_mib if zoomed else 1 / max(used_mib, capacity_mib)
-    marks, end = list[_Mark](), 0.0
+    marks, end = list[Mark](), 0.0
     for name, own_mib, hint in _held_by_job(mix, held):
         start, end = end, end + own_mib * scale
-        marks.append(_mark("job", start, end, _LINE_PX, _BAR_PX, job=name, hint=hint))
+        marks.append(mark_at("job", start, end, LINE_PX, _BAR_PX, job=name, hint=hint))
     text = f"{used_mib / units.MIB_PER_GIB:.1f} of {capacity_mib / units.MIB_PER_GIB:.0f} GiB"
     if used_mib < capacity_mib:
         free = f"free {units.gib_of(capacity_mib - used_mib)}"
         ends = [(end, _BREAK[0]), (_BREAK[1], 1.0)] if zoomed else [(end, 1.0)]
-        marks += [_mark("free", *each, _LINE_PX, _BAR_PX, hint=free) for each in ends]
+        marks += [mark_at("free", *each, LINE_PX, _BAR_PX, hint=free) for each in ends]
         if ends[-1][1] - ends[-1][0] >= _ROOM_FOR_WORDS:
-            marks.append(_words(free, ends[-1][0] + _INDENT, _LINE_PX + 1))
+            marks.append(words_at(free, ends[-1][0] + _INDENT, LINE_PX + 1))
         else:
             text += f", {free}"
         if zoomed:
-            marks.append(_words("//", _BREAK[0], _LINE_PX + 1) | {"kind": "break"})
+            marks.append(words_at("//", _BREAK[0], LINE_PX + 1) | {"kind": "break"})
     else:
-        marks.append(_mark("frame", 0.0, capacity_mib * scale, _LINE_PX, _BAR_PX))
+        marks.append(mark_at("frame", 0.0, capacity_mib * scale, LINE_PX, _BAR_PX))
     text += ", at the fullest moment" if len(held.jobs) < of_jobs else ""
-    marks.append(_words(text, 0.0, 0.0))
-    labels = {_LINE_PX / 2: order, _LINE_PX + _BAR_PX / 2: "memory"}
-    return _Block(_LINE_PX + _BAR_PX, marks, labels)
+    marks.append(words_at(text, 0.0, 0.0))
+    labels = {LINE_PX / 2: order, LINE_PX + _BAR_PX / 2: "memory"}
+    return _Block(LINE_PX + _BAR_PX, marks, labels)
 
 
 def _limits(mix: MixPrediction, gpu: Gpu, group: Group, order: str) -> _Block:
     """The SMs that each job may use, in rows from 0 to its limit; equal jobs share a row."""
     names = [mix.jobs[number - 1].job for number in group.jobs]
-    marks = [_words("SM limit of each job", 0.0, 0.0)]
-    labels, top = {_LINE_PX / 2: order}, float(_LINE_PX)
+    marks = [words_at("SM limit of each job", 0.0, 0.0)]
+    labels, top = {LINE_PX / 2: order}, float(LINE_PX)
     for (name, limit), count in Counter(zip(names, group.sharing.limits, strict=True)).items():
         sms, height_px = limited_sms(limit, gpu.sms), _LIMIT_PX - _BETWEEN_PX
         equal = units.collapsed([name] * count)
         hint = f"{equal}: at most {limit:g} % of the SMs, which is {sms} of {gpu.sms}"
         marks += [
-            _mark("free", limit / 100, 1.0, top, height_px),
-            _mark("job", 0.0, limit / 100, top, height_px, job=name, hint=hint),
+            mark_at("free", limit / 100, 1.0, top, height_px, hint=hint),
+            mark_at("job", 0.0, limit / 100, top, height_px, job=name, hint=hint),
         ]
         labels[top + height_px / 2] = f"{limit:g} %"
         top += _LIMIT_PX
@@ -179,33 +181,34 @@ def _slices(
     compute = max(row.compute_slices for row in gpu.mig)
     wide = max(1, gpu.memory_slices // compute)  # memory slices beside one compute slice
     slice_end = 1 / max(gpu.memory_slices, compute * wide)
-    tops = (float(_LINE_PX), float(_LINE_PX + _SLICE_PX + _BETWEEN_PX))
-    marks = list[_Mark]()
-    for top, count, each in zip(tops, (compute, gpu.memory_slices), (wide, 1), strict=True):
-        boxes = _boxes(0.0, count * each * slice_end, each * slice_end)
-        marks += [_mark("free", *ends, top, _SLICE_PX, hint="free") for ends in boxes]
+    tops = (float(LINE_PX), float(LINE_PX + _SLICE_PX + _BETWEEN_PX))
+    marks = list[Mark]()
+    for top, count, size in zip(tops, (compute, gpu.memory_slices), (wide, 1), strict=True):
+        boxes = _boxes(0.0, count * size * slice_end, size * slice_end)
+        marks += [mark_at("free", *ends, top, _SLICE_PX, hint="free") for ends in boxes]
     for place, own in zip(group.places, held, strict=True):
         row, start = profile_of(gpu, place.instance.profile), place.instance.start or 0
         at, room = start * slice_end, row.memory_slices * slice_end
         marks += [
-            _words(_instance(place), at, 0.0, room, row.name.partition(".")[0]),
-            _mark("frame", at, at + room, tops[1], _SLICE_PX),
+            words_at(_instance(place), at, 0.0, room=room, short=row.name.partition(".")[0]),
+            mark_at("frame", at, at + room, tops[1], _SLICE_PX),
         ]
         end, per_mib = at, room / max(own.held_mib, own.capacity_mib)
         for name, own_mib, hint in _held_by_job(mix, own):
             begin, end = end, end + own_mib * per_mib
-            of = f"{hint} of {units.gib_of(own.capacity_mib)}"
+            of = f"{hint} of {units.gib_of(own.capacity_mib)} on {row.name}"
             for ends in _boxes(begin, end, slice_end):
-                marks.append(_mark("job", *ends, tops[1], _SLICE_PX, job=name, hint=of))
+                marks.append(mark_at("job", *ends, tops[1], _SLICE_PX, job=name, hint=of))
         sizes = [part.slices for part in place.parts if part.slices is not None]
         starts = place_compute(gpu, row.name, sizes) if sizes else (0,)
         for part, inside in zip(place.parts, starts, strict=True):
             first = start // wide + inside
             last = first + (part.slices or row.compute_slices)
             ends = (first * wide * slice_end, last * wide * slice_end)
-            marks.append(_mark("frame", *ends, tops[0], _SLICE_PX))
-            marks += _stripes(mix, part, ends, wide * slice_end, tops[0])
-    middles = [_LINE_PX / 2, *(top + _SLICE_PX / 2 for top in tops)]
+            marks.append(mark_at("frame", *ends, tops[0], _SLICE_PX))
+            where = f"{part.slices}c of {row.name}" if sizes else _instance(place)
+            marks += _stripes(mix, part, where, ends, wide * slice_end, tops[0])
+    middles = [LINE_PX / 2, *(top + _SLICE_PX / 2 for top in tops)]
     labels = dict(zip(middles, (order, "SMs", "memory"), strict=True))
     return _Block(tops[1] + _SLICE_PX, marks, labels)
 
@@ -230,68 +233,34 @@ def _instance(place: Place) -> str:
 
 
 def _stripes(
-    mix: MixPrediction, part: Part, ends: tuple[float, float], size: float, top: float
-) -> Iterator[_Mark]:
+    mix: MixPrediction, part: Part, where: str, ends: tuple[float, float], size: float, top: float
+) -> Iterator[Mark]:
     """The jobs on the compute slices of `part`, one above the other; equal ones are one."""
     names = [mix.jobs[number - 1].job for number in part.jobs]
     limits = part.sharing.limits or [100.0] * len(names)
     equal = Counter(zip(names, limits, strict=True))
     height_px = _SLICE_PX / len(equal)
     for number, ((name, limit), count) in enumerate(equal.items()):
-        hint = f"{units.collapsed([name] * count)}"
+        of = f"{limit:g} % of the SMs of " if limit < 100 else ""
+        hint = f"{units.collapsed([name] * count)} on {of}{where}"
         end = ends[0] + (ends[1] - ends[0]) * limit / 100
         for box in _boxes(ends[0], end, size):
-            yield _mark("job", *box, top + number * height_px, height_px, job=name, hint=hint)
+            yield mark_at("job", *box, top + number * height_px, height_px, job=name, hint=hint)
 
 
-def _stacked(blocks: Sequence[_Block]) -> tuple[list[_Mark], dict[str, str], float]:
+def _stacked(blocks: Sequence[_Block]) -> tuple[list[Mark], dict[float, str], float]:
     """Marks and labels of `blocks` one below the other, and their height in pixels."""
-    marks, labels, top = list[_Mark](), dict[str, str](), 0.0
+    marks, labels, top = list[Mark](), dict[float, str](), 0.0
     for block in blocks:
         marks += (each | {edge: top + each[edge] for edge in _EDGES} for each in block.marks)
-        labels |= {f"{top + at:g}": words for at, words in block.labels.items()}
+        labels |= {top + at: words for at, words in block.labels.items()}
         top += block.height_px + _GAP_PX
     return marks, labels, top
 
 
-def _pixels(labels: dict[str, str], height_px: float) -> alt.Y:
-    """An axis in pixels from the top, with `labels` at some of them."""
-    axis = alt.Axis(
-        values=[float(at) for at in labels],
-        labelExpr=f"({json.dumps(labels)})[datum.value]",
-        labelOverlap=False,
-        grid=False,
-        ticks=False,
-        domain=False,
-        labelPadding=8,
-        labelFontSize=_FONT_PX,
-        minExtent=_LABELS_PX,
-        maxExtent=_LABELS_PX,
-    )
-    scale = alt.Scale(domain=[height_px, 0], nice=False)
-    return alt.Y("top:Q", title=None, scale=scale, axis=axis)
-
-
-def _mark_layers(marks: Sequence[_Mark], y: alt.Y, colour: alt.Color) -> Iterator[alt.Chart]:
-    x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=None)
-    styles: dict[str, dict[str, Any]] = {
-        "free": {"color": FREE, "x2Offset": _APART},
-        "job": {"x2Offset": _APART},
-        "frame": {"filled": False, "stroke": FRAME, "strokeWidth": 1.5},
-    }
-    for kind, style in styles.items():
-        base = chart_of(mark for mark in marks if mark["kind"] == kind).mark_rect(**style)
-        ends = base.encode(x=x, x2=alt.X2("end:Q"), y=y, y2=alt.Y2("bottom:Q"))
-        yield ends.encode(color=colour, tooltip=hints("hint")) if kind == "job" else ends
-    fits = f"{_LETTER_PX} * length(datum.text) < width * (datum.end - datum.start)"
-    words = alt.ExprRef(f"{fits} ? datum.text : datum.short")
-    texts = chart_of(mark for mark in marks if mark["kind"] in ("words", "break"))
-    yield texts.mark_text(text=words, **_TEXT).encode(x=x, y=y)
-
-
 def _key(
-    mix: MixPrediction, drawn: Sequence[_Held], marks: Sequence[_Mark], top: float
-) -> tuple[list[_Mark], float]:
+    mix: MixPrediction, drawn: Sequence[_Held], marks: Sequence[Mark], top: float
+) -> tuple[list[Mark], float]:
     """What the colours of `marks` stand for, in lines below the drawing, and where these end.
 
     For a job it is its name, with the number of copies and the memory that they hold.
@@ -299,7 +268,7 @@ def _key(
     short = units.short_names(each.job for each in mix.jobs)
     coloured = {mark["job"] for mark in marks if mark["kind"] == "job"}
     in_memory = [mix.jobs[job] for held in drawn for job in held.jobs]
-    key = list[_Mark]()
+    key = list[Mark]()
     for name in (each for each in short if each in coloured):
         own_mib = [each.memory_mib for each in in_memory if each.job == name]
         words = units.collapsed([short[name]] * max(1, len(own_mib)))
@@ -308,21 +277,21 @@ def _key(
     if not any("free" in mark.get("text", "") for mark in marks):
         key.append({"kind": "free", "text": "free"})
     left = -float(_LABELS_PX)
-    for each in key:
-        wide_px = _SWATCH_PX + _LETTER_PX * len(each["text"])
+    for entry in key:
+        wide_px = _SWATCH_PX + LETTER_PX * len(entry["text"])
         if left > -_LABELS_PX and left + wide_px > _NARROW_PX:
-            left, top = -float(_LABELS_PX), top + _LINE_PX
-        each |= {"left": left, "top": top + _LINE_PX / 2}
+            left, top = -float(_LABELS_PX), top + LINE_PX
+        entry |= {"left": left, "top": top + LINE_PX / 2}
         left += wide_px
-    return key, top + _LINE_PX
+    return key, top + LINE_PX
 
 
-def _key_layers(key: Sequence[_Mark], y: alt.Y, colour: alt.Color) -> Iterator[alt.Chart]:
+def _key_layers(key: Sequence[Mark], y: alt.Y, colour: alt.Color) -> Iterator[alt.Chart]:
     square: dict[str, Any] = {"size": 100, "opacity": 1, "x": alt.ExprRef("datum.left + 6")}
     of_jobs, free = (
         chart_of(each for each in key if each["kind"] == kind) for kind in ("job", "free")
     )
     yield of_jobs.mark_square(**square).encode(y=y, color=colour)
     yield free.mark_square(color=FREE, **square).encode(y=y)
-    words = {**_TEXT, "x": alt.ExprRef("datum.left + 16"), "text": alt.ExprRef("datum.text")}
+    words = {**TEXT, "x": alt.ExprRef("datum.left + 16"), "text": alt.ExprRef("datum.text")}
     yield chart_of(key).mark_text(**words).encode(y=y)

@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.api import Advisor
-from advisor.report.recommendation import fleet_instruction
+from advisor.report.headline import headline
 from tests import shelf
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 from tests.page.seen import charts, line, rows_with, words, wrong
@@ -29,10 +29,8 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
 def test_on_two_gpus_each_job_has_a_gpu_and_an_end_as_in_the_plan_of_the_library(more_page):
     table = rows_with(ask(more_page, "Several GPUs"), "ends, min")
     advisor = Advisor(shelf.GPU)
-    assert (
-        line(more_page)
-        == f"## {fleet_instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
-    )
+    plan = advisor.recommend(advisor.chosen_jobs(), gpus=2)
+    assert line(more_page) == f"## {headline(plan, plan.best)}"
     assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
     assert set(table["GPU"]) == {0, 1}
     assert (table["from"] <= table["ends, min"]).all()
