@@ -191,9 +191,8 @@ def notes_on_trials(search: Search) -> Iterator[str]:
         )
     if trials.start_s:
         note = f"Trials an hour include a start of {trials.start_s:g} s for each (--start-up)"
-        if not several:
-            note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
-            note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
+        if not several and search.hosts[0].gpus > 1:
+            note += "; the table is for one GPU"
         yield f"{note}."
         yield from of_each(_notes_on_starts)
     else:
