@@ -32,8 +32,8 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
     search = advisor.trials(advisor.chosen_jobs()[1], TrialTerms(start_s=START_S))
     advised = table[table["at once"] == search.at_once]["trials an hour"].item()
     assert advised == search.trials_per_hour.p50, "the headline's"
-    drawn = charts.trials_chart(search.hosts[0].trials).to_dict(validate=False)["datasets"].values()
-    middles = [row["middle"] for rows in drawn for row in rows]
+    drawn = charts.trials_chart(search.hosts[0].trials).to_dict(validate=False)["layer"]
+    middles = [row["middle"] for layer in drawn for row in layer["data"]["values"]]
     assert {*table["trials an hour"]} == {*middles}
 
 
