@@ -89,8 +89,12 @@ def _additions(question: Question) -> None:
         "Max slowdown, %", 0.0, None, most, format="%g", **bound("max_slowdown")
     )
     seen = recognised(live[how], question.jobs) if how in live else (0,)
-    names = st.multiselect(
-        "Jobs that run already", rows, [rows[at] for at in seen], **bound("running")
+    names = st.pills(
+        "Jobs that run already",
+        rows,
+        selection_mode="multi",
+        default=[rows[at] for at in seen],
+        **bound("running"),
     )
     taken = [rows.index(name) for name in names]
     named = [question.jobs[at] for at in taken]

@@ -77,7 +77,9 @@ def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(
     install(FakeLibrary(FakeGpu(processes={11: held})))
     ask(more_page, question)
     if question == "Add a job":
-        assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
+        assert [
+            name.partition(" · ")[2] for name in more_page.button_group(key="running").value
+        ] == [BERT]
     else:
         table = rows_with(more_page, "process")
         assert (list(table["process"]), list(table["as much as"])) == (["11"], [BERT])
