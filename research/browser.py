@@ -27,7 +27,8 @@ Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 WIDEST, WIDE, NARROW = (1440, 900), (1280, 800), (420, 900)
 PATIENCE_MS = 300_000  # the first visit compiles the replay engine, on a busy machine for long
-ANSWER = "[data-testid=stMarkdown] h2"  # the first is the one line of the answer
+ANSWER = "h2"  # the first is the one line of the answer
+LOOKED_AT = ".st-key-looked-at"  # what the page says of the plan that a visitor chose
 _QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -132,11 +133,6 @@ def wait_for_answer(page: "Page") -> None:
 def answer_of(page: "Page") -> "Locator":
     """Return the one line of the answer."""
     return page.locator(ANSWER).first
-
-
-def looked_at(page: "Page") -> "Locator":
-    """Return what is said of the plan that a visitor looks at."""
-    return page.get_by_text("You look at:").locator("..")
 
 
 def click_way(page: "Page", way: str) -> None:

@@ -71,7 +71,7 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
             show_fleet_jobs(question, advised)
         return
     with right:
-        st.header("Which partitioning?")
+        st.subheader("Which partitioning?")
         show_ways(ways_table(advised, (plan,)), _name(advised, plan), _look_at(advised))
         notes = [
             "Bars: medians; thin lines: 90 % intervals.",
@@ -119,7 +119,7 @@ def _show_cards(advised: Recommendation, plan: Plan) -> None:
     first, second = st.columns(2)
     with first.container(border=True, height="stretch"):
         _show_best(advised, st.container(), st.container())
-    with second.container(border=True, height="stretch"):
+    with second.container(border=True, height="stretch", key="looked-at"):
         _show_looked_at(advised, plan)
 
 
