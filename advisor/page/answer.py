@@ -17,7 +17,8 @@ from advisor.files.writing import json_text
 from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
 from advisor.launch.shell import why_not_started
-from advisor.page.question import Question, advisor_of, plain
+from advisor.page.basis import show_basis
+from advisor.page.question import Question, advisor_of
 from advisor.page.searching import searching
 from advisor.page.ways import show_ways
 from advisor.plan.objectives import OBJECTIVES
@@ -26,7 +27,7 @@ from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
-from advisor.report.forecast import NOT_CONFIRMED, job_rows, plan_name, plan_rows
+from advisor.report.forecast import NOT_CONFIRMED, job_rows, placed_rows, plan_name, plan_rows
 from advisor.report.format import notation_of, shortened
 from advisor.report.gpu_charts import gpu_chart
 from advisor.report.headline import (
@@ -38,8 +39,9 @@ from advisor.report.headline import (
     plan_words,
     why_first,
 )
+from advisor.report.page_words import plain
 from advisor.report.plans import advice, plans_csv
-from advisor.report.recommendation import caveats, gpu_notes, hints
+from advisor.report.recommendation import gpu_notes, hints
 from advisor.report.time_charts import timeline_chart
 from advisor.report.ways import named_plan, ways_table
 from advisor.simulation.results import Simulation
@@ -52,41 +54,32 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
     if question is None:
         card.info("The answer appears here when GPU, goal and jobs are chosen.")
         return
-    with card, searching() as place:
+    with card:
         try:
-            advised = question.answer()
+            with searching():
+                advised = question.answer()
         except AdvisorError as error:
             remedy = " Remove a job, or choose a larger GPU."
-            note = f"{error}{remedy if isinstance(error, NothingFits) else ''}"
-            place().error(plain(note))
+            st.error(plain(f"{error}{remedy if isinstance(error, NothingFits) else ''}"))
             return
-        at = place()
-    if advised.best.way:
-        with at:
+        if advised.best.way:
             show_fleet_card(advised)
+        else:
+            plan = _plan_in_view(advised)
+            _show_cards(advised, plan)
+    if advised.best.way:
         with right:
             show_fleet_jobs(question, advised)
         return
-    with at:
-        plan = _plan_in_view(advised)
-        if plan is advised.best:
-            text, drawing = st.container(border=True).columns([3, 2], gap="large")
-            _show_best(advised, text, drawing)
-        else:
-            first, second = st.columns(2)
-            with first.container(border=True, height="stretch"):
-                _show_best(advised, st.container(), st.container())
-            with second.container(border=True, height="stretch"):
-                _show_looked_at(advised, plan)
     with right:
-        st.header("Which partitioning?")
+        st.subheader("Which partitioning?")
         show_ways(ways_table(advised, (plan,)), _name(advised, plan), _look_at(advised))
         notes = [
             "Bars: medians; thin lines: 90 % intervals.",
             OBJECTIVES[advised.ranked_by].explained,
         ]
         st.caption(" ".join(filter(None, notes)))
-    show_plan(advised, plan)
+    show_plan(question, advised, plan)
 
 
 def _name(advised: Recommendation, plan: Plan) -> str:
@@ -116,6 +109,19 @@ def _plan_in_view(advised: Recommendation) -> Plan:
     else:
         state["looked at"] = name
     return plan or advised.best
+
+
+def _show_cards(advised: Recommendation, plan: Plan) -> None:
+    """The best plan, and beside it the one that a visitor looks at."""
+    if plan is advised.best:
+        text, drawing = st.container(border=True).columns([3, 2], gap="large")
+        _show_best(advised, text, drawing)
+        return
+    first, second = st.columns(2)
+    with first.container(border=True, height="stretch"):
+        _show_best(advised, st.container(), st.container())
+    with second.container(border=True, height="stretch", key="looked-at"):
+        _show_looked_at(advised, plan)
 
 
 def _show_best(advised: Recommendation, text: DeltaGenerator, drawing: DeltaGenerator) -> None:
@@ -149,7 +155,7 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> None:
         )
 
 
-def show_plan(advised: Recommendation, plan: Plan) -> None:
+def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
     """Show the views of `plan`, of which the open one is computed, and what the answer rests on."""
     tabs = st.tabs(list(_VIEWS), key="view", on_change="rerun")
     for tab, view in zip(tabs, _VIEWS.values(), strict=True):
@@ -163,10 +169,7 @@ def show_plan(advised: Recommendation, plan: Plan) -> None:
         st.warning(plain(str(doubt)))
     for hint in hints(advised):
         st.info(plain(hint))
-    with st.expander("What the answer rests on"):
-        notes = [f"Left out: {shortened(each.sharing)}: {each.why}." for each in advised.left_out]
-        for note in (*caveats(advised), *notes):
-            st.markdown(plain(note))
+    show_basis(question, advised)
 
 
 def draw(chart: charts.Layered, **options: Any) -> None:
@@ -308,17 +311,4 @@ def show_fleet_jobs(question: Question, advised: Recommendation) -> None:
     placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))
     draw(charts.lanes_chart(placed, question.names))
     st.caption("The thin line is the 90 % interval of an end.")
-    show_table(
-        [
-            {
-                "GPU": run.gpu,
-                "job": charts.row_name([number], run.job.name),
-                "starts, min": run.start_s / 60,
-                "ends, min": run.end_s.p50 / 60,
-                "from": run.end_s.p05 / 60,
-                "to": run.end_s.p95 / 60,
-                "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s,
-            }
-            for number, run in placed
-        ]
-    )
+    show_table(placed_rows(placed))

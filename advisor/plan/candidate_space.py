@@ -10,6 +10,7 @@ from math import isfinite, prod
 import numpy as np
 
 from advisor.errors import counted
+from advisor.plan import step
 from advisor.plan.job_sets import (
     WHOLE_GPU,
     Cut,
@@ -102,6 +103,7 @@ class Space:
     def outcome(self, option: Option) -> Outcomes:
         """Return the outcome of every set of jobs under `option`."""
         if option not in self._outcomes:
+            step()
             partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
             if self._estimates is None:

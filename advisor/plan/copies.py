@@ -150,6 +150,7 @@ class CopiesTable:
 
     def restricted(self, row: CopiesRow, copies: int) -> CopiesRow:
         """Predict fewer copies than those of `row`, under the same limits."""
+        step()
         sharing = restricted(row.prediction.sharing, range(copies))
         mix = self.predictor.predict([self.job.profile] * copies, sharing)
         return CopiesRow(copies, mix, 1 / equal_work(mix).at(self.level))

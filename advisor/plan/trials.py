@@ -76,14 +76,12 @@ class TrialsRow:
         trial_s: Seconds that one of them trains for.
         starts_s: Seconds in which they start.
         trials_per_hour: Trials that start and end in an hour.
-        trained_per_hour: The same of processes that are started already.
     """
 
     shared: Annotated[CopiesRow, Inline()]
     trial_s: Interval
     starts_s: Interval
     trials_per_hour: Interval
-    trained_per_hour: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +134,6 @@ class Trials:
             trial_s=trial_s,
             starts_s=starting_s,
             trials_per_hour=trial_s.plus(starting_s).rate(3600 * row.copies),
-            trained_per_hour=trial_s.rate(3600 * row.copies),
         )
 
 

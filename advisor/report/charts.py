@@ -49,13 +49,13 @@ _SURE, _OTHER, _ESTIMATE = "#1F7FC4", "#808080", "#949494"
 
 
 def trials_chart(trials: Trials) -> Layered:
-    """Draw trials trained in an hour by their number at once; the ring marks the advice."""
+    """Draw trials an hour by their number at once; the ring marks the advice."""
     rows = [
         {
             "copies": row.shared.copies,
-            "low": row.trained_per_hour.p05,
-            "middle": row.trained_per_hour.p50,
-            "high": row.trained_per_hour.p95,
+            "low": row.trials_per_hour.p05,
+            "middle": row.trials_per_hour.p50,
+            "high": row.trials_per_hour.p95,
             "sharing": str(row.shared.prediction.sharing),
             "basis": short_basis(row.shared.prediction),
             "advised": row.shared.copies == trials.at_once,
@@ -63,7 +63,7 @@ def trials_chart(trials: Trials) -> Layered:
         for row in trials.rows
     ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
-    title = "trials trained per hour"
+    title = "trials an hour"
     mixes = [row.prediction for row in trials.copies.rows]
     sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
     colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}

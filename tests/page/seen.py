@@ -21,7 +21,8 @@ def badge(page):
 
 def ways(page):
     """The table that is the chart: its rows, and the plan that it marks as looked at."""
-    (table,) = page.get("bidi_component")
+    parts = page.get("bidi_component")
+    table = next(each for each in parts if each.proto.component_name == "advisor_ways")
     return json.loads(table.proto.json)
 
 

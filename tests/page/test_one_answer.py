@@ -26,7 +26,7 @@ from advisor.prediction.find_profile import names_of_jobs
 from advisor.report.recommendation import headline, opening
 from advisor.workload.job import Job
 from tests.page.conftest import PAGE
-from tests.page.seen import line, words
+from tests.page.seen import line, ways, words
 from tests.waiting import PATIENCE_S
 
 MOST_JOBS = 8
@@ -152,4 +152,5 @@ def test_a_question_has_one_answer(question, tmp_path_factory):
     assert out.splitlines()[:2] == [*opening(advised)][:2]
     sharing = str(advised.best.sharing)
     assert len(advised.jobs) == 1 or f"--sharing {sharing}" in out.replace("'", "")
-    assert page.selectbox(key="plan").value == page.selectbox(key="plan").options[0]
+    assert ways(page)["looked"] == ways(page)["rows"][0]["plan"]
+    assert [row["best"] for row in ways(page)["rows"]].index(True) == 0

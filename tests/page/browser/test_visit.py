@@ -1,10 +1,12 @@
 """A user visits the page with a browser, and the page answers."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 
-from research.browser import click_way
+from advisor.workload.store import profile_paths
+from research.browser import LOOKED_AT, click_way
 from tests.page.test_page import MINE
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -34,23 +36,30 @@ def test_a_profile_that_i_drop_has_its_row(visitor):
     expect(visitor.answer).not_to_have_text(before)
 
 
-def test_a_click_on_a_row_shows_that_way_and_back_to_best_returns(visitor):
+def test_a_click_on_a_row_shows_that_way_beside_the_best(visitor):
     page = visitor.open()
     best = visitor.answer.inner_text()
     click_way(page, "MIG")
-    expect(visitor.answer).to_contain_text("MIG")
+    expect(page.locator(LOOKED_AT)).to_contain_text("MIG")
     expect(page).to_have_url(re.compile("plan="))
-    page.get_by_role("button", name="Back to best").click()
     expect(visitor.answer).to_have_text(best)
+    page.get_by_role("button", name="Back to the best").click()
+    expect(page.locator(LOOKED_AT)).to_have_count(0)
+
+
+def test_the_keyboard_chooses_a_way(visitor):
+    page = visitor.open()
+    page.get_by_role("button", name="time-slicing").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(LOOKED_AT)).to_contain_text("time-slicing")
 
 
 def test_the_browsers_back_undoes_one_step(visitor):
     page = visitor.open()
-    best = visitor.answer.inner_text()
     click_way(page, "MIG")
-    expect(visitor.answer).to_contain_text("MIG")
+    expect(page.locator(LOOKED_AT)).to_contain_text("MIG")
     page.go_back()
-    expect(visitor.answer).to_have_text(best)
+    expect(page.locator(LOOKED_AT)).to_have_count(0)
 
 
 def test_a_copied_link_opens_the_same_answer(visit):
@@ -98,3 +107,17 @@ def test_more_questions_are_about_the_same_jobs(visitor):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("gpus=3"))
     expect(visitor.answer).to_contain_text("on 3")
+
+
+MANY = ",".join(f"{name}:3" for name in sorted(profile_paths("h200-141gb"))[:16])
+
+
+@pytest.mark.parametrize("link", ["/", "/more?ask=Several+GPUs&gpus=2"])
+def test_a_search_ends_when_i_stop_it_and_begins_when_i_ask_again(visitor, link):
+    page = visitor.page
+    page.goto(f"{visitor.address}{link}{'&' if '?' in link else '?'}jobs={quote(MANY)}")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(visitor.problems.first).to_contain_text("Search stopped")
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    page.get_by_role("button", name="Search again").click()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
