@@ -25,7 +25,7 @@ PAGE = ROOT / "app.py"
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 WIDE, NARROW = (1280, 800), (420, 900)
-PATIENCE_MS = 60_000
+PATIENCE_MS = 300_000  # the first visit compiles the replay engine, on a busy machine for long
 ANSWER = "[data-testid=stColumn]:nth-child(2) h2"  # the first is the one line of the answer
 _QUIET = [
     "--no-sandbox",

@@ -83,7 +83,7 @@ def other_gpu_text(profile: str) -> str:
     measured = json.loads((ROOT / profile).read_text())
     command = " ".join(measured["workload"]["script"]["command"])
     lines = terminal_output(["recommend", f"{profile}:3", "--gpu", _OTHER_GPU], 100)
-    table = next(at for at, line in enumerate(lines) if "one after another" in line)
+    table = next(at for at, line in enumerate(lines) if line[2:].startswith("one after"))
     shown = [line for line in lines[: table + 5] if not line.startswith("warning")]
     sentence = (
         f"We have no A100. For `{command}`, profiled on an {measured['provenance']['device']}, "

@@ -138,8 +138,8 @@ def small_batches_text() -> str:
         f"We predict {as_is.best['E017']:.2f}x and {as_is.best['E019']:.2f}x.",
         f"The study compares with the whole GPU at full power. At 150 W its partition drew "
         f"{pace:.3f} x {_ENERGY[150]:.2f} = {power:.2f} of the power of the whole GPU, so the "
-        f"whole GPU drew at most {most_w:.0f} W. Our GPT-2 medium at batch 4 keeps the GPU busy for "
-        f"{percent(as_is.busy)} of the time at {as_is.alone_w:.0f} W, so slices gain nothing.",
+        f"whole GPU drew at most {most_w:.0f} W. Our GPT-2 medium at batch 4 keeps the GPU busy "
+        f"for {percent(as_is.busy)} of the time at {as_is.alone_w:.0f} W, so slices gain nothing.",
         f"Measurements on an A100 agree with the study and with us. Of {len(scores.jobs)} jobs of "
         f"MISO, the {len(full)} that draw over 200 W gain at most "
         f"{max(each.gain for each in full):.2f}x on these partitions. The {len(like)} that gain "

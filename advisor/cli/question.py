@@ -10,7 +10,7 @@ from typer import Context
 from advisor.cli import options
 from advisor.cli.output import aside
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import gpu_meant, parse_gpus
+from advisor.hardware.gpus import parse_gpus
 from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
@@ -45,25 +45,15 @@ class Sources:
         self, gpu: str, power_cap_w: float | None = None, *, share_loader: bool = False
     ) -> "Advisor":
         """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
-        from advisor.api import Advisor
-        from advisor.hardware.live_gpu import as_offered_here, first_gpu
-        from advisor.hardware.machine import recent_host_check
+        from advisor.run.here import advisor_here
 
-        present = None
-        if first_gpu() is not None:  # else there is nothing to import that for
-            from advisor.measure.device import present_machine
-
-            present = present_machine(gpu)
-        return Advisor(
+        return advisor_here(
             gpu,
             profiles=self.profiles,
             models=self.models,
             calibration=self.calibration,
             power_cap_w=power_cap_w,
             host_cores=self.host_cores,
-            present=present,
-            host_check=None if present is None else recent_host_check(),
-            mig=as_offered_here(gpu_meant(gpu))[0].mig,
             share_loader=share_loader,
         )
 

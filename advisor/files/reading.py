@@ -156,7 +156,7 @@ def present_folder() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise InvalidInput("the folder that you are in is gone. Change into another.") from None
+        raise InvalidInput("the current folder no longer exists. Change into another.") from None
 
 
 def kind_of(status: os.stat_result) -> str:
@@ -237,7 +237,7 @@ def _parsing(form: str, where: str, remedy: str) -> Iterator[None]:
         raise InvalidInput(f"{where}: not valid {form}: {reason}. {remedy}") from None
 
 
-_TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
+_TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
 
 
 def _refuse_deep(document: Any) -> None:
@@ -266,4 +266,4 @@ def kept_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> Any:
-    raise InvalidInput(f"{word} is not a number that can be measured")
+    raise InvalidInput(f"{word} is not a finite number")

@@ -91,8 +91,8 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
     """Check the scales of a fit's columns, and `most`, the largest number in them."""
-    check_number(f"the smallest scale of {what}", min(scales), float("inf"), LEAST_SCALE)
-    check_number(f"the largest number of {what}", most, MOST_SCALED)
+    check_number(f"the smallest scale in {what}", min(scales), float("inf"), LEAST_SCALE)
+    check_number(f"the largest number in {what}", most, MOST_SCALED)
 
 
 # A comma before three digits may separate thousands.

@@ -29,7 +29,7 @@ def new_path(word: str) -> Path:
     with suppress(OSError, ValueError):  # of which writing says more
         if not path.parent.exists():
             raise InvalidInput(
-                f"{path}: there is no folder {path.parent}. Check the path, or make it first: "
+                f"{path}: folder {path.parent} not found. Check the path, or make the folder: "
                 f"`mkdir -p {shlex.quote(str(path.parent))}`."
             )
     return path
@@ -58,15 +58,15 @@ def writable(path: Path) -> Path:
                 with suppress(OSError):  # closed
                     if os.path.samestat(present, os.fstat(descriptor)):
                         raise InvalidInput(
-                            f"{path}: this command's own output goes there already. Choose another "
-                            f"path."
+                            f"{path}: this command already writes its output there. Choose "
+                            "another path."
                         )
         target = Path(os.path.realpath(path))
         folder = next(each for each in target.parents if each.exists())
         with TemporaryFile(dir=folder):
             return target
     except NotADirectoryError:
-        raise InvalidInput(f"{path}: part of it is not a folder. Choose another path.") from None
+        raise InvalidInput(f"{path}: its parent is not a folder. Choose another path.") from None
     except (OSError, ValueError) as error:
         impossible = isinstance(error, ValueError) or error.errno == ENAMETOOLONG
         kind = InvalidInput if impossible else AdvisorError

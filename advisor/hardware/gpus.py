@@ -203,12 +203,12 @@ def read_gpu(path: Path) -> Gpu:
     Raises:
         InvalidInput: The file is malformed.
     """
-    remedy = "Remove it, and run `advisor gpus` where such a GPU is."
+    remedy = "Remove it, and run `advisor gpus` on a machine with such a GPU."
     document = read_json(path, remedy)
     schema = document.pop("schema", None) if isinstance(document, dict) else None
     kept = check_record(Gpu, document, str(path), remedy)
     if schema != 1 or kept.key != path.stem:
-        raise InvalidInput(f"{path}: it is not of {path.stem} in schema 1. {remedy}")
+        raise InvalidInput(f"{path}: expected a file of {path.stem} in schema 1. {remedy}")
     return kept
 
 
@@ -315,7 +315,7 @@ def gpu(key: str) -> Gpu:
         if key and key == Path(key).name and path.is_file():
             return read_gpu(path)
     remedy = (
-        f"Write a model of NVIDIA's, such as {DEFAULT_GPU}: `advisor gpus` lists all, and reads "
+        f"Write an NVIDIA model, such as {DEFAULT_GPU}: `advisor gpus` lists all, and reads "
         f"those of this machine."
     )
     if match := _COUNTED.fullmatch(key):
@@ -418,7 +418,7 @@ def parse_gpus(gpus: int | str, most: int) -> tuple[GpuCount, ...]:
         counts.append(GpuCount(key, hosts, host_gpus))
     keys = [each.gpu for each in counts]
     if len(set(keys)) < len(keys) or (None in keys and len(keys) > 1):
-        raise InvalidInput(f"--gpus {text!r:.60}: name the model of each number of GPUs, once.")
+        raise InvalidInput(f"--gpus {text!r:.60}: name the model of each number of GPUs once.")
     if min(each.gpus for each in counts) < 1 or sum(each.gpus for each in counts) > most:
         raise InvalidInput(f"--gpus {text!r:.60}: expected 1 to {most:,} GPUs.")
     return tuple(counts)

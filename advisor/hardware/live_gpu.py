@@ -410,13 +410,13 @@ class GpuHealth:
 
 # Of NVML's bits, those that slow a GPU under load; that it is idle is none.
 _SLOWED = {
-    0x02: "clocks that a user set",
+    0x02: "clocks set by a user",
     0x04: "its power limit",
     0x08: "hardware slowdown",
-    0x10: "clocks kept equal to other GPUs' (sync boost)",
+    0x10: "clocks kept equal to those of other GPUs (sync boost)",
     0x20: "its temperature (software)",
     0x40: "its temperature (hardware)",
-    0x80: "a power brake from outside",
+    0x80: "an external power brake",
 }
 
 

@@ -37,14 +37,15 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
     bounds = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
     wanted = sorted({core for first, last in bounds for core in range(first, last + 1)})
     if not wanted:
-        raise InvalidInput(f"--cores {text}: there is no core in it. Write the lower core first.")
+        raise InvalidInput(f"--cores {text}: the range is empty. Write the lower core first.")
     if foreign := sorted(set(wanted) - set(ours)):
         starts = [core for core in ours if core - 1 not in ours]
         ends = [core for core in ours if core + 1 not in ours]
         parts = zip(starts, ends, strict=True)
         short = ",".join(f"{at}" if at == end else f"{at}-{end}" for at, end in parts)
         raise InvalidInput(
-            f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {short}."
+            f"--cores {text}: core {foreign[0]} is not available to this process. Choose "
+            f"among {short}."
         )
     return tuple(wanted)
 
@@ -76,7 +77,7 @@ def split_cores(
     if size == 0:
         raise InvalidInput(
             f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
-            f"cores are allowed. Allow more with --cores, or take fewer of --device."
+            "cores are allowed. Allow more with --cores, or pass fewer GPUs with --device."
         )
     return tuple(
         tuple(sorted(core for threads in cores[first : first + size] for core in threads))

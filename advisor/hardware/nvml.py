@@ -24,11 +24,13 @@ from advisor.hardware.machine import Activity, Counters
 
 # What an NVML error means for the user, and what to do next; any other is an AdvisorError.
 _UNAVAILABLE = {
-    "LIBRARY_NOT_FOUND": "no NVIDIA driver is installed here. Go to a machine with a GPU",
-    "DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded. Load it, or go to a machine with a GPU",
+    "LIBRARY_NOT_FOUND": "no NVIDIA driver is installed here. Use a machine with a GPU",
+    "DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded. Load it, or use a machine with a GPU",
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA driver was updated while in use. Reboot the machine",
-    "NO_PERMISSION": "the NVIDIA driver answers nothing to this user. Ask the administrator",
-    "OPERATING_SYSTEM": "the system blocks the NVIDIA driver. Open the GPU to this container",
+    "NO_PERMISSION": "the NVIDIA driver does not answer this user. Ask the administrator",
+    "OPERATING_SYSTEM": (
+        "the system blocks the NVIDIA driver. Give this container access to the GPU"
+    ),
     "NOT_FOUND": "no such GPU. `advisor gpus` lists those of this machine",
     "GPU_NOT_FOUND": "no such GPU. `advisor gpus` lists those of this machine",
     "GPU_IS_LOST": "the GPU has fallen off its bus. Reboot the machine",

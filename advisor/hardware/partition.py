@@ -213,8 +213,8 @@ def sm_limits(compute_capability: str) -> Capability:
     if (limits := capabilities().get(compute_capability)) is not None:
         return limits
     raise InvalidInput(
-        f"the limits of an SM of compute capability {compute_capability} are not known. "
-        f"Known: {', '.join(capabilities())}."
+        f"the limits of an SM of compute capability {compute_capability} are unknown. Known: "
+        f"{', '.join(capabilities())}."
     )
 
 

@@ -78,8 +78,9 @@ def widening(held: float) -> float:
 FROM_ANOTHER_GPU = UnseenGpu(
     widening=widening(0.77),
     alike=1.0,
-    source="models of H200 runs held 90 % of the steps on an H100 in their 90 % intervals, and of "
-    "GPU-bound jobs under naive sharing 77 %, which is what other architectures are taken to do",
+    source="models fitted on an H200 held 90 % of the steps on an H100 in their 90 % intervals, "
+    "but 77 % of those of GPU-bound jobs under time-slicing; other architectures are "
+    "assumed to do so too",
 )
 
 

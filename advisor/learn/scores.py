@@ -95,7 +95,7 @@ def sharing_of(run: Run) -> Arrangement:
     """
     sharing = without_phases(parse_sharing(run.sharing))
     if sharing is None:
-        raise InvalidInput(f"{run.id}: {run.sharing} is several runs. Record each group as one.")
+        raise InvalidInput(f"{run.id}: {run.sharing} is several runs. Record each group as a run.")
     return Serial() if len(run.tenants) == 1 and sharing.mode == "naive" else sharing
 
 
@@ -107,9 +107,7 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
     """
     for name in run.names:
         if name not in profiles:
-            remedy = (
-                f"Run {run.id} cannot be compared without; measure it: `advisor profile {name}`"
-            )
+            remedy = f"Run {run.id} needs it for a comparison. Measure it: `advisor profile {name}`"
             raise UnknownName("profile", name, profiles, remedy)
     return tuple(
         of_one_loader(profiles[each.name]) if each.shared_loader else profiles[each.name]

@@ -14,12 +14,12 @@ from advisor.page.searching import searching
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
 from advisor.plan.rules import MAX_SLOWDOWN
-from advisor.plan.slices import WHOLE, slice_speeds
+from advisor.plan.slices import slice_speeds
 from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
-from advisor.report.format import MIB_PER_GIB, short_names
 from advisor.report.link import AS_NOW
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
+from advisor.report.ways import named_plan
 from advisor.workload.job import Job
 
 _EVERY_S = 3.0
@@ -36,6 +36,9 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
         )
         try:
             with searching():
+                name = st.query_params.get("plan")
+                if name is not None and named_plan(question.answer(), name) is None:
+                    st.error(f"plan: {plain(repr(name))} is not a plan for these jobs.")
                 dict(zip(QUESTIONS, _VIEWS, strict=True))[chosen](question)
         except AdvisorError as error:
             st.error(plain(str(error)))
@@ -60,20 +63,7 @@ def _trials(question: Question) -> None:
     draw(charts.trials_chart(trials))
     st.caption("The thin line is the 90 % interval, the ring is the advice.")
     st.caption(plain(" ".join(copies.notes_on_trials(search))))
-    show_table(
-        [
-            {
-                "at once": row.shared.copies,
-                "trials an hour": row.trials_per_hour.p50,
-                "from": row.trials_per_hour.p05,
-                "to": row.trials_per_hour.p95,
-                "training of one, min": row.trial_s.p50 / 60,
-                "memory, GiB": row.shared.prediction.memory_total_mib / MIB_PER_GIB,
-                "share by": str(row.shared.prediction.sharing),
-            }
-            for row in trials.rows
-        ]
-    )
+    show_table(copies.rows_of_trials(trials))
 
 
 def _additions(question: Question) -> None:
@@ -99,8 +89,12 @@ def _additions(question: Question) -> None:
         "Max slowdown, %", 0.0, None, most, format="%g", **bound("max_slowdown")
     )
     seen = recognised(live[how], question.jobs) if how in live else (0,)
-    names = st.multiselect(
-        "Jobs that run already", rows, [rows[at] for at in seen], **bound("running")
+    names = st.pills(
+        "Jobs that run already",
+        rows,
+        selection_mode="multi",
+        default=[rows[at] for at in seen],
+        **bound("running"),
     )
     taken = [rows.index(name) for name in names]
     named = [question.jobs[at] for at in taken]
@@ -122,23 +116,10 @@ def _additions(question: Question) -> None:
         show_headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
-    best, short = additions.plans[0], short_names(question.names)
+    best = additions.plans[0]
     show_headline(copies.additions_advice(additions))
     draw(charts.slowdown_chart(best.prediction, question.names))
-    show_table(
-        [
-            {
-                "add": ", ".join(short[job.name] for job in each.added),
-                "work added": each.work_added,
-                "slowed job": short[each.slowed_job],
-                "slowed by, %": 100 * each.slowed_by,
-                "memory, GiB": each.prediction.memory_total_mib / MIB_PER_GIB,
-                "late": ", ".join(each.late or ()),
-                "share by": str(each.prediction.sharing),
-            }
-            for each in additions.plans
-        ]
-    )
+    show_table(copies.rows_of_additions(additions, question.names))
     st.caption(plain(" ".join(copies.notes_on_additions(additions))))
 
 
@@ -154,19 +135,7 @@ def _slices(question: Question) -> None:
     batches = advisor.batches([_job(question).profile])
     show_headline(copies.batches_answer(batches))
     st.caption(plain(" ".join(copies.notes_on_batches(batches)).replace("; * ", "; ")))
-    show_table(
-        [
-            {
-                "slice": "whole GPU" if each.name == WHOLE else each.name,
-                "of them": each.instances,
-                "largest batch": each.largest or 0,
-                "perhaps more": each.open_ended,
-                "memory, GiB": each.memory_mib and each.memory_mib.p50 / MIB_PER_GIB,
-                "of GiB": each.capacity_mib / MIB_PER_GIB,
-            }
-            for each in batches.slices
-        ]
-    )
+    show_table(copies.rows_of_batches(batches))
     st.subheader("How fast is each job on a slice?")
     whole = list({each.name: each.profile for each in question.jobs}.values())
     try:

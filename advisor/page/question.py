@@ -17,10 +17,8 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.files.units import MOST_W
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.gpus import gpu_meant, known_gpus
-from advisor.hardware.live_gpu import as_offered_here, first_gpu
-from advisor.hardware.machine import recent_host_check
-from advisor.measure.device import present_machine
+from advisor.hardware.gpus import known_gpus
+from advisor.hardware.live_gpu import first_gpu
 from advisor.page.copy_link import copy_link
 from advisor.page.own_jobs import show_form, typed_files
 from advisor.plan import ObjectiveName
@@ -33,6 +31,7 @@ from advisor.prediction.handed_in import HandedIn, read_handed_in
 from advisor.prediction.prediction import Level
 from advisor.report import charts, page_words
 from advisor.report.link import MOST_FREE, misread
+from advisor.run.here import advisor_here
 from advisor.workload.job import Job
 from advisor.workload.job_rows import (
     JobRow,
@@ -85,12 +84,7 @@ class Question:
 @st.cache_resource(ttl=300, max_entries=8, show_spinner=False)
 def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
     """Return the advisor of a GPU; those under all caps share remembered predictions."""
-    if cap_w is not None:
-        return advisor_of(gpu, None).under(cap_w)
-    mig = as_offered_here(gpu_meant(gpu))[0].mig
-    present = present_machine(gpu)
-    check = None if present is None else recent_host_check()
-    return Advisor(gpu, present=present, host_check=check, mig=mig)
+    return advisor_here(gpu) if cap_w is None else advisor_of(gpu, None).under(cap_w)
 
 
 def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
@@ -269,10 +263,12 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     find, offered = advisor_of(gpu, None).find_profile, names_of_jobs(known_gpus()[gpu])
     with at:
         rows = _table((*handed.jobs, *offered), new, COLUMNS if more else _FEW)
-    own = rows_text(row for row in rows if row.job in handed.jobs)
+    examples = parse_rows(_examples(gpu))
+    own = [row for row in rows if row not in examples]
     with below:
-        if own and own != rows_text(rows):
-            st.button("Remove the examples", on_click=state.update, args=({"new jobs": own},))
+        if handed.jobs and 0 < len(own) < len(rows):
+            only = {"new jobs": rows_text(own)}
+            st.button("Replace the examples", on_click=state.update, args=(only,))
         with st.popover("Jobs as text"):
             if not st.text_input("NAME:COPIES@EPOCHS, ...", **bound("jobs")):
                 st.rerun()  # the browser went back to an address without it

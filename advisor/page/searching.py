@@ -1,6 +1,6 @@
 """A search on the page: its steps while it goes on, a button that stops it, and what follows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from time import monotonic
@@ -15,8 +15,8 @@ _EVERY_S = 0.3
 
 
 @contextmanager
-def searching() -> Iterator[Callable[[], DeltaGenerator]]:
-    """Show the steps of the searches in this block; yield a function to the place for the answer.
+def searching() -> Iterator[None]:
+    """Show the steps of the searches in this block.
 
     When a visitor stops the search, leaves, changes the question, or ends the server, streamlit
     raises what ends the script in the next call that shows something. So it ends a search, too.
@@ -26,14 +26,13 @@ def searching() -> Iterator[Callable[[], DeltaGenerator]]:
         st.info("Search stopped.")
         st.button("Search again")
         st.stop()
+    note = st.empty()  # of its own, so that the last answer stays until the next
     steps, shown_s = count(1), monotonic()
-    note: DeltaGenerator | None = None
     text: DeltaGenerator | None = None
 
     def show(words: str) -> None:
-        nonlocal note, text
-        if note is None or text is None:  # until then, the last answer stays
-            note = st.empty()
+        nonlocal text
+        if text is None:
             with note.container(horizontal=True, vertical_alignment="center"):
                 text = st.empty()
                 st.button("Stop", on_click=st.session_state.update, kwargs={"stopped": True})
@@ -46,18 +45,9 @@ def searching() -> Iterator[Callable[[], DeltaGenerator]]:
             show(f"Searching for the best plan: {number:,} steps so far.")
             shown_s = monotonic()
 
-    def place() -> DeltaGenerator:
-        nonlocal note
-        at, note = note, None
-        if at is None:
-            return st.container()
-        at.empty()  # else the button stays
-        return at.container()
-
     if not is_compiled():
         show("Compiling the engine, once on this machine: about 5 s.")
         load()
     with watched(watch):
-        yield place
-    if note is not None:
-        note.empty()
+        yield
+    note.empty()

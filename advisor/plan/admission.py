@@ -58,8 +58,8 @@ class Running:
             raise InvalidInput("no running job is named. Name one by --running, or leave it out.")
         if self.sharing.mode == "serial" or without_phases(self.sharing) is None:
             raise InvalidInput(
-                f"{self.sharing}: running jobs have started already, and none waits. Write "
-                f"--sharing naive, mps, mps=50,50 or mig=3g,4g."
+                f"{self.sharing}: running jobs have already started, so none of them waits. Write "
+                "--sharing naive, mps, mps=50,50 or mig=3g,4g."
             )
         check_count(self.sharing, len(self.jobs))
 
@@ -83,9 +83,9 @@ def running_now(
     processes = tenants(live)
     if live.mig_enabled:
         raise InvalidInput(
-            f"GPU {live.index} is cut into MIG instances, and the driver does not report which "
-            f"job has which. Name what runs, and how, without --now: --running JOB,JOB "
-            f"--sharing mig=4g.71gb@0,..."
+            f"GPU {live.index} has MIG instances, and the driver does not report which job is on "
+            "which. Describe the running jobs without --now: --running JOB,JOB --sharing "
+            "mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
         listed = []
@@ -95,10 +95,9 @@ def running_now(
             listed.append(f"pid {each.pid}{memory}{f', as much as {similar}' if similar else ''}")
         raise InvalidInput(
             f"{counted(len(processes), 'process')} found on GPU {live.index} "
-            f"({'; '.join(listed) or 'none'}), and "
-            f"{counted(len(named), 'job')} named. A driver knows processes, not what they train, "
-            f"and jobs that hold as much memory differ in all else. Name the job of each process "
-            f"(--running JOB,JOB)."
+            f"({'; '.join(listed) or 'none'}), and {counted(len(named), 'job')} named. The driver "
+            "reports processes, not what they train, and different jobs may hold as much memory. "
+            "Name the job of each process (--running JOB,JOB)."
         )
     if not processes:
         return None
@@ -176,9 +175,9 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 _NO_ROOM = "MIG has no room left for another instance"
 _UNDER_MPS = (
-    "Under MPS some may join: --sharing mps lists them. MPS serves only processes that "
-    "start under it, so start the running jobs again: `advisor export {} --gpu {} --sharing mps` "
-    "prints the commands. Or use another GPU."
+    "Under MPS some may join: --sharing mps lists them. MPS serves only processes that start "
+    "under it, so restart the running jobs: `advisor export {} --gpu {} --sharing mps` prints the "
+    "commands. Or use another GPU."
 )
 
 
@@ -270,7 +269,7 @@ def additions(
         more = "" if full else "Allow more with --max-slowdown. "
         remedy = "Or use another GPU."
         if first.free_mib is None:  # else the driver, and not the user, gave the sharing
-            remedy = f"If the GPU is not under {first.sharing}, pass --sharing. {remedy}"
+            remedy = f"If the GPU is not shared by {first.sharing}, pass --sharing. {remedy}"
             with suppress(NothingFits):
                 if first.sharing.mode == "naive" and not others:
                     under_mps = replace(first, sharing=Mps())
@@ -284,7 +283,7 @@ def additions(
                         ),
                         gpu.key,
                     )
-        raise NothingFits(f"none of the jobs may join, let them wait: {reasons}. {more}{remedy}")
+        raise NothingFits(f"none of the jobs may join: {reasons}. Let them wait. {more}{remedy}")
     allowed.sort(key=lambda each: (bool(each.late), -each.work_added, each.slowed_by))
     return Additions(
         gpu=gpu,
@@ -320,8 +319,8 @@ class _Joined:
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
         if problem := memory_problem(self.before, gpu):
             raise NothingFits(
-                f"the running jobs cannot be these on {gpu.key}: {problem}. Name them by "
-                f"--running, and how they share the GPU by --sharing."
+                f"these jobs cannot run together on {gpu.key}: {problem}. Name the running jobs "
+                "with --running, and their sharing with --sharing."
             )
 
     def sets(self, offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
@@ -379,7 +378,7 @@ class _Joined:
         slowed_by, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
         if slowed_by > self._max_slowdown:
             return (
-                f"slows {job} by {in_percent(slowed_by)} under {after.sharing}, and at most "
+                f"slows {job} by {in_percent(slowed_by)} under {after.sharing}; at most "
                 f"{in_percent(self._max_slowdown)} is allowed"
             )
         late: tuple[str, ...] | None = ()

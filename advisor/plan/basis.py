@@ -136,7 +136,7 @@ class Basis:
     def on_other(self, gpu: str) -> Self:
         """The same for another model of GPU, on a host like this one."""
         if self.power_cap_w is not None:
-            raise InvalidInput("a power cap is for one model of GPU. Name one, or no cap.")
+            raise InvalidInput("a power cap needs a single GPU model. Name one model, or no cap")
         calibration = self.calibration if self.calibration == NO_CALIBRATION else None
         return replace(
             self, gpu=gpu, calibration=calibration, host_cores=self.cores, present=None, mig=None

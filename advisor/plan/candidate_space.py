@@ -10,6 +10,7 @@ from math import isfinite, prod
 import numpy as np
 
 from advisor.errors import counted
+from advisor.plan import step
 from advisor.plan.job_sets import (
     WHOLE_GPU,
     Cut,
@@ -102,6 +103,7 @@ class Space:
     def outcome(self, option: Option) -> Outcomes:
         """Return the outcome of every set of jobs under `option`."""
         if option not in self._outcomes:
+            step()
             partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
             if self._estimates is None:
@@ -297,7 +299,7 @@ def proposed(
     if len(jobs) == 1:
         return [], [], None
     if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
-        why = f"{len(jobs)} jobs make too many sets to look at each"
+        why = f"{len(jobs)} jobs make too many sets to compare"
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(Sets(jobs), question)
     few = _FORECAST * (1 if space.by_replays else 2)
@@ -402,9 +404,7 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     if not gpu.mig:
         return f"{gpu.key} has no MIG"
     if (there := question.conditions.instances) is not None:
-        return (
-            f"{counted(len(jobs), 'job')}, and {counted(len(there), 'MIG instance')} without root"
-        )
+        return f"{counted(len(jobs), 'job')} and {counted(len(there), 'MIG instance')} without root"
     one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
     if problem := broken_rule(jobs, one_each, gpu, question.conditions):
         return problem

@@ -129,7 +129,7 @@ class CopiesTable:
         each_mib = mix.jobs[0].memory_interval_mib.p95
         room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
         fit = max(MAX_JOBS, int(room_mib // each_mib))
-        more = f"{fit + 1} take up to {(fit + 1) * each_mib:,.0f} MiB of {room_mib:,.0f} MiB"
+        more = f"{fit + 1} copies take up to {(fit + 1) * each_mib:,.0f} MiB of {room_mib:,.0f} MiB"
         return fit, f"does not fit: {more}"
 
     def row(self, copies: int, fewer: CopiesRow | None = None) -> CopiesRow:
@@ -150,6 +150,7 @@ class CopiesTable:
 
     def restricted(self, row: CopiesRow, copies: int) -> CopiesRow:
         """Predict fewer copies than those of `row`, under the same limits."""
+        step()
         sharing = restricted(row.prediction.sharing, range(copies))
         mix = self.predictor.predict([self.job.profile] * copies, sharing)
         return CopiesRow(copies, mix, 1 / equal_work(mix).at(self.level))

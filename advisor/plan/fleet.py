@@ -165,8 +165,8 @@ def _check_each_runs_somewhere(
     for kind, job in enumerate(kinds.jobs):
         if job.gpus > widest:
             raise NothingFits(
-                f"{job.name} takes {job.gpus} GPUs of one host, and a host has {widest}. Leave it "
-                f"out, or name larger hosts, as --gpus 1x{job.gpus}."
+                f"{job.name} takes {job.gpus} GPUs of one host, and a host has {widest}. Leave "
+                f"the job out, or name larger hosts, as --gpus 1x{job.gpus}."
             )
         if not any(group.holds[kind] for group in groups):
             pool = problem.pools[-1]
@@ -174,8 +174,9 @@ def _check_each_runs_somewhere(
             check_each_fits(mix, pool.gpu, conditions)
         if not any(group.allows(GpuQueue((kind,), 1)) for group in groups):
             raise NothingFits(
-                f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of the host, more "
-                f"than the equal part of a GPU. Name more --host-memory, or fewer GPUs a host."
+                f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of host memory, "
+                "more than the equal part of a GPU. Pass more --host-memory, or fewer GPUs per "
+                "host."
             )
 
 

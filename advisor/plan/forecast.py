@@ -376,9 +376,13 @@ def over_time(
         lacking := Counter(each.profile for each in sharing.instances)
         - Counter(conditions.instances)
     ):
-        raise NothingFits(f"{sharing}: there is no {', '.join(lacking)}. Make it, or pass --root.")
+        raise NothingFits(
+            f"{sharing}: {', '.join(lacking)} not found on this GPU. Make it, or pass --root."
+        )
     if conditions.instances is not None and chooses_layouts(sharing):
-        raise NothingFits(f"{sharing}: root changes layouts. Pass --root, or name the instances.")
+        raise NothingFits(
+            f"{sharing}: changing layouts needs root. Pass --root, or name the instances."
+        )
     members = [each.job for each in arrivals]
 
     def pool(count: GpuCount) -> SharedGpus:

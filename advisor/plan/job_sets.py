@@ -16,6 +16,7 @@ import numpy as np
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import layouts, profile_of
 from advisor.hardware.partition import compute_sets, partition_of
+from advisor.plan import step
 from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy, paced_steps
@@ -195,6 +196,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
     steps_s, added_w = np.ones(sets.counts.shape), np.zeros(sets.counts.shape)
     fits = np.ones(len(sets.counts), dtype=bool)
     for chosen, tenants in enumerate(sets.tenants[1:], start=1):
+        step()
         profiles = [sets.jobs[kind].profile for kind in tenants]
         mix = question.predictor.predict(profiles, option.on_gpu(len(tenants)))
         fits[chosen] = memory_problem(mix, gpu, margin) is None

@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.plan import ObjectiveName
+from advisor.plan import ObjectiveName, step
 from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import equal_limits
 from advisor.plan.objectives import OBJECTIVES, costs_of_ways
@@ -215,6 +215,7 @@ class _LimitSearch:
         Steps while all jobs run take `together_s`, shape (vectors, jobs), if known better than by
         the surrogate; estimates of later steps, of fewer jobs, are corrected by the same ratio.
         """
+        step()
         surrogate, work = self._surrogate, [job.work_steps or 0.0 for job in self._jobs]
         estimated_s = surrogate.limited(vectors)
         steps_s = estimated_s if together_s is None else together_s

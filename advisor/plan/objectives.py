@@ -66,8 +66,6 @@ class Objective(ABC):
     Plans are ranked by `cost`, which is exact. `criteria` orders thousands of ways at once.
 
     Attributes:
-        saving: Words for a cheaper plan; `less` is the share of the cost that it saves, and `more`
-            the share of work that it adds in the same time.
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.
@@ -80,7 +78,6 @@ class Objective(ABC):
     unit: ClassVar[Literal["s", "J", "ratio"]]
     choice: ClassVar[str]
     measure: ClassVar[str]
-    saving: ClassVar[str]
     explained: ClassVar[str] = ""
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     uses_deadlines: ClassVar[bool] = False
@@ -128,7 +125,6 @@ class Makespan(Objective):
     unit = "s"
     choice = "all done soonest"
     measure = "total time"
-    saving = "is {more} faster"
 
     def value(self, totals: Totals) -> float | None:
         return totals.makespan_s
@@ -144,7 +140,6 @@ class MeanCompletion(Objective):
     unit = "s"
     choice = "each done soon"
     measure = "mean completion time"
-    saving = "lowers the mean completion time by {less}"
     order_matters = True
 
     def value(self, totals: Totals) -> float | None:
@@ -164,10 +159,9 @@ class Deadlines(Objective):
     unit = "ratio"
     choice = "deadlines kept"
     measure = "end over deadline"
-    saving = "lets its tightest job use {less} less of its time"
     explained = "End over deadline is that of the tightest job: above 1x the job is late."
     instead = (
-        ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
+        ("makespan", "needs a job with a deadline: set deadline_s in a job file"),
         ("throughput", LENGTHS_MISSING),
     )
     uses_deadlines = True
@@ -195,11 +189,10 @@ class Throughput(Objective):
     name = "throughput"
     unit = "ratio"
     choice = "most work per hour"
-    measure = "relative time"
-    saving = "does {more} more work"
+    measure = "work an hour"
     explained = (
-        "Relative time is the time for equal work of all jobs, over the time one after another: at "
-        "0.5x, half an hour does the work of an hour. The gain in throughput is the inverse."
+        "At 1.67x, an hour does what one after another does in 1.67 hours. All jobs have equal "
+        "parts of it: the work of each counts by how long it takes alone."
     )
     in_seconds = False
 
@@ -232,7 +225,6 @@ class Energy(Objective):
     unit = "J"
     choice = "least energy"
     measure = "total energy"
-    saving = "uses {less} less energy"
     instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
 
     def value(self, totals: Totals) -> float | None:

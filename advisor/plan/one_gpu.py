@@ -39,8 +39,8 @@ def ways_to_share(
     if len(pool.jobs) > 2:
         left_out.append(
             LeftOut(
-                "unequal limits in phases and limits on MIG instances",
-                "limits are equal within a phase, and there are none on instances",
+                "unequal limits in phases, and limits on MIG instances",
+                "limits are equal within a phase, and absent on instances",
             )
         )
     schedules = [on_one_gpu(pool, each) for each in (serial, *others)]
@@ -63,7 +63,7 @@ def _one_after_another(mixes: Mixes, question: Question) -> Forecast:
     order = [at for run in running_together(turns, len(jobs)) for at in run]
     turns = in_turn([Hybrid((Place(largest, (Part((at + 1,)),)),)) for at in order])
     if problem := broken_rule(jobs, turns, gpu, conditions):
-        raise NothingFits(f"{problem}: no plan is possible. Switch MIG mode off.")
+        raise NothingFits(f"{problem}, so no plan is possible. Switch MIG mode off.")
     serial = forecast(mixes, turns)
     check_each_fits(serial.prediction, gpu, conditions)
     return serial
@@ -94,7 +94,7 @@ def _candidates(
     searched = []
     if exact is not None:
         searched.append(
-            "every set of jobs was predicted, at once, in phases and on MIG instances"
+            "all sets of jobs were predicted: at once, in phases and on MIG instances"
             if exact
             else "estimates chose the few phases and MIG layouts that were predicted"
         )

@@ -54,8 +54,8 @@ def _check_loader(job: Job, first: Workload) -> None:
     own, remedy = job.profile.workload, "Leave --share-loader out."
     if not own.loader_workers:
         raise InvalidInput(
-            f"{job.name}: no data loader with workers is known of it, which jobs could share. "
-            f"Profile it with its loader, or leave --share-loader out."
+            f"{job.name}: its profile has no data loader with workers that jobs could share. "
+            "Profile it with its loader, or leave --share-loader out."
         )
     if job.profile.host_s is None:
         raise InvalidInput(

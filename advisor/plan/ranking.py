@@ -174,8 +174,8 @@ def recommended(
     many = are_many(len(jobs), sum(each.gpus for each in hosts))
     if many and conditions.power_caps and not (saves_energy and conditions.root):
         raise InvalidInput(
-            "a power cap saves energy, makes no job faster, and takes root to set: plans for "
-            "many jobs choose caps with --objective energy, and not with --no-root."
+            "a power cap saves energy, makes no job faster, and needs root. Pass --objective "
+            "energy and no --no-root for plans of many jobs with caps."
         )
     left_out, searched, longer = list[LeftOut](), None, None
     if many:

@@ -212,7 +212,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
         case "data loader":
             parts = [f"limited by its data loader ({measured})"]
         case "own instances" if kind_of(mix.sharing) == "mig":
-            parts = ["SMs and memory of its own for each job"]
+            parts = ["each job has its own SMs and memory"]
         case "own instances":
             parts = ["jobs on instances, some shared"]
         case None:

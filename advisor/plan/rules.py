@@ -22,7 +22,7 @@ from advisor.workload.job import Job
 MAX_SLOWDOWN = 0.05
 """Default of the share by which steps of a protected or running job may take longer."""
 
-TOO_SLOW = "slowing a protected job more than it may be; see --max-slowdown"
+TOO_SLOW = "slows a protected job more than --max-slowdown allows"
 """Why a way to share is left out that `slows_protected`."""
 
 MAX_OOM_PROBABILITY = 0.05
@@ -64,7 +64,7 @@ class Conditions:
         check_choice("--mig", self.mig, get_args(Layouts))
         if not 0 <= self.memory_margin < 1:
             raise InvalidInput(
-                f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
+                "a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
                 f"{self.memory_margin:g}. Change --memory-margin."
             )
         if self.cuda is not None and not _CUDA.match(self.cuda):
@@ -100,7 +100,7 @@ def _isolated_means_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
         together = [jobs[number - 1] for part in memory for number in part.jobs]
         for job in together:
             if job.isolated and len(together) > 1:
-                return f"{job.name} is to be isolated: it takes a MIG instance of its own"
+                return f"{job.name} is isolated, and needs a MIG instance of its own"
     return None
 
 
@@ -141,16 +141,16 @@ def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> s
     """Only root can switch MIG mode, and create instances or allow others to create them."""
     if conditions.instances is None:
         needs_root = sharing.instances and not conditions.root
-        return "making MIG instances takes root, and there is none" if needs_root else None
+        return "making MIG instances needs root" if needs_root else None
     for group in groups(sharing, len(jobs)):
         if not group.instances:
-            return "MIG mode is on, and switching it off takes root"
+            return "MIG mode is on, and switching it off needs root"
         if any(part.slices is not None for part in group.partitions):
-            return "making compute instances takes root, and there is none"
+            return "making compute instances needs root"
         own = Counter(each.profile for each in group.instances)
         if lacking := own - Counter(conditions.instances):
             names = ", ".join(lacking)
-            return f"there is no further {names}, and making MIG instances takes root"
+            return f"there is no other {names}, and making MIG instances needs root"
     return None
 
 
@@ -166,7 +166,7 @@ def _too_many_mps_clients(
             allowed = allowed * own // whole
         clients = part.at_once or len(part.jobs)
         if part.sharing.under_mps and clients > allowed:
-            return f"MPS serves {counted(allowed, 'process')} at most, not {clients}"
+            return f"MPS serves at most {counted(allowed, 'process')}, not {clients}"
     return None
 
 
@@ -195,8 +195,8 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
         upper_mib = pool.most_mib(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
         if not leaves_free(upper_mib, pool.capacity_mib, margin):
             return (
-                f"leaves no {in_percent(margin)} of memory free: up to {upper_mib:,.0f} MiB "
-                f"of {pool.capacity_mib:,.0f} MiB are taken"
+                f"leaves less than {in_percent(margin)} of memory free: the jobs take up to "
+                f"{upper_mib:,.0f} MiB of {pool.capacity_mib:,.0f} MiB"
             )
     return None
 
@@ -227,8 +227,8 @@ def refuse_protected(jobs: Sequence[Job]) -> None:
     """Refuse protected jobs with `InvalidInput`, for questions that do not consider protection."""
     if protected := [job.name for job in jobs if job.protect is not None]:
         raise InvalidInput(
-            f"{protected[0]} is to be protected, which is for {EXACT_JOBS} jobs at most that start "
-            f"together on one GPU. Ask for those, or leave the protection out."
+            f"{protected[0]} cannot be protected: protection is for up to {EXACT_JOBS} jobs that "
+            "start together on one GPU. Plan those jobs, or leave the protection out."
         )
 
 
@@ -236,9 +236,9 @@ def refuse_confined(conditions: Conditions) -> None:
     """Refuse, with `InvalidInput`, to confine plans to MIG instances, for other questions."""
     if conditions.instances is not None:
         raise InvalidInput(
-            f"without root, plans for a GPU in MIG mode are for {EXACT_JOBS} jobs at most that "
-            f"start together. For others, plan within one of its MIG devices: --gpu KEY, as "
-            f"`advisor gpus` lists it."
+            f"without root, plans for a GPU in MIG mode are for up to {EXACT_JOBS} jobs that "
+            "start together. For others, plan within one of its MIG devices: --gpu KEY, as "
+            "`advisor gpus` lists it."
         )
 
 
@@ -248,9 +248,9 @@ def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> 
         if job.oom_probability > MAX_OOM_PROBABILITY:
             needed, capacity = job.memory_interval_mib.p95, serial.memory_capacity_mib
             raise NothingFits(
-                f"{job.job} does not fit on {serial.gpu} even alone: it takes up to "
-                f"{needed:,.0f} MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB are "
-                "missing. Use a smaller batch, or a GPU with more memory."
+                f"{job.job} does not fit on {serial.gpu} even alone: it takes up to {needed:,.0f} "
+                f"MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB too many. Use a "
+                "smaller batch, or a GPU with more memory."
             )
     if problem := memory_problem(serial, gpu, conditions.memory_margin):
         raise NothingFits(

@@ -105,11 +105,11 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
     """Say why no plan on `gpu` chooses a power cap although it may; None where plans do."""
     if not conditions.root:
-        return "setting one takes root, and there is none"
+        return "setting a cap needs root"
     if not OBJECTIVES[objective].saves_energy:
         return f"a cap makes no job faster, and plans are ranked by {objective}"
     if not cap_choices(gpu):
-        return f"the power limit of {gpu.key} is not known"
+        return f"the power limit of {gpu.key} is unknown"
     return None
 
 

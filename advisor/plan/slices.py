@@ -10,6 +10,7 @@ from advisor.documents import As, Mark
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profiles_named
+from advisor.plan import step
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
@@ -102,6 +103,7 @@ def _on_slice(
     sharing = Serial() if kind is None else Mig((Instance(kind.name),))
 
     def mix(batch: int) -> MixPrediction:
+        step()
         return predictor.predict([at_batch(tuple(profiles), batch)], sharing)
 
     def holds(batch: int) -> bool:
@@ -149,14 +151,15 @@ def slice_speeds(
         NothingFits: The GPU has no MIG, or a job is too big for it.
     """
     if not gpu.mig:
-        raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time slices or MPS.")
+        raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time-slicing or MPS.")
     most, speeds = max(each.compute_slices for each in gpu.mig), []
     for profile in profiles:
         whole = predictor.predict([profile], Serial())
         if memory_problem(whole, gpu):
-            raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
+            raise NothingFits(f"{profile.name} does not fit on {gpu.key} even alone.")
         full_s = whole.jobs[0].step_s
         for kind in mig_kinds(gpu):
+            step()
             part = predictor.predict([profile], Mig((Instance(kind.name),)))
             fits = memory_problem(part, gpu) is None
             speed = part.jobs[0].step_s.rate(full_s.p50) if fits else None

@@ -76,14 +76,12 @@ class TrialsRow:
         trial_s: Seconds that one of them trains for.
         starts_s: Seconds in which they start.
         trials_per_hour: Trials that start and end in an hour.
-        trained_per_hour: The same of processes that are started already.
     """
 
     shared: Annotated[CopiesRow, Inline()]
     trial_s: Interval
     starts_s: Interval
     trials_per_hour: Interval
-    trained_per_hour: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +134,6 @@ class Trials:
             trial_s=trial_s,
             starts_s=starting_s,
             trials_per_hour=trial_s.plus(starting_s).rate(3600 * row.copies),
-            trained_per_hour=trial_s.rate(3600 * row.copies),
         )
 
 
@@ -241,8 +238,8 @@ def _checked_steps(
     steps = job.work_steps if steps is None else steps
     if steps is None:
         raise InvalidInput(
-            f"the length of a trial of {job.name} is not known, because its profile has no number "
-            f"of examples. Pass --steps."
+            f"the length of a trial of {job.name} is unknown, because its profile has no number "
+            "of examples. Pass --steps."
         )
     if not (isfinite(steps) and steps >= 1):
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
@@ -350,8 +347,8 @@ def search_trials(pools: Sequence[GpuPool], terms: TrialTerms) -> Search:
     _checked_steps(job, terms.steps, count, terms.start_s, terms.start_cpu_s)
     if job.gpus > 1:
         raise InvalidInput(
-            f"{job.name} takes {job.gpus} GPUs of one host, which its trials do not share. Plan "
-            f"them as jobs: `advisor recommend --gpus N`."
+            f"{job.name} takes {job.gpus} GPUs of one host, and trials of such jobs do not share "
+            "a GPU. Plan them as jobs: `advisor recommend --gpus N`."
         )
 
     @cache

@@ -59,9 +59,11 @@ class CachingPredictor:
 
     def _set(self, cores: float | None, cap_w: float | None) -> None:
         if cores is not None and not 0 < cores <= MOST_CORES:
-            raise InvalidInput(f"jobs have 1 to {MOST_CORES} cores together, got {cores:g}")
+            raise InvalidInput(
+                f"expected 1 to {MOST_CORES} cores for all jobs together, got {cores:g}"
+            )
         if cap_w is not None:
-            assert self._gpu is not None, "a cap is for one model of GPU"
+            assert self._gpu is not None, "a power cap needs a single GPU model"
             check_cap(cap_w, self._gpu)
         self._cores, self._cap_w = cores, cap_w
 
@@ -263,7 +265,7 @@ def under_cap(
     if len(powers) < len(turns):
         names = ", ".join(sorted({profile.name for profile in profiles}))
         raise InvalidInput(
-            f"a power cap needs the power of every job, which was not measured of all of "
-            f"{names}. Profile them again on a GPU that meters power, or leave the cap out."
+            f"a power cap needs the power of every job, which is missing for some of {names}. "
+            "Profile them again on a GPU that meters power, or leave the cap out."
         )
     return capped(mix, powers, cap_w, gpu)

@@ -240,7 +240,7 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if min(self.length, self.signal, self.noise) <= 0:
-            raise InvalidInput("a kernel's length, signal and noise are above 0")
+            raise InvalidInput("expected a kernel with length, signal and noise above 0")
 
     def likeness(self, rows: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
         """Return the covariance of each row with each point, shape (rows, points)."""
@@ -279,7 +279,7 @@ class Correction:
     def __post_init__(self) -> None:
         widths = {len(self.mean), len(self.scale), *map(len, self.points)}
         if widths != {len(self.columns)} or len(self.weights) != len(self.points):
-            raise InvalidInput("the model's columns are not as long as its list of columns")
+            raise InvalidInput("the model has another number of coefficients than of columns")
         mean, _, points, weights = self._arrays
         most = max(float(np.abs(each).max()) for each in (mean, points, weights))
         check_scaled("a model's columns", self.scale, most)

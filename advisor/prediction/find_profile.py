@@ -73,18 +73,19 @@ def find_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     if name.endswith(_OF_JOBS):
         how = "" if name.endswith(".toml") else "Write it in TOML, as `advisor init jobs` does. "
         file = Path(name).with_suffix(".toml")
-        raise InvalidInput(f"{name}: a file of jobs is not a JOB. {how}Pass --jobs {file}, alone.")
+        raise InvalidInput(f"{name}: a job file is not a JOB. {how}Pass --jobs {file} alone.")
     if name.endswith(tuple(_STARTED_BY)):
         script = Path(name)
         try:
             return find_profile(script.stem, gpu, folder)
         except UnknownName:
             starts = f"{_STARTED_BY[script.suffix]} {script}"
-            here = "" if is_file(script) else ", and there is no such file here"
+            here = "" if is_file(script) else ", and there is no such file in this folder"
             raise InvalidInput(
-                f"{script}: it was not measured yet{here}. Measure it alone on "
+                f"{script}: no profile{here}. Measure the script alone on "
                 f"{with_article(gpu.key)}, as it is: `advisor profile -- {starts}`. If you have "
-                f"only its log and nvidia-smi's figures: `advisor profile --from-numbers --help`."
+                "only its log and the numbers of nvidia-smi: `advisor profile --from-numbers "
+                "--help`."
             ) from None
     if is_path := "/" in name or name.endswith((".json", *_NO_PROFILES)):
         profile = check_key(read_profile(Path(name)), name)
@@ -116,7 +117,7 @@ def _not_found(name: str, gpu: Gpu, folder: Path | None) -> InvalidInput:
         return InvalidInput(f"{what} is not a JOB. Name one: `advisor profiles` lists them.")
     if name in names:
         return InvalidInput(
-            f"{name}: it was never measured, and an estimate for another GPU cannot be estimated "
+            f"{name}: no profile measured, and an estimate for another GPU cannot be estimated "
             f"again. Measure it on {with_article(gpu.key)}: {how_to_measure([name])}."
         )
     if name in on_cpu or not names:
@@ -129,16 +130,16 @@ def _not_found(name: str, gpu: Gpu, folder: Path | None) -> InvalidInput:
 def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
     """The remedy for copies without a colon, and for a word that is no JOB; None: no such slip."""
     if _COPIES_ALONE.fullmatch(name):
-        return "Write a number of copies behind a JOB, after a colon: JOB:2."
+        return "Write a number of copies after a JOB and a colon: JOB:2."
     for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):
         if match["job"] in names:
             in_file = name.startswith((f"{match['job']}:", f"{match['job']}@"))
-            alone = f"{match['job']}, with copies and epochs in fields of their own"
+            alone = f"{match['job']}, with copies and epochs in their own fields"
             return f"Write {alone if in_file else match['job'] + ':' + match['copies']}."
     if is_launcher(name):
         return (
-            f"Measure the script that {name} starts: `advisor profile -- {name} train.py`; then "
-            f"train.py is a JOB."
+            f"Measure the script that {name} starts: `advisor profile -- {name} train.py`. Then "
+            "train.py is a JOB."
         )
     with suppress(InvalidInput):
         return f"To share like this, write --sharing {parse_sharing(name)}."

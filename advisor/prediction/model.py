@@ -228,9 +228,9 @@ class Model:
 
     def __post_init__(self) -> None:
         if not self.constants:
-            raise InvalidInput("a model has the constants of one GPU at least")
+            raise InvalidInput("a model needs the constants of at least one GPU")
         if any(each.columns != COLUMNS.get(mode) for mode, each in self.corrections.items()):
-            raise InvalidInput("the model was fitted to other columns than this advisor computes")
+            raise InvalidInput("the model was fitted to other columns than this version computes")
         if "serial" not in self.intervals:
             raise InvalidInput("a model has the intervals of a job alone")
 
@@ -274,7 +274,7 @@ def load_model(path: Path) -> Model:
     """Read the model in `path`; the same object until the file changes."""
     if not is_file(path):
         raise InvalidInput(
-            f"{shown(path)}: no model there. Leave out --models to use the shipped one, or put one "
-            f"there: `advisor fit --out {path.parent}`."
+            f"{shown(path)}: model not found. Leave out --models to use the shipped one, or write "
+            f"one there: `advisor fit --out {path.parent}`."
         )
     return parse_record(Model, read_bytes(path), shown(path), "Fit it again: `advisor fit`.")

@@ -155,15 +155,15 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     least, most = min(measured), max(measured)
     if least == most:
         raise InvalidInput(
-            f"{first.name} was measured at batch {least} only, and the cost of another example "
-            f"takes two sizes. Measure it at another one too."
+            f"{first.name} was measured only at batch {least}, and the cost of an example needs "
+            "two batch sizes. Measure it at another one too."
         )
     if not least / FARTHEST <= batch <= most * FARTHEST:
         name = batch_name(first.name)
         side = f"largest, {most}" if batch > most else f"smallest, {least}"
         raise InvalidInput(
             f"{name.work if name else first.name}: batch {batch} is more than {FARTHEST:g} times "
-            f"beyond the {side}, at which it was measured. Measure it nearer to that."
+            f"beyond the {side} at which it was measured. Measure it nearer to that."
         )
     near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
     on_host = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}

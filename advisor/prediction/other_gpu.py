@@ -199,15 +199,15 @@ def on_gpu(profile: Profile, target: Gpu) -> Profile:
     """
     if profile.estimated_from is not None:
         raise InvalidInput(
-            f"{profile.name}: it is an estimate itself. Use the profile that was measured "
-            f"on {with_article(profile.estimated_from)}."
+            f"{profile.name} is an estimate itself. Use the profile that was measured on "
+            f"{with_article(profile.estimated_from)}."
         )
     source = known_gpus().get(profile.gpu)
     source_rates = None if source is None else rates_of(source)
     if source is None or source_rates is None:
         raise InvalidInput(
-            f"{profile.name}: measured on {profile.gpu}, of which no rates are known. Translate a "
-            f"profile that was measured on a GPU that `advisor gpus` lists."
+            f"{profile.name} was measured on {profile.gpu}, whose rates are unknown. Use a "
+            "profile measured on a GPU of `advisor gpus`."
         )
     check_power(profile, source)
     if target.key == source.key:
@@ -215,8 +215,8 @@ def on_gpu(profile: Profile, target: Gpu) -> Profile:
     rates = rates_of(target)
     if rates is None:
         raise InvalidInput(
-            f"how fast {target.key} computes is not known, so nothing can be estimated for it. "
-            f"Measure there: {how_to_measure([profile.name])}."
+            f"the speed of {target.key} is unknown, so nothing can be estimated for it. Measure "
+            f"there: {how_to_measure([profile.name])}."
         )
     return _moved(profile, RatedGpu(source, source_rates), RatedGpu(target, rates))
 

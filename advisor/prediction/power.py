@@ -326,7 +326,7 @@ def check_cap(cap_w: float, gpu: Gpu) -> None:
     """Raise `InvalidInput` for a cap that `gpu` cannot be set to, or that cannot be predicted."""
     limit_w = gpu.power_limit_w
     if limit_w is None:
-        raise InvalidInput(f"{gpu.key}: its power limit is not known, so no cap can be judged.")
+        raise InvalidInput(f"{gpu.key}: its power limit is unknown, so a cap cannot be checked.")
     minimum_w = gpu.power_limit_min_w
     least_w = _LEAST_SHARE * limit_w if minimum_w is None else minimum_w
     if not least_w <= cap_w <= limit_w:

@@ -105,25 +105,25 @@ def _range_alone(profile: Profile, model: Model) -> Interval:
 _PARTS: Mapping[str, tuple[Callable[[Profile], bool], str]] = {
     "utilisation": (
         lambda each: each.gpu_s is None and each.trace is None,
-        "how long it keeps the GPU busy",
+        "the time for which it keeps the GPU busy",
     ),
     "memory utilisation": (
         lambda each: each.trace is None and not _counted(each, "memory_utilization"),
-        "what a slice costs it",
+        "the cost of a slice",
     ),
-    "kernel trace": (lambda each: each.trace is None, "how many SMs it leaves to others"),
+    "kernel trace": (lambda each: each.trace is None, "the SMs that it leaves to others"),
     "counters of SMs": (
         lambda each: not _counted(each, "sm_active"),
-        "how it loads SMs and memory, by GPM or, before Hopper, by DCGM",
+        "its load on SMs and memory, by GPM or, before Hopper, by DCGM",
     ),
-    "MPS probe": (lambda each: each.mps is None, "what limits cost it alone, by `--probe`"),
+    "MPS probe": (lambda each: each.mps is None, "the cost of limits alone, by `--probe`"),
 }
 _UNDER_LIMITS = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
 _SIDE_BY_SIDE = _UNDER_LIMITS[:3]
 # Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
 _ON_OWN_SMS = ("utilisation", "kernel trace")
 _ALONE = (
-    "ranges are narrower than under MPS, because a job is alone on an instance, and memory "
+    "ranges are narrower than under MPS, because a job is alone on an instance; the memory "
     "utilisation shows the cost of fewer SMs and less bandwidth"
 )
 _WIDE = {"kernel trace", "memory utilisation"}
@@ -202,8 +202,8 @@ def step_intervals(
     ]
     if min(each.p05 for each in steps) < _LEAST_S or max(each.p95 for each in steps) > _MOST_S:
         raise InvalidInput(
-            f"by the model, a step on {gpu.key} takes no time or years. Fit it again: `advisor "
-            f"fit`."
+            f"the model predicts a step of zero or of years on {gpu.key}. Fit it again: `advisor "
+            "fit`."
         )
     return steps
 

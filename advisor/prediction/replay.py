@@ -267,7 +267,8 @@ def recorded(
     if replay_mix(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
         bare = sorted({each.name for each in profiles if each.trace is None})
         raise InvalidInput(
-            f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
+            f"kernel trace not found in the profiles of {', '.join(bare)}. Measure again: "
+            f"{how_to_measure(bare)}."
         )
 
     kernels = []

@@ -8,10 +8,10 @@ from typing import Any
 
 import altair as alt
 
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.trials import Trials
-from advisor.plan.values import Plan, Recommendation
+from advisor.plan.values import Recommendation
 from advisor.prediction.prediction import LEVELS, MixPrediction
 from advisor.report import format as units
 from advisor.report.drawing import (
@@ -35,13 +35,11 @@ from advisor.report.drawing import (
     words_at,
 )
 from advisor.report.forecast import (
-    best_of_each_way,
     short_basis,
-    shown_cost,
     slowdown,
-    way_name,
 )
-from advisor.report.recommendation import instruction
+from advisor.report.headline import headline
+from advisor.report.ways import ways_table
 from advisor.simulation.results import SimulatedJob
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
@@ -51,13 +49,13 @@ _SURE, _OTHER, _ESTIMATE = "#1F7FC4", "#808080", "#949494"
 
 
 def trials_chart(trials: Trials) -> Layered:
-    """Draw trials trained in an hour by their number at once; the ring marks the advice."""
+    """Draw trials an hour by their number at once; the ring marks the advice."""
     rows = [
         {
             "copies": row.shared.copies,
-            "low": row.trained_per_hour.p05,
-            "middle": row.trained_per_hour.p50,
-            "high": row.trained_per_hour.p95,
+            "low": row.trials_per_hour.p05,
+            "middle": row.trials_per_hour.p50,
+            "high": row.trials_per_hour.p95,
             "sharing": str(row.shared.prediction.sharing),
             "basis": short_basis(row.shared.prediction),
             "advised": row.shared.copies == trials.at_once,
@@ -65,7 +63,7 @@ def trials_chart(trials: Trials) -> Layered:
         for row in trials.rows
     ]
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
-    title = "trials trained per hour"
+    title = "trials an hour"
     mixes = [row.prediction for row in trials.copies.rows]
     sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
     colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}
@@ -202,74 +200,51 @@ def _deadline(
 
 
 _WAY_PX, _WAY_FONT = 36, 14
-_END = 1.3  # right end of a row over the largest upper end, which leaves room for words
-_TIED = "rgba(0,158,115,0.18)"
+_END = 1.3  # right end of a row over the largest upper end, which leaves room for numbers
 
 
-def ways_chart(advised: Recommendation, chosen: Plan | None = None) -> Layered:
-    """Draw a row for each way to share, at its best: a bar of its cost, and the cost in words.
+def ways_chart(advised: Recommendation) -> Layered:
+    """Draw a row for each way to share, at its best: a bar, its 90 % interval, and the number.
 
-    Bars of estimated plans are hollow; a band is behind those that tie with the best plan. The bar
-    of the way of `chosen`, by default the best plan, is blue. A click selects: the selection
-    ``chosen`` holds the `way`.
+    Bars of estimated plans are hollow, that of the best plan is blue.
     """
-    rows = list(_way_rows(advised, chosen or advised.best))
-    measure = OBJECTIVES[advised.ranked_by].measure
+    table = ways_table(advised)
+    rows = [
+        {
+            "way": row.words,
+            "low": row.low,
+            "middle": row.middle,
+            "high": row.high,
+            "end": _END,
+            "text": row.text.partition(" (")[0] + (" tie" if row.tie else ""),
+            "stroke": colour,
+            "fill": "transparent" if row.estimated else colour,
+        }
+        for row in table.rows
+        for colour in [_SURE if row.best else _OTHER]
+    ]
     # Room at the right for the words.
-    scale = alt.Scale(domain=[0, _END * max(row["high"] for row in rows)], nice=False)
+    scale = alt.Scale(domain=[0, _END], nice=False)
 
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", scale=scale, axis=None)
 
-    y = alt.Y(
-        "way:N",
-        sort=[row["way"] for row in rows],
-        title=None,
-        axis=alt.Axis(
-            labelLimit=200, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
-        ),
+    words = alt.Axis(
+        labelLimit=260, ticks=False, domain=False, labelPadding=8, labelFontSize=_WAY_FONT
     )
-    base = chart_of(rows).encode(y=y, tooltip=hints("way", "plan", "cost", "basis"))
-    bands = base.mark_bar(height={"band": 1}).encode(
-        x=x("zero"), x2=alt.X2("end:Q"), color=alt.Color("band:N", scale=None)
-    )
+    y = alt.Y("way:N", sort=[row.words for row in table.rows], title=None, axis=words)
+    base = chart_of(rows).encode(y=y)
     bars = base.mark_bar(height={"band": 0.5}, strokeWidth=2).encode(
         x=x("middle"),
         color=alt.Color("fill:N", scale=None),
         stroke=alt.Stroke("stroke:N", scale=None),
     )
     ends = base.mark_bar(height=3, **OVER_BARS).encode(x=x("low"), x2=alt.X2("high:Q"))
-    words = base.mark_text(align="right", fontSize=_WAY_FONT).encode(
+    numbers = base.mark_text(align="right", fontSize=_WAY_FONT).encode(
         x=x("end"), text=alt.Text("text:N")
     )
-    layers = [bands.add_params(alt.selection_point("chosen", fields=["way"])), bars, ends, words]
-    parts = (f"{row['way']} {row['cost']}, {row['basis']}" for row in rows)
-    return drawn_layers(layers, measure, parts, alt.Step(_WAY_PX))
-
-
-def _way_rows(advised: Recommendation, chosen: Plan) -> Iterator[dict[str, Any]]:
-    shown, best = shown_cost(advised.ranked_by), best_of_each_way(advised)
-    best[way_name(advised, chosen)] = chosen
-    costs = {way: known_cost(plan, advised.ranked_by) for way, plan in best.items()}
-    end = _END * max(cost.p95 for cost in costs.values())
-    for way, plan in best.items():
-        cost, colour = costs[way], _SURE if plan is chosen else _OTHER
-        sure = plan.confirmed_on_hardware
-        yield {
-            "way": way,
-            "plan": plan.notation,
-            "cost": shown(cost),
-            "low": cost.p05,
-            "middle": cost.p50,
-            "high": cost.p95,
-            "zero": 0,
-            "end": end,
-            "text": units.middle(cost, shown),
-            "basis": short_basis(plan.prediction),
-            "stroke": colour,
-            "fill": colour if sure else "transparent",
-            "band": _TIED if plan.ties_best else "transparent",
-        }
+    parts = (f"{row.words} {row.text}" for row in table.rows)
+    return drawn_layers([bars, ends, numbers], table.measure, parts, alt.Step(_WAY_PX))
 
 
 def slowdown_chart(mix: MixPrediction, jobs: Iterable[str] = ()) -> Layered:
@@ -351,8 +326,8 @@ _PICTURE_PX, _TITLE_WIDTH = 640, 88
 def ways_picture(advised: Recommendation, file_end: str) -> bytes:
     """Return the chart of each way to share at its best, with a title and how to read it."""
     measure = OBJECTIVES[advised.ranked_by].measure
-    title = f"{instruction(advised.best, [job.name for job in advised.jobs])} ({advised.gpu.key})"
-    hint = f"{measure}; line: 90 % interval; hollow: estimated; band: ties with the best"
+    title = f"{headline(advised, advised.best)} ({advised.gpu.key})"
+    hint = f"{measure}; line: 90 % interval; hollow: estimated; tie: within the error"
     return picture(ways_chart(advised), title, hint, file_end)
 
 

@@ -1,8 +1,9 @@
 """Copies of a job, trials, jobs to add and batch sizes of slices: as text, rows and JSON."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -191,9 +192,8 @@ def notes_on_trials(search: Search) -> Iterator[str]:
         )
     if trials.start_s:
         note = f"Trials an hour include a start of {trials.start_s:g} s for each (--start-up)"
-        if not several:
-            note += ";" if search.hosts[0].gpus == 1 else "; the table is for one GPU, where"
-            note += f" training alone is {_rate(trials.row.trained_per_hour)} an hour"
+        if not several and search.hosts[0].gpus > 1:
+            note += "; the table is for one GPU"
         yield f"{note}."
         yield from of_each(_notes_on_starts)
     else:
@@ -217,6 +217,22 @@ def _notes_on_starts(trials: Trials) -> Iterator[str]:
             f"Starts take {in_percent(share)} of the time. They were not measured here, so ranges "
             f"are wide."
         )
+
+
+def rows_of_trials(trials: Trials) -> list[dict[str, Any]]:
+    """Return a row for each number of trials at once, with numbers; the keys name the columns."""
+    return [
+        {
+            "at once": row.shared.copies,
+            "trials an hour": row.trials_per_hour.p50,
+            "from": row.trials_per_hour.p05,
+            "to": row.trials_per_hour.p95,
+            "training of one, min": row.trial_s.p50 / 60,
+            "memory, GiB": row.shared.prediction.memory_total_mib / units.MIB_PER_GIB,
+            "share by": str(row.shared.prediction.sharing),
+        }
+        for row in trials.rows
+    ]
 
 
 def _cells_of_trials(row: TrialsRow) -> dict[str, str]:
@@ -297,6 +313,23 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
     advice = forecast.with_estimates_named(additions.standing, additions_advice(additions))
     more = [f"--top {len(sets)} prints {len(sets) - top} more."] if len(sets) > top else []
     return answer_above_table(advice, table, [*more, *notes_on_additions(additions)])
+
+
+def rows_of_additions(additions: Additions, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a row for each set of jobs to add, of all jobs with these `names`, with numbers."""
+    short = units.short_names(names)
+    return [
+        {
+            "add": ", ".join(short[job.name] for job in each.added),
+            "work added": each.work_added,
+            "slowed job": short[each.slowed_job],
+            "slowed by, %": 100 * each.slowed_by,
+            "memory, GiB": each.prediction.memory_total_mib / units.MIB_PER_GIB,
+            "late": ", ".join(each.late or ()),
+            "share by": str(each.prediction.sharing),
+        }
+        for each in additions.plans
+    ]
 
 
 def additions_advice(additions: Additions) -> str:
@@ -389,6 +422,21 @@ def notes_on_batches(batches: SlicesForJob) -> Iterator[str]:
     if not batches.confirmed_on_hardware:
         yield f"This is {forecast.NOT_CONFIRMED}."
     yield from forecast.basis_notes(batches.standing)
+
+
+def rows_of_batches(batches: SlicesForJob) -> list[dict[str, Any]]:
+    """Return a row for each slice with its largest batch size, with numbers."""
+    return [
+        {
+            "slice": "whole GPU" if each.name == WHOLE else each.name,
+            "of them": each.instances,
+            "largest batch": each.largest or 0,
+            "perhaps more": each.open_ended,
+            "memory, GiB": each.memory_mib and each.memory_mib.p50 / units.MIB_PER_GIB,
+            "of GiB": each.capacity_mib / units.MIB_PER_GIB,
+        }
+        for each in batches.slices
+    ]
 
 
 def slice_batches_report(batches: SlicesForJob) -> RenderableType:

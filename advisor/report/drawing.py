@@ -99,14 +99,14 @@ def drawn_layers(
 
 
 Mark = dict[str, Any]
-"""A mark at pixels: its kind, its ends on the x axis, and its edges in pixels from the top."""
+"""A mark at pixels: its kind, its ends on the x axis, and its edges in pixels from the top.
+
+Its kind is "job", "free", "frame", "over" (it crosses bars), "instant", "limit", or of words.
+"""
 
 FIT_WIDTH = alt.AutoSizeParams(type="fit-x", contains="padding")  # of the page, at any height
-LINE_PX, FONT_PX, LETTER_PX = (
-    16,
-    12,
-    6.0,
-)  # a letter is so wide at most, in the mean over a few words
+LINE_PX, FONT_PX = 16, 12
+LETTER_PX = 6.0  # a letter is so wide at most, in the mean over a few words
 TEXT: dict[str, Any] = {"align": "left", "baseline": "middle", "fontSize": FONT_PX}
 _WIDTH = "(scale('x', datum.end) - scale('x', datum.start))"
 _APART = alt.ExprRef(f"-min(1.5, {_WIDTH} / 4)")  # between boxes, in pixels

@@ -243,6 +243,8 @@ def best_gain(advised: Recommendation) -> str:
 
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
     """Return the function that writes a cost by `objective` with its unit."""
+    if objective == "throughput":  # more is better: the work in the time of one after another
+        return lambda cost: units.times(Interval(1 / cost.p95, 1 / cost.p50, 1 / cost.p05))
     by_unit = {"s": units.seconds, "J": units.joules, "ratio": units.times}
     return by_unit[OBJECTIVES[objective].unit]
 
@@ -369,7 +371,8 @@ def plan_cells(
     Plans are ranked `by` the `cost`. `gain` is a cell of the calling table.
     """
     mix, total_s, cells = plan.prediction, plan.makespan_interval_s, dict[str, str]()
-    cells[OBJECTIVES[by].measure] = shown_cost(by)(cost)
+    if by != "throughput":  # of which the gain has all
+        cells[OBJECTIVES[by].measure] = shown_cost(by)(cost)
     if by != "makespan" and total_s is not None:
         cells["total time"] = units.middle(total_s, units.seconds)
     cells |= {**gain, "memory": units.gib_of(mix.memory_total_mib)}

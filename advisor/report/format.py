@@ -7,6 +7,7 @@ from csv import DictWriter
 from io import StringIO
 from itertools import groupby
 from math import inf
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -47,6 +48,11 @@ def _best_unit(value: float, sizes: _Units) -> tuple[str, float]:
 def time_unit(length_s: float) -> tuple[str, float]:
     """Return the unit in which a length of time reads best, and its seconds."""
     return _best_unit(length_s, _TIMES)
+
+
+def axis_unit(unit: Literal["s", "J", "ratio"], value: float) -> tuple[str, float]:
+    """Return the unit in which an axis up to `value` reads best, and its size; a ratio has none."""
+    return ("", 1.0) if unit == "ratio" else _best_unit(value, _TIMES if unit == "s" else _ENERGIES)
 
 
 def number(value: float) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nlargest
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -88,12 +88,15 @@ def gpu_chart(mix: MixPrediction, gpu: Gpu, jobs: Iterable[str] = ()) -> Layered
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=None)
     y = pixel_axis(labels, height_px, minExtent=_LABELS_PX, maxExtent=_LABELS_PX)
     layers = [*mark_layers(marks, x, y, colour), *_key_layers(key, y, colour)]
-    parts = dict.fromkeys(
-        mark.get("text") or mark["hint"] for mark in marks if mark["kind"] in ("job", "words")
-    )
-    return drawn_layers(
-        layers, f"GPU {gpu.key}", filter(None, parts), height_px, autosize=FIT_WIDTH
-    )
+    parts = chain.from_iterable(map(_in_words, blocks))
+    return drawn_layers(layers, f"GPU {gpu.key}", parts, height_px, autosize=FIT_WIDTH)
+
+
+def _in_words(block: _Block) -> Iterable[str]:
+    """What `block` shows, each once: its order, its words, and the jobs."""
+    shown = [mark for mark in block.marks if mark["kind"] in ("job", "words")]
+    words = [block.labels[LINE_PX / 2], *(mark.get("text") or mark["hint"] for mark in shown)]
+    return filter(None, dict.fromkeys(words))
 
 
 def _share(held: _Held) -> float:
@@ -163,7 +166,7 @@ def _limits(mix: MixPrediction, gpu: Gpu, group: Group, order: str) -> _Block:
         equal = units.collapsed([name] * count)
         hint = f"{equal}: at most {limit:g} % of the SMs, which is {sms} of {gpu.sms}"
         marks += [
-            mark_at("free", limit / 100, 1.0, top, height_px),
+            mark_at("free", limit / 100, 1.0, top, height_px, hint=hint),
             mark_at("job", 0.0, limit / 100, top, height_px, job=name, hint=hint),
         ]
         labels[top + height_px / 2] = f"{limit:g} %"
@@ -180,8 +183,8 @@ def _slices(
     slice_end = 1 / max(gpu.memory_slices, compute * wide)
     tops = (float(LINE_PX), float(LINE_PX + _SLICE_PX + _BETWEEN_PX))
     marks = list[Mark]()
-    for top, count, each in zip(tops, (compute, gpu.memory_slices), (wide, 1), strict=True):
-        boxes = _boxes(0.0, count * each * slice_end, each * slice_end)
+    for top, count, size in zip(tops, (compute, gpu.memory_slices), (wide, 1), strict=True):
+        boxes = _boxes(0.0, count * size * slice_end, size * slice_end)
         marks += [mark_at("free", *ends, top, _SLICE_PX, hint="free") for ends in boxes]
     for place, own in zip(group.places, held, strict=True):
         row, start = profile_of(gpu, place.instance.profile), place.instance.start or 0
@@ -193,7 +196,7 @@ def _slices(
         end, per_mib = at, room / max(own.held_mib, own.capacity_mib)
         for name, own_mib, hint in _held_by_job(mix, own):
             begin, end = end, end + own_mib * per_mib
-            of = f"{hint} of {units.gib_of(own.capacity_mib)}"
+            of = f"{hint} of {units.gib_of(own.capacity_mib)} on {row.name}"
             for ends in _boxes(begin, end, slice_end):
                 marks.append(mark_at("job", *ends, tops[1], _SLICE_PX, job=name, hint=of))
         sizes = [part.slices for part in place.parts if part.slices is not None]
@@ -203,7 +206,8 @@ def _slices(
             last = first + (part.slices or row.compute_slices)
             ends = (first * wide * slice_end, last * wide * slice_end)
             marks.append(mark_at("frame", *ends, tops[0], _SLICE_PX))
-            marks += _stripes(mix, part, ends, wide * slice_end, tops[0])
+            where = f"{part.slices}c of {row.name}" if sizes else _instance(place)
+            marks += _stripes(mix, part, where, ends, wide * slice_end, tops[0])
     middles = [LINE_PX / 2, *(top + _SLICE_PX / 2 for top in tops)]
     labels = dict(zip(middles, (order, "SMs", "memory"), strict=True))
     return _Block(tops[1] + _SLICE_PX, marks, labels)
@@ -229,7 +233,7 @@ def _instance(place: Place) -> str:
 
 
 def _stripes(
-    mix: MixPrediction, part: Part, ends: tuple[float, float], size: float, top: float
+    mix: MixPrediction, part: Part, where: str, ends: tuple[float, float], size: float, top: float
 ) -> Iterator[Mark]:
     """The jobs on the compute slices of `part`, one above the other; equal ones are one."""
     names = [mix.jobs[number - 1].job for number in part.jobs]
@@ -237,7 +241,8 @@ def _stripes(
     equal = Counter(zip(names, limits, strict=True))
     height_px = _SLICE_PX / len(equal)
     for number, ((name, limit), count) in enumerate(equal.items()):
-        hint = f"{units.collapsed([name] * count)}"
+        of = f"{limit:g} % of the SMs of " if limit < 100 else ""
+        hint = f"{units.collapsed([name] * count)} on {of}{where}"
         end = ends[0] + (ends[1] - ends[0]) * limit / 100
         for box in _boxes(ends[0], end, size):
             yield mark_at("job", *box, top + number * height_px, height_px, job=name, hint=hint)
@@ -272,11 +277,11 @@ def _key(
     if not any("free" in mark.get("text", "") for mark in marks):
         key.append({"kind": "free", "text": "free"})
     left = -float(_LABELS_PX)
-    for each in key:
-        wide_px = _SWATCH_PX + LETTER_PX * len(each["text"])
+    for entry in key:
+        wide_px = _SWATCH_PX + LETTER_PX * len(entry["text"])
         if left > -_LABELS_PX and left + wide_px > _NARROW_PX:
             left, top = -float(_LABELS_PX), top + LINE_PX
-        each |= {"left": left, "top": top + LINE_PX / 2}
+        entry |= {"left": left, "top": top + LINE_PX / 2}
         left += wide_px
     return key, top + LINE_PX
 

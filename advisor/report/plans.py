@@ -37,7 +37,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import embedded, profile_positions, workloads_by_name
 from advisor.workload.spec import Workload
 
-_LINES, _COLUMNS = 14, 100  # of an answer without details
+_LINES, _COLUMNS = 15, 100  # of an answer without details
 _WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
 _WIDEST_JOBS = 62  # characters that name the jobs of a GPU
 

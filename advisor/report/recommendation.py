@@ -1,25 +1,22 @@
 """The recommendation in sentences: plan, gain, certainty, alternatives, notes."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator
 
-from advisor.errors import counted, in_percent, with_article
+from advisor.errors import counted, in_percent
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES, known_cost, starved
-from advisor.plan.ranking import rule_in_words, verdict
-from advisor.plan.reasons import SEEN, named, slowed
+from advisor.plan.objectives import starved
+from advisor.plan.ranking import verdict
+from advisor.plan.reasons import named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import GpuPlan, Plan, Recommendation
 from advisor.prediction.memory import pools_of
-from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import each_counted, in_order, places, short_names
-from advisor.sharing import Group, Mps, Naive, Queue, Sharing, parse_sharing
+from advisor.report.headline import certainty, difference, headline, order_of_starts, why_first
+from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.sharing.groups import groups as groups_of
-from advisor.sharing.groups import one_by_one, running_together
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
@@ -41,12 +38,15 @@ def paragraphs(advised: Recommendation) -> tuple[str, ...]:
 
 
 def opening(advised: Recommendation) -> Iterator[str]:
-    """Yield deadlines that no plan keeps, what to do, what it brings, and what is not possible."""
-    yield from forecast.deadlines_missed(advised)
+    """Yield deadlines that no plan keeps, what to do, how sure it is, and what it takes."""
     best = advised.best
-    names = [job.name for job in advised.jobs]
-    yield f"{fleet_instruction(advised) if best.way else instruction(best, names)}."
-    yield f"{outcome(advised)}{forecast.ranking_note(advised.level)}"
+    yield from forecast.deadlines_missed(advised)
+    yield headline(advised, best)
+    yield f"{certainty(advised, best)}{forecast.ranking_note(advised.level)}"
+    if not best.way and (
+        order := order_of_starts(best.sharing, [job.name for job in advised.jobs])
+    ):
+        yield order
     sure = None
     if not best.one_by_one and best.gain.p05 < 1:
         sure = next((plan for plan in advised.plans if plan.gain.p05 > 1), None)
@@ -55,146 +55,6 @@ def opening(advised: Recommendation) -> Iterator[str]:
         yield f"To be sure of a gain, take {named}."
     uses = [(on.gpu, on.sharing) for plan in (best, sure or best) for on in plan.gpus]
     yield from forecast.layout_needs(uses, advised.serial.sharing)
-
-
-def instruction(plan: Plan, names: Sequence[str], *, in_short: bool = False) -> str:
-    """Return what to do, as a person says it; `names` are those of the jobs in order.
-
-    In short, it is without the order of a queue.
-    """
-    sharing, jobs = plan.sharing, len(names)
-    if jobs == 1:
-        return "Nothing to share: one job"
-    every_job = "both jobs" if jobs == 2 else f"all {jobs} jobs"
-    cap_w = plan.prediction.power_cap_w
-    cap = "" if cap_w is None else f", at most {cap_w:g} W"
-    if one_by_one(sharing):
-        order = [names[at] for group in running_together(sharing, jobs) for at in group]
-        turns = "" if sharing.mode == "serial" else f": {', then '.join(order)}"
-        return f"Don't share: run {every_job} one after another{turns}{cap}"
-    runs = []
-    for group in groups_of(sharing, jobs):
-        own = [names[number - 1] for number in group.jobs]
-        way = _way(group.sharing, own, in_short) if isinstance(group, Group) else "on MIG instances"
-        runs.append(f"{every_job if len(own) == jobs else _listed(own)} {way}")
-    if len(runs) > 1:
-        return f"Run {', then '.join(runs)}{cap}"
-    if sharing.instances:
-        return f"Use MIG, {places(sharing, names)}{cap}"
-    way = runs[0].removeprefix(f"{every_job} ").removeprefix("under ").removeprefix("by ")
-    return f"Use {way}{cap}"
-
-
-def _way(sharing: Sharing, names: Sequence[str], in_short: bool = False) -> str:
-    """How several jobs, in the order of their starts, share the whole GPU, or one has it alone."""
-    if isinstance(sharing, Queue):
-        way = f"{_way(sharing.sharing, names)}, at most {sharing.at_once} at a time"
-        return way if in_short else f"{way} in this order: {in_order(names)}"
-    if len(limits := sorted({*sharing.limits}, reverse=True)) > 1:
-        pairs = list(zip(names, sharing.limits, strict=True))
-        capped = [
-            f"{_listed([name for name, own in pairs if own == each])} capped at {each:g} %"
-            for each in limits
-            if each < 100
-        ]
-        return f"under MPS, {', '.join(capped)} of the SMs"
-    match sharing.mode:
-        case "serial":
-            return "alone"
-        case "naive":
-            return "by time-slicing"
-        case "mps":
-            return "under MPS"
-        case _:
-            return f"under MPS, each capped at {sharing.limits[0]:g} % of the SMs"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = each_counted(names)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def fleet_instruction(advised: Recommendation) -> str:
-    """Return what to do with many jobs or several GPUs, as a person says it."""
-    plan = advised.best
-    caps_w = " or ".join(f"{cap_w:g}" for cap_w in plan.power_caps_w)
-    cap = f", at most {caps_w} W a GPU" if caps_w else ""
-    if len(advised.jobs) == 1:
-        return f"Nothing to share: run the job alone{cap}"
-    where = "" if advised.gpus == 1 else " on each"
-    gpus = " and ".join(map(str, advised.hosts)) if where else with_article(advised.gpu.key)
-    jobs = f"the {len(advised.jobs)} jobs on {gpus}"
-    most_in_all = max(len(on.members) for on in plan.gpus)
-    most = max(
-        each.at_once if isinstance(each, Group) else len(each.jobs)
-        for on in plan.gpus
-        for each in groups_of(on.sharing, len(on.members))
-    )
-    if most == 1:
-        turns = "one at a time on each" if where else "one after another"
-        turns = "each alone" if most_in_all == 1 else turns
-        return f"Don't share: run {jobs}, {turns}{cap}"
-    if most_in_all == most:
-        turns = f"up to {most} together{where}"
-    elif plan.way == "queue":
-        turns = f"at most {most} at once{where}, the next as one ends"
-    else:
-        turns = f"in {'groups' if plan.way == 'exact' else 'batches'} of up to {most}{where}"
-    return f"Run {jobs}{_common_way(plan)}, {turns}{cap}"
-
-
-def _common_way(plan: Plan) -> str:
-    """How jobs share a GPU, if all do so in one way, or that some are on MIG instances."""
-    if any(on.sharing.instances for on in plan.gpus):
-        return " on MIG instances"
-    modes = {
-        part.sharing.mode
-        for on in plan.gpus
-        for group in groups_of(on.sharing, len(on.members))
-        for part in group.partitions
-        if len(part.jobs) > 1
-    }
-    ways = {
-        "mps": " under MPS",
-        "mps-limits": " under MPS with limits",
-        "naive": " by time-slicing",
-    }
-    return ways[modes.pop()] if len(modes) == 1 else ""
-
-
-def outcome(advised: Recommendation) -> str:
-    """Return what the best plan costs and gains over one after another, with ranges."""
-    plan, by = advised.best, OBJECTIVES[advised.ranked_by]
-    shown, time = forecast.shown_cost(advised.ranked_by), _all_done(advised, plan)
-    where = f" on {with_article(advised.gpu.key)}"
-    if plan.way:  # what to do has named the GPUs
-        where = ""
-        if by.name == "throughput":
-            turns = "one after another" if advised.gpus == 1 else "one at a time"
-            where = f" over {turns}"
-    if by.name == "throughput" and plan.rank != advised.serial.rank:
-        return f"Gain in throughput {units.times(plan.gain)}{where}{time}."
-    words = shown(_cost(advised, plan))
-    if by.name != "makespan":
-        words = f"{by.measure.capitalize()} {words}"
-    if plan.rank == advised.serial.rank:
-        gained = forecast.best_gain(advised)
-        return f"{words}{where}{time}{f'; {gained}' if gained else ''}."
-    before = units.middle(_cost(advised, advised.serial), shown)
-    return f"{words} instead of {before}{where}: gain {units.times(plan.gain)}{time}."
-
-
-def _all_done(advised: Recommendation, plan: Plan) -> str:
-    """The time of all jobs where plans are ranked by something else."""
-    before_s, done_s = advised.serial.makespan_interval_s, plan.makespan_interval_s
-    if advised.ranked_by == "makespan" or before_s is None or done_s is None:
-        return ""
-    before, done = units.duration(before_s.p50), units.duration(done_s.p50)
-    return f"; all done in {done}" + (f" instead of {before}" if before != done else "")
-
-
-def _cost(advised: Recommendation, plan: Plan) -> Interval:
-    return known_cost(plan, advised.ranked_by)
 
 
 def missing_ways(advised: Recommendation) -> Iterator[str]:
@@ -230,7 +90,6 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     yield from missing_ways(advised)
     if memory_left_mib(advised) < 0:
         yield "It fits because each job's memory is capped."
-    yield from _faster(advised)
     yield from filter(None, [forecast.with_estimates_named(standing, "")])
     if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
         yield f"Too few CPU cores: CPU work takes {units.number(stretch)}x as long."
@@ -240,6 +99,7 @@ def caveats(advised: Recommendation) -> Iterator[str]:
     if not best.prediction.confirmed_on_hardware:
         yield f"It is {forecast.NOT_CONFIRMED}."
     yield forecast.host_note(standing)
+    yield from filter(None, [why_first(advised)])
 
 
 def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
@@ -279,21 +139,6 @@ def _missed(advised: Recommendation) -> str:
     why = "; ".join(list(needs)[:_MOST_NAMED])
     allow = f"{why}. Allow" if why else "allow"
     return f"Plan 1 is too late for {late}: {allow} more time, or leave a job out."
-
-
-def _faster(advised: Recommendation) -> Iterator[str]:
-    """The plan that costs least, where a simpler one is recommended."""
-    cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
-    ratio = _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
-    if cheapest is not advised.best and 1 - ratio >= SEEN:
-        rule = advised.best.precedes_by
-        why = ": a tie" if cheapest.ties_best else ": too little for a more complex plan"
-        if rule not in (None, "cost", "simplicity"):
-            why = f", but plan 1 is first {rule_in_words(rule, advised.level)}"
-        saving = OBJECTIVES[advised.ranked_by].saving.format(
-            less=in_percent(1 - ratio, 1), more=in_percent(1 / ratio - 1, 1)
-        )
-        yield f"{forecast.plan_name(advised, cheapest)} {saving} in the median{why}."
 
 
 def memory_left_mib(advised: Recommendation) -> float:
@@ -388,72 +233,8 @@ def hints(advised: Recommendation) -> Iterator[str]:
 
 
 def another_layout_text(advised: Recommendation, other: Plan) -> str:
-    """Return the gain of the plan `other`, in another MIG layout or with MIG mode off."""
-    ratio = _cost(advised, other).p50 / _cost(advised, advised.best).p50
+    """Return what a GPU would gain in another MIG layout, or with MIG mode off, as in `other`."""
+    gap = difference(advised, other, advised.best)
     return (
-        f"With root, the best plan is {other.notation}: {ratio:.2f}x the "
-        f"{OBJECTIVES[advised.ranked_by].measure} of plan 1 here. --root ranks all plans."
+        f"With root, the best plan is {other.notation}: {gap} than plan 1. --root ranks all plans."
     )
-
-
-def headline(advised: Recommendation, plan: Plan) -> str:
-    """Return what to do under `plan` and what it costs instead, in one line, with short names."""
-    short = short_names(job.name for job in advised.jobs)
-    first = instruction(plan, [short[job.name] for job in advised.jobs], in_short=True)
-    cost, serial = (_cost(advised, each) for each in (plan, advised.serial))
-    if advised.ranked_by == "deadlines":
-        part = f"the tightest job ends after {cost.p50:.0%} of its time"
-        return f"{first}: {part}{_all_done(advised, plan)}."
-    if advised.ranked_by == "throughput":
-        much = units.number(plan.gain.p50)
-        gained = "" if cost.p50 == serial.p50 else f": {much}x the work in an hour"
-        return f"{first}{gained}{_all_done(advised, plan)}."
-    shown = forecast.shown_cost(advised.ranked_by)
-    after, before = (units.middle(each, shown) for each in (cost, serial))
-    if before != after:
-        number, _, unit = before.partition(" ")
-        after += f" instead of {number if unit == after.partition(' ')[2] else before}"
-    each = " until a job ends, on average" if advised.ranked_by == "mean-completion" else ""
-    return f"{first}: {after}{each}{_all_done(advised, plan)}."
-
-
-def badge_of(
-    advised: Recommendation, plan: Plan
-) -> tuple[str, Literal["green", "orange", "red", "gray"]]:
-    """Return the verdict on `plan` in a word or two, and its colour."""
-    if len(advised.jobs) == 1:
-        return "Nothing to share", "gray"
-    if plan.late_jobs:
-        return "Missed", "red"
-    better = plan.gain
-    if plan.one_by_one or better.p95 < 1:
-        return "Don't share", "red"
-    return ("Share", "green") if better.p05 > 1 else ("Toss-up", "orange")
-
-
-def certainty(advised: Recommendation, plan: Plan) -> str:
-    """Return how sure the gain of `plan` is, in one line; or which deadline it misses."""
-    if plan.late_jobs:
-        rows = zip(plan.predictions, plan.ends_s or (), plan.deadlines_s, strict=True)
-        late_s, latest = max((end_s.p50 - due_s, job.job) for job, end_s, due_s in rows if due_s)
-        others = len(plan.late_jobs) - 1
-        more = f"; {counted(others, 'other job')} late" if others else ""
-        punctual = (each for each in advised.plans if not each.late_jobs)
-        keeps = next((forecast.plan_name(advised, each) for each in punctual), "No plan")
-        return (
-            f"{latest} ends {units.duration(late_s)} after its deadline{more}. "
-            f"{units.shortened(keeps)} keeps every deadline."
-        )
-    better = plan.gain
-    if plan.one_by_one:
-        gained = forecast.best_gain(advised)
-        return f"{gained[:1].upper()}{gained[1:]}." if gained else ""
-    parts = [f"Gain {units.times(better)}"]
-    if not plan.confirmed_on_hardware:
-        parts.append(forecast.short_basis(plan.prediction))
-    own, best = forecast.way_name(advised, plan), forecast.best_of_each_way(advised)
-    ties = [way for way, each in best.items() if way != own and each.ties_best]
-    if plan.ties_best and ties:
-        every = len(ties) > 1 and len(ties) == len(best) - 1
-        parts.append("all ways are tied" if every else f"tied with {', '.join(ties)}")
-    return f"{'; '.join(parts)}."

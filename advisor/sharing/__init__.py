@@ -145,7 +145,7 @@ def _parse(words: str) -> Sharing:
         # The words name jobs, and what is left of them would not.
         jobs = counted(len(group.jobs), "job")
         raise InvalidInput(
-            f"{shortened(words)}: all of its {jobs} run at once. Write {group.sharing}."
+            f"{shortened(words)}: all {jobs} jobs run at once. Write {group.sharing}."
         )
     matches = [_PLACED.fullmatch(part) for part in words.removeprefix("mig=").split(",")]
     if all(matches):
@@ -214,7 +214,9 @@ def _for_training(names: Sequence[str]) -> list[str]:
 def _how_to_write(words: str, offered: Sequence[str]) -> str:
     """The remedy for `words` that name no sharing."""
     if (match := _GROUP.fullmatch(words)) is not None:
-        return f"One group is all jobs: write {match['sharing']}, or naive[1,2];mps[3] for two."
+        return (
+            f"One group is all jobs. Write {match['sharing']}, or naive[1,2];mps[3] for two groups."
+        )
     slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}
     most = max(slices.values(), default=0)
     half = next((name for name in reversed(slices) if 2 * slices[name] <= most), "")
@@ -225,7 +227,9 @@ def _how_to_write(words: str, offered: Sequence[str]) -> str:
         if with_numbers:
             cut = f"{[*slices][-1]}/ci={most - most // 2}c[1]+{most // 2}c[2]"
             return f"Write jobs by their numbers: mig={half}[1]+{half}[2,3]/mps or mig={cut}."
-        return f"Write an instance for each job: mig={half},{half}; it has {', '.join(offered)}."
+        return (
+            f"Write an instance for each job: mig={half},{half}. The GPU has {', '.join(offered)}."
+        )
     if with_numbers:
         return "Write jobs by their numbers: naive[1,2];mps[3], one group after another."
     mig = f" or mig={half},{half} (an instance for each)" if half else ""

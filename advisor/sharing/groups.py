@@ -47,8 +47,8 @@ def check_count(sharing: Sharing, jobs: int) -> None:
         return
     if isinstance(sharing, Hybrid | Phases):
         raise InvalidInput(
-            f"{sharing}: it names job {', '.join(map(str, named))} of {counted(jobs, 'job')}. "
-            f"Name each of them once."
+            f"{sharing} names job {', '.join(map(str, named))} of {counted(jobs, 'job')}. Name "
+            "each of them once."
         )
     what = "limit" if sharing.limits else "instance"
     words = f"one {what} for each job, in order"

@@ -84,11 +84,13 @@ class Mps:
 
     def __post_init__(self) -> None:
         if wrong := [limit for limit in self.limits if not 0 < limit <= 100]:
-            raise InvalidInput(f"an MPS limit is a per cent in (0, 100], got {wrong[0]:g}")
+            raise InvalidInput(
+                f"expected an MPS limit in per cent above 0 and up to 100, got {wrong[0]:g}"
+            )
         if small := [limit for limit in self.limits if limit < 1]:
             raise InvalidInput(
                 f"an MPS limit is a per cent of the SMs: {small[0]:g} % is less than the two SMs "
-                f"that a client gets of any GPU. Did you mean {100 * small[0]:g}?"
+                f"that a client always gets. Did you mean {100 * small[0]:g}?"
             )
 
     @property
@@ -173,7 +175,7 @@ PartitionSharing = Serial | Concurrent
 def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing | Queue) -> None:
     """Check that there are jobs, each named once, with a limit for each if there are limits."""
     if not jobs or min(jobs) < 1:
-        raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
+        raise InvalidInput("expected the numbers of jobs, from 1, at least one in brackets")
     _check_once(jobs)
     if sharing.limits and len(sharing.limits) != len(jobs):
         raise InvalidInput(
@@ -184,7 +186,7 @@ def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing | Queue) -> No
 def _check_once(jobs: tuple[int, ...]) -> None:
     if len(set(jobs)) < len(jobs):
         twice = min(job for job in jobs if jobs.count(job) > 1)
-        raise InvalidInput(f"job {twice} is named twice; each job has one place")
+        raise InvalidInput(f"job {twice} is named twice. Give each job one place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,14 @@ class Part:
 
     def __post_init__(self) -> None:
         if self.slices is not None and self.slices < 1:
-            raise InvalidInput(f"a compute instance has at least 1 slice, got {self.slices}")
+            raise InvalidInput(
+                f"expected a compute instance with at least 1 slice, got {self.slices}"
+            )
         _check_group(self.jobs, self.sharing)
         if self.in_line and self.slices is not None:
-            raise InvalidInput(f"{self}: jobs run one after another on whole GPU instances only")
+            raise InvalidInput(
+                f"{self}: jobs run one after another on undivided MIG instances only"
+            )
 
     @property
     def in_line(self) -> bool:
@@ -299,7 +305,7 @@ class Hybrid(_WithoutLimits):
 
     def __post_init__(self) -> None:
         if not self.places:
-            raise InvalidInput("a hybrid has at least one MIG instance")
+            raise InvalidInput("expected at least one MIG instance")
         _check_once(self.jobs)
 
     @property
@@ -411,7 +417,7 @@ class Phases(_WithoutLimits):
 
     def __post_init__(self) -> None:
         if not self.groups or (len(self.groups) == 1 and self.mode != "queue"):
-            raise InvalidInput("phases are at least two groups of jobs, with a ; between them")
+            raise InvalidInput("expected at least two groups of jobs, with a ; between them")
         _check_once(self.jobs)
 
     @property

@@ -85,8 +85,8 @@ def simulated(
     for each in arrivals:
         if each.job.work_steps is None:
             raise InvalidInput(
-                f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
-                f"with examples_per_epoch."
+                f"the length of an epoch of {each.job.name} is unknown. Give it in a job file, "
+                "with examples_per_epoch."
             )
     alone_s = [(each.job.work_steps or 0.0) * each.job.alone_step_s for each in arrivals]
     histories = [_history(level, arrivals, sharing, paces, fleet, alone_s) for level in LEVELS]
@@ -254,8 +254,8 @@ def check_sharing(
             refuse_without_mig(gpu)
         if fleet.policy in get_args(RoundPolicy):
             raise InvalidInput(
-                f"{sharing}: a GPU changes its layout when it has no job, and {fleet.policy} fills "
-                f"it again at each end of a round. Name the instances, or use --policy "
+                f"{sharing}: a GPU changes its layout when it has no job, but {fleet.policy} "
+                "gives it new jobs in each round. Name the instances, or use --policy "
                 f"{', '.join(get_args(StartPolicy))}."
             )
         return
@@ -265,8 +265,8 @@ def check_sharing(
         placed(sharing, gpu)
     if in_order and (fleet.total > 1 or any(each.arrival_s for each in arrivals)):
         raise InvalidInput(
-            f"{sharing}: it orders jobs that wait from the start, on one GPU. Leave out "
-            f"--trace-in and --gpus, or name one sharing."
+            f"{sharing} orders jobs that wait from the start, on one GPU. Leave out --trace-in "
+            "and --gpus, or name one sharing."
         )
 
 
@@ -283,7 +283,7 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
                 seats += line
             if why := paces.problem(tuple(sorted(seats))):
                 names = ", ".join(arrivals[seat.job].job.name for seat in seats)
-                raise NothingFits(f"{names} cannot run at once: {why}. Make other groups.")
+                raise NothingFits(f"{names} cannot run at once: {why}. Change the groups.")
         return
     first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
     room, widest = paces.room, max(paces.hosts)
@@ -292,8 +292,8 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
         name, width = arrivals[job].job.name, room.width(job)
         if width > widest:
             raise NothingFits(
-                f"{name} takes {width} GPUs of one host, and a host has {widest}. Leave it out, or "
-                f"name larger hosts, as --gpus 1x{width}."
+                f"{name} takes {width} GPUs of one host, and a host has {widest}. Leave the job "
+                f"out, or name larger hosts, as --gpus 1x{width}."
             )
         fit = (
             room.start_on_several(job, [()] * len(room.offers))
@@ -303,6 +303,6 @@ def _check_fit(arrivals: Sequence[Arrival], sharing: Sharing, paces: Paces) -> N
         if not fit:
             why = paces.problem((PlacedJob(job, 0),))
             raise NothingFits(
-                f"{name} cannot run in any place of {sharing}: {why}. Leave it out, or share in "
-                f"another way."
+                f"{name} cannot run in any place of {sharing}: {why}. Leave the job out, or "
+                "choose another sharing."
             )

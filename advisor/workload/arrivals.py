@@ -79,7 +79,7 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
             where, reason = f"{path}:{max(1, rows.line_num)}", str(error).removesuffix(".")
             raise InvalidInput(f"{where}: {reason}. Correct the file.") from None
     if not arrivals:
-        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
+        raise InvalidInput(f"{path}: no job found. Write one in each line.")
     return tuple(arrivals)
 
 
@@ -123,13 +123,13 @@ def _check_columns(columns: Sequence[str]) -> None:
     got = f"got {','.join(columns)[:200] or 'nothing'}"
     if lacking := [column for column in _NEEDED if column not in columns]:
         raise InvalidInput(
-            f"it has no column {' and no '.join(lacking)}: begin with the line {','.join(_NEEDED)} "
-            f"(seconds from the first job on, a profile's name); {got}"
+            f"column {' and no '.join(lacking)} not found. Begin with the line "
+            f"{','.join(_NEEDED)} (seconds from the first job on, a profile's name); {got}"
         )
     if not {*columns} <= {*allowed} or len(set(columns)) < len(columns):
-        raise InvalidInput(f"its columns are {', '.join(allowed)}, each once; {got}")
+        raise InvalidInput(f"expected the columns {', '.join(allowed)}, each once; {got}")
     if {"epochs", "duration_s"} <= {*columns}:
-        raise InvalidInput("epochs and duration_s both set how long a job is: leave one out")
+        raise InvalidInput("epochs and duration_s both set the length of a job. Leave one out")
 
 
 def _row(columns: Sequence[str], texts: Sequence[str]) -> TraceRow:
@@ -146,7 +146,7 @@ def _row(columns: Sequence[str], texts: Sequence[str]) -> TraceRow:
                 raise InvalidInput(f"{column}{since}: {error}") from None
     for column in _NEEDED:
         if column not in cells:
-            raise InvalidInput(f"its {column} is empty")
+            raise InvalidInput(f"{column} is empty")
     return TraceRow(**cells)
 
 
@@ -154,6 +154,6 @@ def _arrival(row: TraceRow, job_of: Callable[[str, float, float, float, int], Jo
     job = job_of(row.job, row.epochs, row.validation_s, row.checkpoint_s, row.gpus)
     if row.duration_s is not None:
         if job.alone_s is None:
-            raise InvalidInput(f"the length of an epoch of {job.name} is not known")
+            raise InvalidInput(f"the length of an epoch of {job.name} is unknown")
         job = replace(job, epochs=row.duration_s / job.alone_s)
     return Arrival(job, row.arrival_s)

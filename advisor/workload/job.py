@@ -63,8 +63,8 @@ def check_protection(what: str, share: float) -> None:
         return
     meant = f": {share:g} % is {share / 100:g}" if _MOST_LONGER <= share < float("inf") else ""
     raise InvalidInput(
-        f"{what} is a share of at least 0 and below {_MOST_LONGER:g}, e.g. 0.1 where steps may "
-        f"take 10 % longer; got {share:g}{meant}"
+        f"expected {what} as a share of at least 0 and below {_MOST_LONGER:g}, e.g. 0.1 for steps "
+        f"up to 10 % longer; got {share:g}{meant}"
     )
 
 
@@ -112,8 +112,8 @@ class Job:
                 check_number(f"{self.name}: {field}", value, most, least)
         if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
-                f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
-                f"{self.user!r}; leave it out if there is none"
+                f"{self.name}: expected a user of letters, digits, spaces and .:_@+-, got "
+                f"{self.user!r}. Leave it out if there is none"
             )
         if self.protect is not None:
             check_protection(f"{self.name}: protect", self.protect)
@@ -179,8 +179,8 @@ class Arrival:
         if self.arrival_s > MOST_WAIT_S:
             raise InvalidInput(
                 f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
-                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:.12g}. Of times since 1970, or in "
-                f"nanoseconds, take away the first, and divide"
+                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:.12g}. Subtract the time of the first "
+                "job, and convert to seconds"
             )
 
 
@@ -199,7 +199,8 @@ def checked_copies(copies: int, where: str, gpus: int) -> int:
     """Return `copies`, checked to be a possible number of jobs for so many GPUs."""
     if copies < 1:
         raise InvalidInput(
-            f"{where}: there cannot be {copies} copies; leave it out. Use 1 to {most_jobs(gpus)}."
+            f"{where}: {copies} copies are not possible. Leave copies out, or use 1 to "
+            f"{most_jobs(gpus)}."
         )
     if copies > most_jobs(gpus):
         raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}")
@@ -260,7 +261,7 @@ def split_word(word: str, gpus: int = 1) -> tuple[str, int, float]:
     rest, epochs = _cut(word, "@")
     name, copies = _cut(rest, ":")
     if word.startswith("@") or not name or name.endswith((":", "@")):
-        raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+        raise InvalidInput(f"{word!r} is not a JOB. Write NAME, NAME:COPIES or NAME@EPOCHS.")
     if epochs is not None and not _NUMBER.fullmatch(epochs):
         raise InvalidInput(
             f"{word!r}: EPOCHS is a number above 0. Write {name}@3, or {name}:2@3 for 2 copies."
@@ -337,7 +338,7 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
         gpus: Number of GPUs that the jobs are for.
     """
     if not is_file(path) and is_name(str(path)) and not path.suffix:
-        raise InvalidInput(f"{path}: --jobs names a TOML file. Write a JOB without --jobs.")
+        raise InvalidInput(f"{path}: --jobs expects a TOML file. Write a JOB without --jobs.")
     where, content = shown(path), read_bytes(path, MOST_TOML_BYTES)
     return _jobs(_entries(content, where), where, path.parent, load, gpus)
 
@@ -364,14 +365,14 @@ def handed_jobs(
     @cache
     def named(name: str) -> Profile:
         if _is_path(name) or name.endswith(".py"):
-            raise InvalidInput(f"{name}: hand that profile in too, and write its name here")
+            raise InvalidInput(f"{name}: add that profile to `profiles`, and write its name here")
         return load(name)
 
     entries = _entries(content, file)
     jobs = _jobs(entries, file, None, named, max(entry.gpus for entry in entries))
     return jobs, tuple(
-        f"{entry.profile}: its command is left out, since it does not say in which folder, /... , "
-        f"it runs"
+        f"{entry.profile}: the file of the plan has no folder for the job's command, so the "
+        "command is left out"
         for entry in entries
         if _runs_nowhere(entry, named(entry.profile))
     )
@@ -384,9 +385,9 @@ def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
             near = near_names("job", document, alike=0.6)[:1]
             meant = f", but one called {near[0]}" if near else ""
             remedy = "`advisor init jobs` writes a file to start from"
-            raise InvalidInput(f"{where}: it has no [[job]] table{meant}. {remedy}.")
+            raise InvalidInput(f"{where}: no [[job]] table found{meant}. {remedy}.")
         if isinstance(document["job"], dict):
-            wrong = "it has [job], in single brackets: write [[job]] before each"
+            wrong = "[job] is in single brackets. Write [[job]] before each job"
             raise InvalidInput(f"{where}: {wrong}.")
         return check_record(JobFile, document, where, "Correct the file.").job
 
@@ -452,9 +453,7 @@ def _script(profiled: Script | None, entry: _Entry, folder: Path | None) -> Scri
     if entry.command is not None and where is not None:
         return Script(command=entry.command, folder=where, environment=entry.environment or {})
     if entry.folder is not None or entry.environment is not None:
-        raise InvalidInput(
-            f"{entry.profile}: folder and environment are those of a command, and it has none"
-        )
+        raise InvalidInput(f"{entry.profile}: folder and environment need a command")
     return None
 
 
@@ -464,7 +463,7 @@ def name_at_batch(name: str, profile: Profile, batch: int) -> str:
     if parts is None or parts.batch != profile.workload.batch:
         raise InvalidInput(
             f"{name}: other batch sizes are found by names that end in "
-            f"-bs{profile.workload.batch} or go on with a -, as the shipped ones do. Rename the "
-            f"profile, or leave the batch size out."
+            f"-bs{profile.workload.batch} or continue with a -, as the shipped ones do. Rename "
+            "the profile, or leave the batch size out."
         )
     return parts.at(batch) + (".json" if name.endswith(".json") else "")

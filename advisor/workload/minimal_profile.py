@@ -87,13 +87,13 @@ class MinimalProfile:
     def __post_init__(self) -> None:
         if self.step_s is None and self.duration_s is None:
             raise InvalidInput(
-                "step_s may be null only where duration_s has the seconds of the whole job"
+                "step_s may be null only if duration_s has the seconds of the whole job"
             )
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, MOST_EPOCH_S, self.step_s or NOMINAL_STEP_S)
             if self.examples_per_epoch is not None:
                 raise InvalidInput(
-                    "examples_per_epoch and duration_s both set the length of an epoch: leave one "
+                    "examples_per_epoch and duration_s both set the length of an epoch. Leave one "
                     "out"
                 )
         if self.step_s is not None:
@@ -101,8 +101,8 @@ class MinimalProfile:
             if self.step_s > _MOST_STEP_S:
                 raise InvalidInput(
                     f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
-                    f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
-                    "accumulated, count every backward pass as a step"
+                    f"{self.step_s:g} ms are {self.step_s / 1000:g} s. With accumulated "
+                    "gradients, count every backward pass as a step"
                 )
         self._check_limits()
         self._check_numbers()
@@ -127,15 +127,15 @@ class MinimalProfile:
         if self.memory_mib < LEAST_MEMORY_MIB:
             raise InvalidInput(
                 f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
-                f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
-                f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
+                "CUDA context alone takes more. Pass the MiB that nvidia-smi lists for the "
+                f"process while it trains; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
             )
         check(self, ("memory_mib",), MOST_MIB)
         check(self, ("power_w",), MOST_W)
         if self.gpu_utilization is not None and 0 <= self.gpu_utilization < _LEAST_UTILIZATION:
             raise InvalidInput(
-                f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or pass "
-                f"none"
+                f"gpu_utilization: {idle(self.memory_mib)}. Read it while the job trains, or "
+                "leave it out"
             )
         for name in ("gpu_utilization", "memory_utilization", *_BY_DCGM):
             if (share := getattr(self, name)) is None:
@@ -144,7 +144,7 @@ class MinimalProfile:
                 in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
                 raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
             if self.gpu_utilization is None:
-                raise InvalidInput(f"{name} needs gpu_utilization: pass what nvidia-smi shows, too")
+                raise InvalidInput(f"{name} needs gpu_utilization. Pass both numbers of nvidia-smi")
 
     def whole(self) -> Profile:
         """Return it as a `Profile`, in which all other numbers are None.
@@ -199,8 +199,8 @@ class MinimalProfile:
 def idle(memory_mib: float, power: str = "") -> str:
     """Return the doubt about a job that holds memory on a GPU whose utilisation is 0."""
     return (
-        f"the GPU utilisation is 0 while the job holds {memory_mib:,.0f} MiB{power}: it was not "
-        f"training then, or the counter is stuck"
+        f"the GPU utilisation is 0 while the job holds {memory_mib:,.0f} MiB{power}: the job did "
+        "not train, or the counter is stuck"
     )
 
 

@@ -37,7 +37,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if not self.steps > 0:
-            raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
+            raise InvalidInput(f"a window of {self.seconds} s has no step, so it has no pace")
         check_number("a step in seconds", self.step_s, units.DAY_S, units.LEAST_STEP_S)
 
     @property

@@ -55,9 +55,9 @@ def check_power(profile: Profile, gpu: Gpu) -> Profile:
         return profile
     draws = f"more than {least_w:g} W at idle" if power_w < least_w else f"at most {limit_w:g} W"
     raise InvalidInput(
-        f"{profile.name}: power_w is {power_w:g}, and {with_article(gpu.key)} draws {draws}. Give "
-        f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, as "
-        f"nvidia-smi shows them; if they are not known, leave --power-w out, in a file null."
+        f"{profile.name}: power_w is {power_w:g}, but {with_article(gpu.key)} draws {draws}. Give "
+        f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, from "
+        "nvidia-smi. If they are unknown, leave --power-w out, or write null in a file."
     )
 
 
@@ -123,7 +123,7 @@ class Stale:
     present: str
 
     def __str__(self) -> str:
-        or_else = ", or convert them to this host: --check-host" * (self.what == "host")
+        or_else = ", or convert the profiles to this host: --check-host" * (self.what == "host")
         return (
             f"{len(self.jobs)} of {counted(self.jobs_in_all, 'job')} ({', '.join(self.jobs)}): "
             f"profiled with {self.what} {' and '.join(self.profiled)}, and here it is "
@@ -179,7 +179,7 @@ def unsteady_profiles(profiles: Sequence[Profile]) -> tuple[str, ...]:
     """Return lines about those of `profiles` whose windows or moments disagree, each once."""
     behind = {profile.name: profile.unsteady for profile in profiles}
     varied = tuple(
-        f"{name}'s own steps varied by {in_percent(share)} when it was profiled: measure it again"
+        f"{name}'s own steps varied by {in_percent(share)} while it was profiled: measure it again"
         for name, share in behind.items()
         if share is not None
     )
@@ -297,7 +297,7 @@ def _changes(before: Profile, now: Profile) -> Iterator[str]:
         return
     for name, words in _MACHINE.items():
         if (was := getattr(old, name)) != (is_now := getattr(new, name)):
-            yield f"its {words} was {was or 'not known'}, and is {is_now or 'not known'}"
+            yield f"its {words} was {was or 'not known'}, and is {is_now or 'not known'} now"
     if old.recipes != new.recipes:
         yield "the code of the workload has changed"
     for name in (each.name for each in fields(Workload)):
@@ -307,7 +307,10 @@ def _changes(before: Profile, now: Profile) -> Iterator[str]:
     if not _same_kernels(before.trace, now.trace):
         yield "the kernels of a step have changed"
     if before.gpu_s and now.gpu_s and abs(log(now.gpu_s / before.gpu_s)) > _SAME_WORK:
-        yield f"kernels took {1e3 * before.gpu_s:.2f} ms a step, and take {1e3 * now.gpu_s:.2f} ms"
+        yield (
+            f"kernels took {1000.0 * before.gpu_s:.2f} ms a step, and take "
+            f"{1000.0 * now.gpu_s:.2f} ms now"
+        )
 
 
 def _same_kernels(before: KernelTrace | None, now: KernelTrace | None) -> bool:

@@ -141,8 +141,7 @@ class Run:
         done = self.completion
         if (done is not None) != (self.purpose == "completion"):
             raise InvalidInput(
-                f"run {self.id}: it says when its tenants were done if and only if its purpose is "
-                f"completion"
+                f"run {self.id}: its tenants have ends if and only if its purpose is completion"
             )
         if done is None:
             return

@@ -68,7 +68,7 @@ class Script:
             except UnicodeEncodeError:  # half of a character
                 possible = False
             if not possible:
-                raise InvalidInput(f"no program can be given the word {word[:40]!r}...")
+                raise InvalidInput(f"the word {word[:40]!r}... cannot be passed to a program")
         if not Path(self.folder).is_absolute():
             raise InvalidInput(f"a script's folder is an absolute path, got {self.folder!r}")
         for name in self.environment:
@@ -76,8 +76,7 @@ class Script:
                 raise InvalidInput(f"{name!r} is not the name of an environment variable")
             if name.startswith(_SET_BY_US):
                 raise InvalidInput(
-                    f"{name} is set by whatever starts the job, for the GPU and its share of it: "
-                    f"leave it out"
+                    f"{name} is set by the program that starts the job, for its GPU. Leave it out"
                 )
         _check_pattern(self.throughput, "the throughput, e.g. '([0-9.]+) images/s'")
         _check_pattern(self.seconds_per_step, "the seconds of a step, e.g. '([0-9.]+)s/it'")
@@ -149,8 +148,8 @@ class Workload:
     def __post_init__(self) -> None:
         if not is_name(self.name):
             raise InvalidInput(
-                f"{self.name!r} names no workload: up to 120 of a-z, A-Z, 0-9 and ._+-, first a "
-                f"letter or digit"
+                f"{self.name!r} is not a name of a workload: use up to 120 of a-z, A-Z, 0-9 and "
+                "._+-, with a letter or digit first"
             )
         for name, allowed in (("precision", Precision), ("execution", Execution)):
             check_choice(f"{self.name}: {name}", getattr(self, name), get_args(allowed))
@@ -170,8 +169,8 @@ class Workload:
             )
         if self.loader_workers == 0:
             raise InvalidInput(
-                f"{self.name}: files are read by a loader, and it has none. Say -loader4 at the "
-                f"end of its name, or --loader-workers 4."
+                f"{self.name}: reading files needs a data loader. Add -loader4 to the name, or "
+                "pass --loader-workers 4."
             )
         return replace(
             self, name=f"{self.name}-files", data=str(folder.resolve()), examples_per_epoch=images
@@ -186,14 +185,13 @@ class Workload:
         """Check that something here can start and watch it: that not only numbers are known."""
         if self.is_bare and self.script is None:
             raise InvalidInput(
-                f"{self.name}: its profile is bare numbers, which do not say how to start it. "
-                f"Name its command in a job file, leave it out, or run it yourself: "
-                f"`advisor export JOB...`"
+                f"{self.name}: its profile is bare numbers without a command. Set the command in "
+                "a job file, leave the job out, or run it yourself: `advisor export JOB...`"
             )
         if self.source == "duration":
             raise InvalidInput(
-                f"{self.name}: its profile has no step time with which its run can be compared. "
-                f"Add it by --step-s, or start the job yourself, e.g. by `advisor export`"
+                f"{self.name}: its profile has no step time for a comparison. Pass --step-s, or "
+                "start the job yourself, e.g. by `advisor export`"
             )
 
     @property
@@ -368,7 +366,7 @@ def secrets_held(
         names += filter(is_secret, script.environment) if variables else ()
     if names:
         yield (
-            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
-            f"or take them out of the job file and set variables where the plan is run; jobs "
-            f"inherit them."
+            f"the plan contains the values of {', '.join(dict.fromkeys(names))}. Keep the file "
+            "private, or remove them from the job file and set the variables where the plan runs: "
+            "jobs inherit them."
         )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from advisor.hardware.machine import Calibration
 
 
-_OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
+_OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` lists its fields."
 
 
 @read_once(1024)
@@ -118,7 +118,7 @@ def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
     if is_path:
         path = Path(name)
     elif not (paths := profile_paths(gpu, folder)):
-        measured = ", ".join(profiled_gpus(folder)) or "no GPU yet"
+        measured = "no GPU".join(profiled_gpus(folder)) or "no GPU yet"
         raise InvalidInput(
             f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
             f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
@@ -130,13 +130,13 @@ def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
     profile = read_profile(path)
     if profile.gpu == "cpu":
         raise InvalidInput(
-            f"{shown(path)}: measured on a CPU, which says nothing of a GPU. Measure it on "
-            f"{with_article(gpu)}: `advisor profile` without --device cpu."
+            f"Profile {shown(path)} was measured on a CPU. Measure it on {with_article(gpu)}: "
+            "`advisor profile` without --device cpu."
         )
     if profile.gpu != gpu:
         raise InvalidInput(
-            f"{shown(path)}: measured on {profile.gpu}, but {gpu} was asked for. Use --gpu "
-            f"{profile.gpu}, or measure it on {with_article(gpu)}."
+            f"{shown(path)}: measured on {profile.gpu}, not on {gpu}. Use --gpu {profile.gpu}, or "
+            f"measure it on {with_article(gpu)}."
         )
     return profile
 
@@ -183,8 +183,8 @@ def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calib
     calibration = read_calibration(path)
     if calibration.gpu != gpu:
         raise InvalidInput(
-            f"{path}: measured on {calibration.gpu}, but {gpu} was asked for. "
-            f"Use another --calibration, or none."
+            f"{path}: measured on {calibration.gpu}, not on {gpu}. Use another --calibration, or "
+            "none."
         )
     return path, calibration
 
@@ -214,8 +214,8 @@ def measured_profiles(
     names = [each.name for each in estimated_profiles(profiles.values()) if each.name in needed]
     if names:
         raise InvalidInput(
-            f"there are runs of {', '.join(names)} on {gpu}, and its profile is an estimate. "
-            f"Measure it there: {how_to_measure(names)}."
+            f"the profiles of {', '.join(names)} on {gpu} are estimates, but runs of them exist. "
+            f"Measure them there: {how_to_measure(names)}."
         )
     return {name: each for name, each in profiles.items() if not each.is_estimate}, refused
 

@@ -1,5 +1,7 @@
 """A user's actions on the page, and what the page then shows."""
 
+import json
+
 
 def words(elements):
     """The texts of `elements` as a reader sees them, without the marks that keep them literal."""
@@ -12,7 +14,22 @@ def line(page):
 
 
 def badge(page):
-    return words(page.markdown)[0]
+    """The verdict on the best plan, and its colour."""
+    text = next(text for text in words(page.markdown) if "-badge[" in text)
+    return f"{text.partition(']')[0]}]"
+
+
+def ways(page):
+    """The table that is the chart: its rows, and the plan that it marks as looked at."""
+    parts = page.get("bidi_component")
+    table = next(each for each in parts if each.proto.component_name == "advisor_ways")
+    return json.loads(table.proto.json)
+
+
+def click(page, way):
+    """Click the row of a plan."""
+    page.query_params["plan"] = way
+    return page.run()
 
 
 def wrong(page):
@@ -53,6 +70,11 @@ def hand_in(page, *files):
 
 def look_at(page, view):
     page.session_state["view"] = view
+    return page.run()
+
+
+def get_commands(page):
+    next(each for each in page.button if each.label == "Get the commands").click()
     return page.run()
 
 

@@ -3,10 +3,14 @@
 import pytest
 
 from advisor.api import Advisor
-from advisor.report.recommendation import fleet_instruction
+from advisor.plan import START_S
+from advisor.plan.trials import TrialTerms
+from advisor.report import charts
+from advisor.report.headline import headline
 from tests import shelf
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
-from tests.page.seen import charts, line, rows_with, words, wrong
+from tests.page.seen import charts as charts_of
+from tests.page.seen import line, rows_with, words, wrong
 
 RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
 
@@ -24,15 +28,20 @@ def test_trials_that_run_at_once_are_more_an_hour(more_page):
     assert table["trials an hour"].max() > 1.1 * table["trials an hour"][0]
     assert (table["from"] <= table["trials an hour"]).all()
     assert (table["trials an hour"] <= table["to"]).all()
+    advisor = Advisor(shelf.GPU)
+    search = advisor.trials(advisor.chosen_jobs()[1], TrialTerms(start_s=START_S))
+    advised = table[table["at once"] == search.at_once]["trials an hour"].item()
+    assert advised == search.trials_per_hour.p50, "the headline's"
+    drawn = charts.trials_chart(search.hosts[0].trials).to_dict(validate=False)["layer"]
+    middles = [row["middle"] for layer in drawn for row in layer["data"]["values"]]
+    assert {*table["trials an hour"]} == {*middles}
 
 
 def test_on_two_gpus_each_job_has_a_gpu_and_an_end_as_in_the_plan_of_the_library(more_page):
     table = rows_with(ask(more_page, "Several GPUs"), "ends, min")
     advisor = Advisor(shelf.GPU)
-    assert (
-        line(more_page)
-        == f"## {fleet_instruction(advisor.recommend(advisor.chosen_jobs(), gpus=2))}."
-    )
+    plan = advisor.recommend(advisor.chosen_jobs(), gpus=2)
+    assert line(more_page) == f"## {headline(plan, plan.best)}"
     assert {name.partition(" · ")[2] for name in table["job"]} == {RESNET, SMALL, BERT}
     assert set(table["GPU"]) == {0, 1}
     assert (table["from"] <= table["ends, min"]).all()
@@ -68,7 +77,9 @@ def test_a_process_that_holds_as_much_as_one_job_alone_is_taken_to_be_it(
     install(FakeLibrary(FakeGpu(processes={11: held})))
     ask(more_page, question)
     if question == "Add a job":
-        assert [name.partition(" · ")[2] for name in more_page.multiselect[0].value] == [BERT]
+        assert [
+            name.partition(" · ")[2] for name in more_page.button_group(key="running").value
+        ] == [BERT]
     else:
         table = rows_with(more_page, "process")
         assert (list(table["process"]), list(table["as much as"])) == (["11"], [BERT])
@@ -84,7 +95,7 @@ def test_a_larger_slice_holds_no_smaller_batch(more_page):
     sizes = list(table["largest batch"])
     assert 0 < sizes[-1] == max(sizes)
     assert sizes == sorted(sizes)
-    assert len(charts(more_page)) == 1  # the speeds of the jobs there
+    assert len(charts_of(more_page)) == 1  # the speeds of the jobs there
     more_page.selectbox(key="gpu").set_value("rtx-4090-24gb")
     table = rows_with(ask(more_page, "Largest batch"), "largest batch")
     assert list(table["slice"]) == ["whole GPU"]

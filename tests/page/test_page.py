@@ -11,20 +11,23 @@ from advisor.files.writing import write_whole
 from advisor.launch.exports import FORMATS
 from advisor.plan import ObjectiveName
 from advisor.report.format import WAYS
-from advisor.report.recommendation import fleet_instruction
+from advisor.report.headline import headline
 from advisor.workload.minimal_profile import minimal_text
 from tests import shelf, synthetic
 from tests.page.seen import (
     badge,
     charts,
     choose,
+    click,
     editor,
     fill_in,
+    get_commands,
     hand_in,
     jobs,
     line,
     look_at,
     rows_with,
+    ways,
     words,
     wrong,
 )
@@ -37,13 +40,13 @@ def test_i_open_the_page_and_see_one_badge_one_line_and_one_chart(page):
     page.run()
     assert wrong(page) == ""
     assert badge(page) == ":green-badge[Share]"
-    assert re.search(r"[\d.]+ min instead of [\d.]+\.$", line(page))
+    assert re.search(r"[\d.]+ min, [\d.]+ % less than one after another\.$", line(page))
     assert [row for row in jobs(page)] == [RESNET, SMALL, BERT]
     column = json.loads(editor(page).columns)["job"]
     assert {*shelf.PROFILES} <= {*column["type_config"]["options"]}
-    assert len(charts(page)) == 2, "ways to share; jobs over time"
-    above = [badge(page), line(page), words(page.markdown)[2]]
-    assert len(" ".join(above).split()) <= 40
+    assert len(charts(page)) == 2, "the GPU; jobs over time"
+    assert [row["best"] for row in ways(page)["rows"]] == [True, *[False] * (len(WAYS) - 1)]
+    assert len(" ".join(words(page.markdown)[:2]).split()) <= 60
 
 
 def test_what_i_change_in_the_table_changes_the_answer_and_the_link(page):
@@ -119,8 +122,8 @@ def test_a_link_restores_jobs_plan_and_conditions(page):
     assert not [*page.error, *page.warning]
     assert [row["copies"] for row in jobs(page).values()] == [2, 1]
     assert (jobs(page)[BERT]["due"], jobs(page)[BERT]["user"]) == (90, "ann")
-    assert page.selectbox(key="plan").value == "mps"
-    assert line(page).startswith("## Use MPS: ")
+    assert ways(page)["looked"] == "mps"
+    assert any("You look at: MPS" in text.replace("*", "") for text in words(page.markdown))
     assert page.number_input(key="free").value == 20
 
 
@@ -162,7 +165,7 @@ def test_nothing_that_a_job_file_contains_is_run(page, tmp_path):
     touched = tmp_path / "touched"
     text = f'[[job]]\nprofile = "{BERT}"\ncommand = ["touch", "{touched}"]\nfolder = "{tmp_path}"\n'
     hand_in(page.run(), ("jobs.toml", text.encode()))
-    look_at(page, "Commands")
+    get_commands(page)
     assert f"touch {touched}" in "".join(each.value for each in page.code)
     assert not touched.exists()
 
@@ -179,40 +182,47 @@ def test_without_profiles_the_page_says_how_to_make_one(page, elsewhere):
     assert "broken.json" in wrong(page.run())
 
 
-def test_every_way_has_its_line_and_views(page):
-    look_at(page.run(), "All plans")
-    plans = rows_with(page, "rank").set_index("way")["plan"]
-    for way in WAYS:
-        page.selectbox(key="plan").set_value(plans.loc[[way]].iloc[0]).run()
-        for view in ("Timeline", "Compare", "Commands") if way == "MIG" else ("Each job",):
+def test_every_way_has_its_card_and_views(page):
+    page.run()
+    best = line(page)
+    rows = ways(page)["rows"]
+    assert len(rows) == len(WAYS)
+    for row in rows:
+        click(page, row["plan"])
+        assert line(page) == best
+        assert ways(page)["looked"] == row["plan"]
+        for view in ("Timeline", "Each job", "Compare"):
             look_at(page, view)
             assert not [*page.exception, *page.error, *page.info]
 
 
-def test_the_chosen_plan_has_its_line_and_i_get_back_to_the_best(page):
+def test_the_plan_that_i_look_at_is_beside_the_best_until_i_go_back(page):
     page.run()
-    best, names = line(page), page.selectbox(key="plan").options
-    page.selectbox(key="plan").set_value(names[-1]).run()
-    assert line(page) != best
-    next(each for each in page.button if each.label == "Back to best").click().run()
+    best, last = line(page), ways(page)["rows"][-1]
+    click(page, last["plan"])
     assert line(page) == best
+    assert "slower than the best" in " ".join(words(page.markdown))
+    next(each for each in page.button if each.label == "Back to the best").click().run()
+    assert "plan" not in page.query_params
+    assert "than the best" not in " ".join(words(page.markdown))
 
 
 def test_after_a_change_the_best_plan_is_in_view_unless_i_chose_another(page):
     choose(page.run(), BERT, SMALL)
-    view = page.selectbox(key="plan")
-    assert view.value == view.options[0]
-    view.set_value("naive").run()
+    assert ways(page)["looked"] == ways(page)["rows"][0]["plan"]
+    click(page, "naive")
     fill_in(page, SMALL, copies=2)
-    assert page.selectbox(key="plan").value == "naive"
+    assert ways(page)["looked"] == "naive"
     choose(page, BERT)
-    assert page.selectbox(key="plan").value == "serial"
+    assert ways(page)["looked"] == "serial"
+    assert wrong(page) == ""
 
 
 def test_a_plan_has_commands_in_every_format_or_it_is_said_why_not(page):
-    look_at(page.run(), "Commands")
+    page.run()
     for form in FORMATS:
-        page.selectbox(key="format").set_value(form).run()
+        page.session_state["format"] = form
+        get_commands(page)
         assert not page.exception
         assert page.get("download_button") or page.info
 
@@ -223,4 +233,4 @@ def test_nine_jobs_have_the_plan_of_the_library_and_no_other_line_before_it(page
     assert wrong(page) == ""
     lines = [text for text in words(page.markdown) if text.startswith("## ")]
     plan = Advisor(shelf.GPU).recommend([f"{SMALL}:9"])
-    assert lines == [f"## {fleet_instruction(plan)}."]
+    assert lines == [f"## {headline(plan, plan.best)}"]

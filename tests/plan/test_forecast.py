@@ -194,7 +194,7 @@ def test_a_plan_may_choose_the_cap_that_saves_most_and_makes_no_job_late():
     assert {plan.prediction.power_cap_w for plan in ranked(BOTH, H200, Hot(), "energy").plans} == {
         None
     }
-    with pytest.raises(InvalidInput, match="leave one"):
+    with pytest.raises(InvalidInput, match="Leave one"):
         recommend(["cnn-cifar10-bs128"], power_cap_w=400.0, conditions=allowed)
 
 

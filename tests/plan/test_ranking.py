@@ -129,7 +129,7 @@ def test_a_mix_that_does_not_fit_is_left_out_with_what_it_takes():
 
 def test_a_job_that_fits_nowhere_says_how_much_is_missing_and_which_job():
     big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=200_000))
-    with pytest.raises(NothingFits, match=r"dlrm-29gb-bs128 .* 220,000 MiB .* 76,229 MiB are miss"):
+    with pytest.raises(NothingFits, match=r"dlrm-29gb-bs128 .* 220,000 MiB .* 76,229 MiB too many"):
         advice([HOST_BOUND, big])
 
 

@@ -31,15 +31,15 @@ def why(jobs, text, conditions=None):
         ([ADA, PLAIN], "mps", "ada and an unnamed user"),
         ([ADA, ADA, BEN], "mig=3g.71gb[1]+4g.71gb[2,3]/mps", "one user"),
         ([ADA, BEN, BEN], "naive[3];mps[1,2]", "one user"),
-        ([ALONE, PLAIN], "naive", "to be isolated"),
-        ([ALONE, PLAIN], "mps", "to be isolated"),
-        ([PLAIN, ALONE], "mig=3g.71gb[1,2]", "to be isolated"),
-        ([PLAIN, ALONE], "mig=7g.141gb/ci=3c[1]+4c[2]", "to be isolated"),
-        ([PLAIN, ALONE, PLAIN], "naive[1];naive[2,3]", "to be isolated"),
+        ([ALONE, PLAIN], "naive", "is isolated"),
+        ([ALONE, PLAIN], "mps", "is isolated"),
+        ([PLAIN, ALONE], "mig=3g.71gb[1,2]", "is isolated"),
+        ([PLAIN, ALONE], "mig=7g.141gb/ci=3c[1]+4c[2]", "is isolated"),
+        ([PLAIN, ALONE, PLAIN], "naive[1];naive[2,3]", "is isolated"),
         ([PARALLEL, PLAIN], "mig=3g.71gb,4g.71gb", "NCCL does not run on MIG"),
         ([PLAIN, PARALLEL], "naive[1];mig=7g.141gb[2]", "NCCL"),
-        ([PLAIN] * 49, "mps", "MPS serves 48 processes at most, not 49"),
-        ([PLAIN] * 7, "mig=1g.18gb[1,2,3,4,5,6,7]/mps", "serves 6 processes at most, not 7"),
+        ([PLAIN] * 49, "mps", "MPS serves at most 48 processes, not 49"),
+        ([PLAIN] * 7, "mig=1g.18gb[1,2,3,4,5,6,7]/mps", "serves at most 6 processes, not 7"),
     ],
 )
 def test_what_is_forbidden_is_said_in_words(jobs, text, said):
@@ -69,7 +69,7 @@ def test_what_is_allowed_breaks_no_rule(jobs, text):
 
 @pytest.mark.parametrize("text", ["mig=3g.71gb,4g.71gb", "naive[1];mig=3g.71gb[2]"])
 def test_without_root_there_is_no_mig(text):
-    assert "takes root" in why([PLAIN] * 2, text, Conditions(root=False))
+    assert "needs root" in why([PLAIN] * 2, text, Conditions(root=False))
     assert why([PLAIN] * 2, "mps", Conditions(root=False)) is None
 
 
@@ -86,7 +86,7 @@ def test_a_margin_is_kept_free_by_the_upper_ends_of_what_jobs_take():
     mix = StandIn().predict([large, large], Mps())
     assert memory_problem(mix, H200) is None
     assert memory_problem(mix, H200, 0.05) is None
-    assert "leaves no 10 % of memory free" in memory_problem(mix, H200, 0.1)
+    assert "leaves less than 10 % of memory free" in memory_problem(mix, H200, 0.1)
     turns = StandIn().predict([large, large], Serial())
     assert memory_problem(turns, H200, 0.1) is None
 

@@ -85,7 +85,7 @@ def test_a_file_of_another_gpu_is_estimated_unless_it_is_an_estimate_itself(fold
 def test_nothing_is_learnt_from_an_estimate(folder):
     write(folder, on_gpu(synthetic.profile(RESNET), H100))
     assert measured_profiles("h100-sxm-80gb", folder)[0].keys() == {BERT}
-    with pytest.raises(InvalidInput, match="its profile is an estimate"):
+    with pytest.raises(InvalidInput, match="are estimates"):
         measured_profiles("h100-sxm-80gb", folder, {RESNET})
 
 

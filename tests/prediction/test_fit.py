@@ -64,7 +64,7 @@ def test_a_search_of_the_constants_never_ends_with_more_error_than_it_began(runs
     ("change", "said"),
     [
         (lambda m: m["corrections"]["mps"]["columns"].__setitem__(0, "speed"), "other columns"),
-        (lambda m: m["corrections"]["mps"].update(mean=[1.0]), "not as long"),
+        (lambda m: m["corrections"]["mps"].update(mean=[1.0]), "coefficients"),
         (lambda m: m.update(extra=1), "extra"),
         (lambda m: m.pop("constants"), "constants"),
     ],

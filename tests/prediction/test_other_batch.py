@@ -135,7 +135,7 @@ def test_memory_beyond_what_was_measured_risks_more_at_the_same_size():
 @pytest.mark.parametrize(
     ("others", "why"),
     [
-        ([SMALL], "at batch 32 only"),
+        ([SMALL], "only at batch 32"),
         ([SMALL, replace(LARGE, gpu="h100-sxm-80gb")], "differs"),
         ([SMALL, synthetic.profile(f"{WORK}-bs256-amp")], "differs"),
     ],

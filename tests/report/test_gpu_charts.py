@@ -207,9 +207,11 @@ def test_compute_instances_divide_the_compute_slices_of_their_instance():
 def test_groups_with_instances_have_a_drawing_each():
     chart, _ = drawn("a100-40gb", NAMES[:3], "mig=4g.20gb@0[3]+3g.20gb@4[1];naive[2]")
     assert {*memory_by_job(chart)} == {*NAMES[:3]}
-    axis = json.dumps(chart.to_dict(validate=False)["layer"][0]["encoding"]["y"])
-    assert "first" in axis
-    assert "then" in axis
+    drawing = chart.to_dict(validate=False)
+    axis = drawing["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+    for order in ("first", "then"):
+        assert order in axis
+        assert f" {order}; " in drawing["description"]
 
 
 def test_the_same_job_has_the_same_colour_in_every_plan():
@@ -224,7 +226,7 @@ def test_the_same_job_has_the_same_colour_in_every_plan():
     assert scales[0]["domain"] == [*NAMES[:2]]
 
 
-def test_who_cannot_see_the_drawing_is_told_its_numbers():
+def test_the_description_of_the_drawing_has_its_numbers():
     chart, mix = drawn("h200-141gb", NAMES[:2], "mps=86,43")
     words = chart.to_dict(validate=False)["description"]
     for number in ("86", "43", "free", f"{mix.memory_total_mib / 1024:.1f} of 140 GiB"):

@@ -22,9 +22,10 @@ from advisor.report.comparison import comparison_report, limits_in_words
 from advisor.report.copies import copies_report
 from advisor.report.forecast import best_of_each_way, forecast_report, layout_needs, memory_held
 from advisor.report.format import ReportConsole, places, shortened
+from advisor.report.headline import instruction, order_of_starts
 from advisor.report.lists import gpus_table, live_lines, profiles_table
 from advisor.report.plans import plans_report
-from advisor.report.recommendation import answer, gpu_notes, instruction
+from advisor.report.recommendation import answer, gpu_notes
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -117,7 +118,7 @@ def test_every_predicted_number_has_its_interval_mig_a_mark_and_what_was_left_ou
         (lambda: advised(LARGE, LARGE, wide=0.01), "1.25x"),
         (lambda: advised(replace(SMALL, deadline_s=1.0), LARGE), SMALL.name),
         (lambda: advised(replace(LARGE, protect=0.01), LARGE), "protected"),
-        (lambda: advised(SMALL, LARGE, objective="throughput"), "throughput"),
+        (lambda: advised(SMALL, LARGE, objective="throughput"), "work an hour"),
         (lambda: advised(SMALL, LARGE, objective="energy"), "Wh"),
         (lambda: advised(replace(SMALL, deadline_s=1e8), objective="deadlines"), "deadline"),
     ],
@@ -198,10 +199,10 @@ def test_details_of_a_fleet_show_every_job_on_a_gpu():
 
 
 @pytest.mark.parametrize(("jobs", "gpus"), [(2, 4), (9, 4), (40, 20)])
-def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_each_gpu(jobs, gpus):
+def test_the_answer_for_a_fleet_fits_in_15_lines_with_each_way_and_the_jobs_of_each_gpu(jobs, gpus):
     found = planned((KINDS * 20)[:jobs], gpus=gpus)
     lines = printed(plans_report(found, command="Start it: " + "x" * 80), 100).splitlines()
-    assert len(lines) <= 14
+    assert len(lines) <= 15
     assert max(map(len, lines)) <= 100
     ranges = [line.split()[1] for line in lines if line.startswith("GPU ")]
     assert len(found.best.gpus) == sum(
@@ -285,7 +286,8 @@ def test_gpus_are_listed_and_what_a_driver_does_not_know_is_unknown():
 
 def instructed(words):
     plan = forecast(Mixes([SMALL] * 4, StandIn()), parse_sharing(words))
-    return instruction(plan, ["A", "B", "B", "C"])
+    names = ["A", "B", "B", "C"]
+    return f"{instruction(plan, names)}. {order_of_starts(plan.sharing, names)}"
 
 
 def placed(words):
@@ -304,9 +306,21 @@ TIME, GAIN = interval_of(units.seconds), interval_of(units.times)
     [
         (placed, "mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
         (placed, "mig=7g.141gb@0/ci=3c[1]+4c[2,3]/mps", "A on 3 compute slices of 7g.141gb; 2 x B"),
-        (instructed, "mps/2", "Use MPS, at most 2 at a time in this order: A, 2 x B, C"),
-        (instructed, "mps/3[4,2,3,1]", "Use MPS, at most 3 at a time in this order: C, 2 x B, A"),
-        (instructed, "naive/2[3,1,2];mps[4]", "this order: B, A, B, then C under MPS"),
+        (
+            instructed,
+            "mps/2",
+            "Use MPS, at most 2 at a time. The jobs start in this order: A, 2 x B, C.",
+        ),
+        (
+            instructed,
+            "mps/3[4,2,3,1]",
+            "Use MPS, at most 3 at a time. The jobs start in this order: C, 2 x B, A.",
+        ),
+        (
+            instructed,
+            "naive/2[3,1,2];mps[4]",
+            "at most 2 at a time, then C under MPS. The jobs start in this order: B, A, B, C.",
+        ),
         (shortened, "mps=" + ",".join(["14"] * 40), "mps=14 x40"),
         (shortened, "mps=86,86,86", "mps=86,86,86"),
         (shortened, "serial[1];mps[2,3]", "serial[1];mps[2,3]"),

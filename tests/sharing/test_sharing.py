@@ -373,7 +373,7 @@ def test_jobs_in_line_on_an_instance_have_it_one_after_another():
     assert [sum(len(part.jobs) for part in each) for each in memories(lines, 5)] == [1, 1, 1, 2]
     assert kind_of(lines) == "hybrid"
     assert kind_of(parse_sharing("mig=3g.71gb[3,1]/serial+4g.71gb[2]")) == "mig"
-    with pytest.raises(InvalidInput, match="whole GPU instances"):
+    with pytest.raises(InvalidInput, match="undivided MIG instances"):
         parse_sharing("mig=7g.141gb/ci=3c[1,2]/serial+4c[3]")
 
 

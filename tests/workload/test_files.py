@@ -66,7 +66,7 @@ def test_the_commands_own_output_is_no_file_to_write_whether_a_pipe_or_a_file(tm
         with file.open("a") as appended:
             os.dup2(appended.fileno(), 1)
         for path in ("/dev/stdout", "/proc/self/fd/1", file):
-            with pytest.raises(InvalidInput, match="own output goes there already"):
+            with pytest.raises(InvalidInput, match="already writes its output there"):
                 write_whole(Path(path), "text")
     finally:
         os.dup2(kept, 1)
@@ -107,9 +107,9 @@ def test_asking_whether_a_path_can_be_written_makes_nothing(tmp_path):
 def test_a_path_below_a_file_and_a_folder_that_is_a_file_are_refused(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "model.json", tmp_path / "file" / "far" / "model.json"):
-        with pytest.raises(InvalidInput, match="part of it is not a folder"):
+        with pytest.raises(InvalidInput, match="its parent is not a folder"):
             writable(path)
-    with pytest.raises(InvalidInput, match="part of it is not a folder"):
+    with pytest.raises(InvalidInput, match="its parent is not a folder"):
         writable_folder(tmp_path / "file")
 
 

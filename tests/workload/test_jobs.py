@@ -90,7 +90,7 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
         (f"{RESNET}@50%", f"{RESNET}@3"),
         (f"{RESNET}:1e3", f"{RESNET}:2"),
         (f"{RESNET}@0", "above 0"),
-        ("@3", "names no job"),
+        ("@3", "is not a JOB"),
         ("bert-base-finetune-bs61", BERT),
         *(
             (f"{RESNET}:{count}", f"1 to {MAX_JOBS}")
@@ -308,7 +308,7 @@ def test_any_table_is_arrivals_or_refused_with_its_file(read, rows):
 
 
 def test_an_arrival_counted_from_1970_is_refused_with_the_remedy():
-    with pytest.raises(InvalidInput, match="since 1970"):
+    with pytest.raises(InvalidInput, match="Subtract the time"):
         Arrival(Job(synthetic.profile()), 1.7e18)
 
 

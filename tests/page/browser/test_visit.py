@@ -1,9 +1,11 @@
 """A user visits the page with a browser, and the page answers."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 
+from advisor.workload.store import profile_paths
 from research.browser import click_way
 from tests.page.test_page import MINE
 
@@ -98,3 +100,17 @@ def test_more_questions_are_about_the_same_jobs(visitor):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("gpus=3"))
     expect(visitor.answer).to_contain_text("on 3")
+
+
+MANY = ",".join(f"{name}:3" for name in sorted(profile_paths("h200-141gb"))[:16])
+
+
+@pytest.mark.parametrize("link", ["/", "/more?ask=Several+GPUs&gpus=2"])
+def test_a_search_ends_when_i_stop_it_and_begins_when_i_ask_again(visitor, link):
+    page = visitor.page
+    page.goto(f"{visitor.address}{link}{'&' if '?' in link else '?'}jobs={quote(MANY)}")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(visitor.problems.first).to_contain_text("Search stopped")
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    page.get_by_role("button", name="Search again").click()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
