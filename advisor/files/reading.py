@@ -1,6 +1,6 @@
 """Finds shipped data and the user's own, and reads and checks files that users name.
 
-Needs the standard library only, and refuses what is no regular file or too large before reading.
+Needs the standard library only. Refuses other than regular files, and large ones, unread.
 """
 
 import json
@@ -142,7 +142,7 @@ def located(where: object, remedy: str = "") -> Iterator[None]:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether it is a folder; a name that is too long for a file names none."""
+    """Return whether it is a folder; False for a name that is too long for a file."""
     return os.path.isdir(path)  # noqa: PTH112 - pathlib raises an error then
 
 

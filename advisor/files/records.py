@@ -52,7 +52,7 @@ class OrText:
 
 
 def _with_tuples(value: Any) -> Any:
-    """Return `value` of JSON with tuples for its lists, as strict types want it."""
+    """Return `value` of JSON with tuples for its lists, as strict types need."""
     if isinstance(value, dict):
         return {key: _with_tuples(each) for key, each in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
@@ -275,7 +275,7 @@ _ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
 
 
 def kind_of_file(content: bytes) -> str | None:
-    """Return which kind of file has this `content`; None if it is none that advisor reads."""
+    """Return the kind of a file with this `content`; None if advisor reads no such files."""
     text = content.strip()
     if text.startswith(b"{"):
         lines = text.splitlines()

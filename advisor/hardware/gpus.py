@@ -33,8 +33,8 @@ class GpuRates:
     Attributes:
         fp32_tflops: FP32 arithmetic on vector units, 1e12 operations a second.
         tf32_tflops: TF32 products on tensor cores, without sparsity; None if it has none.
-        fp16_tflops: Likewise FP16, accumulated in FP32; BF16 has the same rate from 8.0 on.
-        bandwidth_gb_s: To its memory, 1e9 bytes a second.
+        fp16_tflops: FP16 products on tensor cores, accumulated in FP32; BF16 too from 8.0 on.
+        bandwidth_gb_s: Bandwidth of its memory, 1e9 bytes a second.
         clock_mhz: Highest clock of its SMs.
     """
 
@@ -90,12 +90,12 @@ class MigProfile:
 
     Attributes:
         name: As the driver prints it, e.g. ``"3g.71gb"``.
-        profile_id: What ``nvidia-smi mig -cgi`` takes.
+        profile_id: Number that ``nvidia-smi mig -cgi`` accepts.
         memory_mib: Memory usable by an instance: the smallest that any driver reported.
         memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
         sms: Streaming multiprocessors of an instance; None if unknown.
         starts: First memory slices at which an instance may start.
-        newest_mib: What the newest driver reports, if that is more.
+        newest_mib: Memory that the newest driver reports, if that is more.
         min_driver: Branch of the first driver that offers it; None: the installed one, or unknown.
     """
 
@@ -117,7 +117,7 @@ class Gpu:
     """A GPU model; a field is None if no trustworthy source states it.
 
     Attributes:
-        key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
+        key: Value of ``--gpu``, e.g. ``"h200-141gb"``.
         products: NVML's names of it.
         memory_mib: Memory that the driver reports in all.
         reserved_mib: Memory that the driver reserves while nothing runs; None if not measured.
@@ -225,7 +225,7 @@ class OwnGpu:
         products: Its names as nvidia-smi prints them.
         compute_capability: e.g. ``"8.6"``.
         memory_slices: In MIG mode; 0 without MIG.
-        source: Of its numbers.
+        source: Source of its numbers.
     """
 
     key: str
@@ -288,7 +288,7 @@ def read_own_gpu(path: Path) -> Gpu:
     """Return the GPU model that the TOML file `path` describes, and keep it for later commands.
 
     Raises:
-        InvalidInput: The file is malformed, or describes what cannot be.
+        InvalidInput: The file is malformed, or describes an impossible GPU.
     """
     own = check_record(OwnGpu, read_toml(path), str(path), _OWN_REMEDY).described()
     keep_gpu(own)
@@ -305,7 +305,7 @@ def gpu(key: str) -> Gpu:
     """Return the GPU model called `key`.
 
     Raises:
-        UnknownName: There is none of that key.
+        UnknownName: No GPU has that key.
         InvalidInput: The description kept of it is malformed.
     """
     if (listed := catalogue().get(key)) is not None:

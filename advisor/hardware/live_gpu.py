@@ -186,7 +186,7 @@ def mig_devices(device: int | str) -> dict[str, str]:
 def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
     """Return the index of this machine's first GPU of that kind, and its MIG devices' profiles.
 
-    None if there is none of that kind, or one that is not in MIG mode.
+    None without such a GPU in MIG mode.
     """
     live = gpus_here()
     those = [each for each in live if each.catalogue_key == key]
@@ -273,8 +273,8 @@ _L2_TIMEOUT_S = 30.0
 def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     """Return the GPU `handle` as its driver reports it, kept in the user's data folder.
 
-    None if it is older than Volta, or the driver does not say what predictions need. A MIG device
-    is described as a GPU of its own, on which jobs share as on any other.
+    None if it is older than Volta, or the driver does not report the numbers that predictions
+    need. A MIG device is described as a GPU of its own.
     """
     if OF_MIG in product:
         return _mig_device_from_driver(nvml, handle, product)
@@ -385,7 +385,7 @@ _TIME_SLICE = re.compile(r"\b(default|short|medium|long)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealth:
-    """Settings and state of one GPU; None where the driver does not say.
+    """Settings and state of one GPU; None where the driver does not report it.
 
     Attributes:
         persistence: Whether the driver stays loaded while the GPU is unused.

@@ -194,7 +194,7 @@ ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-pr
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process with a CUDA context; `memory_mib` is None if the driver would not say."""
+    """A process with a CUDA context; `memory_mib` is None if the driver does not report it."""
 
     pid: int
     memory_mib: float | None
@@ -202,16 +202,16 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGpu:
-    """One GPU of this machine at one moment; None if the driver does not say.
+    """One GPU of this machine at one moment; None if the driver does not report it.
 
     Attributes:
         index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
         product: NVML's name, e.g. ``"NVIDIA H200"``.
-        catalogue_key: For ``--gpu``; None if the catalogue lacks `product`, and its driver does not
-            say what is needed of it.
+        catalogue_key: Value of ``--gpu``; None if the catalogue lacks `product`, and its driver
+            does not report enough about it.
         mig_enabled: Whether MIG mode is on; `mig_pending`: after the next reset; None without MIG.
         mps: The machine's MPS processes; empty if no daemon runs.
-        counters: The best kind that the GPU has, as `Counters.source`.
+        counters: Best kind of counters that the GPU has; see `Counters.source`.
         processes: Processes with a context on it, by pid.
         gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s, in which a kernel ran.
     """
@@ -328,8 +328,8 @@ class Contexts:
 
     Attributes:
         driver_mib: Memory in use while nothing runs on the GPU.
-        plain_mib: CUDA context of a small network in training; None if the driver does not say.
-        mps_mib: The same for an MPS client; None, as what follows, if MPS does not run here.
+        plain_mib: CUDA context of a small network in training; None if unknown.
+        mps_mib: CUDA context of an MPS client; None, like the next fields, without MPS here.
         sms: SMs that a client without a limit may use.
         limited: Contexts of clients with limits.
         mps_server_mib: Memory of the MPS server.
@@ -360,10 +360,10 @@ class Switching:
     """The cost of turns between two processes that each repeat one kernel on the GPU.
 
     Attributes:
-        kernel_s: Of the kernel alone.
+        kernel_s: Seconds of the kernel alone.
         overhead: Share of the time in which neither advances; by noise slightly below 0.
-        slice_s: How long one keeps the GPU; None if the kernels were too long to show it.
-        switch_s: Of a change from one to the other; None as `slice_s`.
+        slice_s: Seconds for which one keeps the GPU; None if the kernels were too long to show it.
+        switch_s: Seconds of a change from one to the other; None if `slice_s` is.
     """
 
     kernel_s: units.Seconds

@@ -86,7 +86,7 @@ def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigPro
     """Return every MIG profile of `gpu` that the driver offers.
 
     Raises:
-        NothingFits: There is none.
+        NothingFits: The driver offers no profile.
     """
     refuse_without_mig(gpu)
     if offered := tuple(each for each in gpu.mig if not forbidden([each], driver_branch)):
@@ -132,7 +132,7 @@ def _search(
 ) -> list[int] | None:
     """Search like `packed`, around taken slices, those starts of the first that were not skipped.
 
-    Of two equal pieces the second lies after the first: the other way round is the same.
+    The second of two equal pieces lies after the first: the reverse is equivalent.
     """
     if not pieces:
         return []
@@ -153,7 +153,7 @@ def place(
 ) -> tuple[Instance, ...]:
     """Return `instances` in their order, each with a start; given starts are kept.
 
-    Of all placements the first by starts, so that the answer is deterministic.
+    The placement is the first by starts, so that the answer is deterministic.
 
     Raises:
         UnknownName: `gpu` has no such profile.
@@ -275,7 +275,7 @@ def placement_sets(
     An instance in use without a start may be at any place.
 
     Raises:
-        NothingFits: `gpu` cannot hold what is in use.
+        NothingFits: `gpu` cannot hold the instances in use.
     """
     if in_use:
         place(gpu, in_use, driver_branch)

@@ -30,7 +30,7 @@ class ComputeProfile:
     It has SMs of its own and shares all else of the GPU instance (NVIDIA MIG User Guide, Concepts).
 
     Attributes:
-        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; of the whole the instance's own.
+        name: Name for ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``.
         sms: Streaming multiprocessors of an instance; None if unknown.
         starts: First compute slices at which one may start: as many fit.
     """
@@ -117,8 +117,8 @@ class Partition:
 
     Attributes:
         sms: SMs that kernels may use.
-        bandwidth_share: Of the GPU's DRAM bandwidth and L2, (0, 1]: a memory slice of MIG is an
-            equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
+        bandwidth_share: Share of the GPU's DRAM bandwidth and L2, (0, 1]: a memory slice of MIG is
+            an equal part of both (NVIDIA MIG User Guide, Terminology); a limit reduces neither.
         memory_mib: Device memory that its processes can have together.
     """
 

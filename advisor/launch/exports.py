@@ -24,7 +24,7 @@ class Format:
             express one.
         file_end: End of the name of a file, after a dot.
         several_gpus: Whether the plan may be for several GPUs.
-        wants: Returns notes on what the user has to fill in.
+        wants: Returns notes on parts that the user has to fill in.
     """
 
     write: Callable[[Plans], str]
@@ -45,7 +45,7 @@ FORMATS: dict[ExportFormat, Format] = {
 
 
 def check_format(form: ExportFormat, gpus: int, gres_name: str | None) -> None:
-    """Check what `exported` will get, before so many GPUs are planned.
+    """Check the arguments of `exported` before the plan of so many GPUs exists.
 
     Raises:
         InvalidInput: The format is for one GPU, or has no names of GPUs.
@@ -65,10 +65,10 @@ def exported(
     Args:
         plans: The plan of each GPU.
         form: The format.
-        gres_name: Names of GPUs for Slurm, as `slurm_text` has it.
+        gres_name: Names of GPUs for Slurm; see `slurm_text`.
 
     Returns:
-        The text, and notes on what to know before applying it.
+        The text, and notes for its user.
 
     Raises:
         InvalidInput: The format cannot express the plans.

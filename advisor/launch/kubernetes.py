@@ -87,7 +87,7 @@ _Dumper.add_representer(
 
 
 def _head(plans: Sequence[LaunchPlan], layout: Mapping[str, Any] | None) -> Iterator[str]:
-    """Comments on what to know before applying a file of `plans` with the MIG `layout`."""
+    """Comments for the user of a file of `plans` with the MIG `layout`."""
     for key in dict.fromkeys(plan.gpu.key for plan in plans):
         own = [plan for plan in plans if plan.gpu.key == key]
         sharings = dict.fromkeys(str(plan.sharing) for plan in own)

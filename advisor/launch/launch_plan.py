@@ -36,8 +36,8 @@ class Start:
         cores: Host cores that it keeps busy, for a scheduler; None: unknown.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
-        memory_mib: Memory to reserve for it, predicted with a margin; jobs at the same time have no
-            more together than the GPU or instance.
+        memory_mib: Memory to reserve for it, predicted with a margin; the sum over jobs at the same
+            time is at most that of the GPU or instance.
         step_s: Predicted step.
     """
 
@@ -61,7 +61,7 @@ class LaunchPartition:
     """A partition, which has SMs of its own, with the jobs to start on it.
 
     Attributes:
-        number: From 1, over the whole plan.
+        number: Number from 1, over the whole plan.
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
@@ -206,7 +206,7 @@ def launch_plan(
     Args:
         jobs: The jobs, in the order of the prediction.
         gpu: The GPU.
-        prediction: Of all jobs under one sharing.
+        prediction: Prediction of all jobs under one sharing.
         numbers: Number of each job among the jobs of all GPUs; None: from 1.
         partitions_before: Number of partitions of other GPUs.
 
@@ -310,8 +310,8 @@ class Allocation:
         name: A word, unique in the plan.
         plan: Its stages, on one whole device.
         devices: Indices of its GPUs on their host.
-        after: Names of the allocations that have to end before it starts.
-        profile: MIG's name of the GPU instance that it gets; None: whole GPUs.
+        after: Names of the allocations that must end before it starts.
+        profile: MIG's name of its GPU instance; None: whole GPUs.
     """
 
     name: str

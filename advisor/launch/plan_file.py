@@ -55,7 +55,7 @@ class SavedPlan:
 
     Attributes:
         gpu: Catalogue key.
-        sharing: Calls the jobs by their positions, from 1.
+        sharing: Sharing, with the positions of the jobs from 1.
         numbers: Numbers of the jobs among all jobs of the file.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
         host: Number of its host, from 0.
@@ -136,7 +136,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     """Read the plan of one GPU in the file `path`, as `plans_text` wrote it.
 
     Raises:
-        InvalidInput: As `read_plans`, or it has plans of several GPUs.
+        InvalidInput: See `read_plans`; or it has plans of several GPUs.
     """
     plan, *others = read_plans(path, profiles)
     if others:
@@ -156,8 +156,8 @@ def read_plans(
     read.
 
     Raises:
-        InvalidInput: It holds no plan, or none of that rank, or a job has no profile, or the
-            profile is of another workload.
+        InvalidInput: It has no plan of that rank, or a job has no profile or that of another
+            workload.
     """
     text = read_bytes(path)
     with expecting("an exported plan", text, path):

@@ -55,8 +55,8 @@ def slurm_text(plans: Sequence[LaunchPlan], gres_name: str | None = None) -> str
             model, else ``gpu:a100``, ``gpu:h100``, ...
 
     Raises:
-        InvalidInput: Slurm would have to make MIG instances, or cannot tell them apart; or
-            `gres_name` is malformed, or does not tell several models apart.
+        InvalidInput: Slurm would have to make MIG instances, or cannot distinguish them; or
+            `gres_name` is malformed, or does not distinguish several models.
     """
     cut = next((plan for plan in plans if plan.on_mig), None)
     if cut and len(plans) > 1:
@@ -221,7 +221,7 @@ def gres_names(keys: Sequence[str], words: str | None) -> dict[str, str]:
     Slurm accepts any part of the driver's name of a GPU as its type.
 
     Raises:
-        InvalidInput: `words` are malformed, or do not tell several models apart.
+        InvalidInput: `words` are malformed, or do not distinguish several models.
     """
     first_words = [key.partition("-")[0] for key in keys]
     types = first_words if len({*first_words}) == len(keys) else keys
@@ -262,7 +262,7 @@ def _variable(profile: str) -> str:
 
 
 def _check_types(plan: LaunchPlan) -> None:
-    """Check that Slurm can tell the instances of `plan` apart."""
+    """Check that Slurm can distinguish the instances of `plan`."""
     kinds_of_type = defaultdict(set)
     for part in plan.partitions:
         if part.instance:

@@ -150,8 +150,8 @@ def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
     """Fit the memory edge of each mode to outcomes of trials; empty if there are too few.
 
     Driver and allocator refuse memory in the same way however processes take turns, so trials of
-    all modes teach one edge. A mode gets an edge of its own once its trials show a difference; so
-    does a process alone, about which mixes say nothing.
+    all modes are fitted to one edge. A mode gets its own edge once its trials show a difference; so
+    does a process alone, which mixes do not show.
     """
     mixes = [each for each in tried if each.mode != "serial"]
     if not _enough(mixes):

@@ -96,7 +96,7 @@ def _when(run: Run) -> float:
 def profiles_on_checked_host(
     run: Run, profiles: Mapping[str, Profile], solo: SoloSteps
 ) -> tuple[Profile, ...] | None:
-    """Return the profile of each tenant, converted by what a user knows of the host beforehand.
+    """Return the profile of each tenant, converted to the host as a user can check it.
 
     This is one check of the host, the mean of all tenants', and the last step of each job alone.
     None if neither was recorded.
@@ -115,7 +115,7 @@ class MeasuredGpu:
 
     Attributes:
         profiles: Solo profiles by name; runs of other workloads are skipped.
-        runs: All runs; failed ones and solo runs do not teach sharing.
+        runs: All runs; failed ones and solo runs show nothing of sharing.
         own: Those of `runs` that are the user's own.
 
     Raises:
@@ -148,8 +148,8 @@ class ObservedRun:
     Attributes:
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Profile of each tenant, converted to the core that it had.
-        as_measured: The same profiles unconverted.
-        on_checked_host: The same, see `profiles_on_checked_host`.
+        as_measured: The profiles without conversion.
+        on_checked_host: The profiles converted by `profiles_on_checked_host`.
         telling: Whether each tenant's step shows the effect of sharing, shape (jobs,): the GPU sets
             its pace, or its core was like the profile's.
     """

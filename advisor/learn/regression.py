@@ -104,8 +104,8 @@ _NAIVE_GPU_BOUND, _NAIVE_CHECKED, _ALONE_CHECKED = 0.03, 0.09, 0.25
 def for_other_hosts(fitted: Intervals, mode: Mode, *, checked: bool) -> Intervals:
     """Widen intervals `fitted` to the zoo so that they hold for other jobs on other hosts.
 
-    Of 705 steps of scripts and public programs, on which the constants were chosen, 91 % lie in
-    them, and 87 % in those of the zoo. `checked`: the host is known.
+    They contain 91 % of 705 steps of scripts and public programs, on which the constants were
+    chosen; those of the zoo contain 87 %. `checked`: the host is known.
     """
     if mode == "serial":  # alone, no host changes the pace of a GPU-bound job
         host_bound = _widened(fitted.host_bound, _ALONE_CHECKED * checked, 1.0)
@@ -125,7 +125,7 @@ def _widened(ends: Ends, least: float, upwards: float) -> Ends:
 
 
 class FittedCorrection:
-    """A correction, and what it would say had it not seen a family."""
+    """A correction, and its predictions without the runs of a family."""
 
     def __init__(
         self, rows: Rows, runs: Sequence[ObservedRun], columns: tuple[str, ...], kernel: Kernel
@@ -313,7 +313,7 @@ def _bare_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
 
 
 class _BareFit:
-    """The correction of the capacity model, and what it would say had it not seen a family."""
+    """The correction of the capacity model, and its predictions without a family."""
 
     def __init__(self, jobs: _Bare, estimates: Mapping[str, tuple[float, ...]]) -> None:
         """Fit to `jobs`, cut in each of `_CUTS`; copies in a run count once."""

@@ -1,4 +1,4 @@
-"""Compares real runs with their predictions, and sums up how good these were."""
+"""Compares real runs with their predictions, and sums up the errors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,7 +91,7 @@ def sharing_of(run: Run) -> Arrangement:
     """Return how the tenants of `run` shared; a tenant alone on the GPU without MPS is serial.
 
     Raises:
-        InvalidInput: It says that they ran in phases: those are several runs.
+        InvalidInput: They ran in phases, which are several runs.
     """
     sharing = without_phases(parse_sharing(run.sharing))
     if sharing is None:
@@ -165,8 +165,8 @@ class ChoiceScores:
 
     Attributes:
         sets: Number of job sets that ran together in several ways, which are the choices.
-        mean, worst: Of choosing as `recommend` does.
-        always_mps: The mean of choosing MPS; None if some set did not run under MPS.
+        mean, worst: Mean and worst share for the choice of `recommend`.
+        always_mps: Mean share for the choice of MPS; None if a set did not run under MPS.
     """
 
     sets: int
@@ -177,7 +177,7 @@ class ChoiceScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """How well runs on one GPU were predicted.
+    """Scores of the predictions of runs on one GPU.
 
     Attributes:
         runs: Number of runs that are scored.

@@ -94,7 +94,7 @@ def ask_all(
 
 
 class Crew:
-    """Tenants of the zoo that were started ahead of need: importing torch takes some seconds."""
+    """Tenants of the zoo that were started early: importing torch takes some seconds."""
 
     def __init__(self, device: Literal["cuda", "cpu"], folder: Path) -> None:
         self._setup, self._folder = zoo_setup(device), folder
@@ -137,8 +137,8 @@ def daemon_variables(folder: Path, uuid: str) -> dict[str, str]:
 class MpsSession:
     """One device and its MPS daemon, started for MPS runs and stopped for naive ones.
 
-    The daemon ends with this process. Its pipes and logs go to `folder`: a short path, since pipes
-    are Unix sockets.
+    The daemon ends with this process. Its pipes and logs go to `folder`: a short path, because
+    pipes are Unix sockets.
     """
 
     def __init__(self, device: Device, folder: Path) -> None:
@@ -266,8 +266,8 @@ class MpsSession:
 class Bench:
     """The claimed device of `session`, on which a process measures.
 
-    Its `crew` are tenants of the zoo that were started ahead of need; all tenants float over
-    `cores`, as users run them. All figures share their `origin`.
+    Its `crew` are tenants of the zoo that were started early; all tenants float over `cores`, as
+    users run them. All numbers share their `origin`.
     """
 
     session: MpsSession
@@ -366,7 +366,7 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
 
 
 def leave_free(served: Any, free_mib: float) -> dict[str, Any]:
-    """Hold so much device memory that about `free_mib` remain free; the answer is what remains."""
+    """Hold device memory until about `free_mib` remain free; return the free memory."""
     import torch
 
     blocks: list[Any] = []
@@ -387,4 +387,4 @@ def leave_free(served: Any, free_mib: float) -> dict[str, Any]:
 
 
 FILLER_VERBS = {"leave_free": leave_free}
-"""The request that the process answers that holds memory."""
+"""The request that the memory-holding process answers."""

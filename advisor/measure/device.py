@@ -70,7 +70,7 @@ def find_device(name: str, *, on_mig: bool = False) -> Device:
 
     Runs of several plans on one CPU call it ``"cpu-HOST-DEVICE"``, by the GPU that they try out.
 
-    A GPU in MIG mode stands for its only MIG device, unless a plan is `on_mig`. Not yet run on MIG
+    A GPU in MIG mode means its only MIG device, unless a plan is `on_mig`. Not yet run on MIG
     hardware.
 
     Raises:
@@ -136,7 +136,7 @@ def refuse_busy(uuid: str) -> None:
     """Check that no process uses the GPU `uuid`, and no MPS daemon or server may serve it.
 
     Raises:
-        GpuUnavailable: One does; the message names it, and its owner and how to end it.
+        GpuUnavailable: One does; the message has its owner and the command that ends it.
     """
     for stranger in mps_processes():
         if stranger.serves(uuid):
@@ -313,8 +313,8 @@ _NO_PYTHON = (
 def check_host(at_once: int, script: Script | None, say: Callable[[str], None]) -> HostCheck | None:
     """Check the host with `at_once` busy processes, at most one a core, and keep the result.
 
-    The Python that the command of `script` names does the work; without one, advisor's own. If
-    that fails, `say` why in a line and return None.
+    The Python in the command of `script` does the work; without a script, advisor's own. If that
+    fails, print the reason and return None.
     """
     cores = len(os.sched_getaffinity(0))
     busy = min(at_once, cores)

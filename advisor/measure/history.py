@@ -167,7 +167,7 @@ def _of_csv(text: StringIO, sign: str) -> Iterator[tuple[int, list[str], list[st
 
 
 def _of_dmon(text: Iterable[str]) -> Iterator[tuple[int, list[str], list[str]]]:
-    """The rows that ``dcgmi dmon`` or ``nvidia-smi dmon`` printed, as of `_of_csv`."""
+    """The rows that ``dcgmi dmon`` or ``nvidia-smi dmon`` printed, in the form of `_of_csv`."""
     names = list[str]()
     for line, words in enumerate(map(str.split, text), start=1):
         if not words or (words[0].lower() in ("id", "c:id") and len(words) == 1):
@@ -332,8 +332,8 @@ def recorded_series(
 
     Raises:
         AdvisorError: The server does not answer, or refuses.
-        InvalidInput: It is no address, or the range has no samples or too many; or the answer is
-            not Prometheus's, or too large.
+        InvalidInput: The address is malformed, or the range has no samples or too many; or the
+            answer is not from Prometheus, or too large.
     """
     end_s = time() if end_s is None else end_s
     start_s = end_s - DAY_S if start_s is None else start_s

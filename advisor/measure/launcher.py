@@ -1,7 +1,7 @@
 """Starts a command tied to its parent, with overlays over folders if asked for.
 
 Runs as a script of the standard library alone: it mounts the overlays (docs.kernel.org, overlayfs)
-in a mount namespace of its own, becomes the command, and the kernel signals that if we die.
+in a mount namespace of its own, and becomes the command, which the kernel signals if we end.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ _MOST_SEEN = 5000
 
 
 def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
-    """Ask the kernel to send `how` to this process when its parent dies in any way.
+    """Ask the kernel to send `how` to this process when its parent ends in any way.
 
-    Children do not inherit it. A parent that died before the call is not noticed.
+    Children do not inherit this. A parent that ended before the call is not noticed.
     """
     set_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
     if ctypes.CDLL(None, use_errno=True).prctl(set_signal, int(how), 0, 0, 0) != 0:
@@ -89,7 +89,7 @@ def _enter_namespace() -> None:
 def _holds_others(folder: str) -> bool:
     """Whether the user may write to a file or folder in `folder` of another owner or group.
 
-    In a namespace of the user's, which has no other owners, an overlay refuses that.
+    In a user namespace, which has no other owners, an overlay refuses that.
     """
     own, todo, left = (os.geteuid(), os.getegid()), deque([folder]), _MOST_SEEN
     while todo and left > 0:

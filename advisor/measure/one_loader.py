@@ -24,7 +24,7 @@ def sharing_one(
 ) -> tuple[tuple[TenantSetup, ...], TenantSetup | None]:
     """Return `setups` that use one data loader, whose files lie in `place`, and its own setup.
 
-    It sees the GPU as the first of them does. None: they share none.
+    It sees the GPU as the first of them does. None: they share no loader.
     """
     sharers = [at for at, each in enumerate(workloads) if each.shared_loader]
     if len(sharers) < 2:
@@ -76,7 +76,7 @@ def with_loader(
 
 
 def _note_end(exited: int, place: Path) -> None:
-    """Tell the jobs of the loader in `place` when its process has ended."""
+    """Leave a file for the jobs of the loader in `place` when its process has ended."""
     wait([exited])
     os.close(exited)
     with suppress(OSError):  # the run is over

@@ -1,7 +1,7 @@
 """A place in which a script runs and changes no file of the user's: under overlays, or a mirror.
 
-The mirror copies its folder, with links to large files; what the script could change through these
-is named first and compared afterwards.
+The mirror copies its folder, with links to large files. The files that the script could change
+through these links are listed first and compared afterwards.
 """
 
 import json
@@ -37,8 +37,8 @@ class Place:
 
     Attributes:
         working: Its working folder.
-        overlays: Those under which it starts; without any, `working` has links that need a guard.
-        exposed: The files of the user's that it could change all the same.
+        overlays: Overlays under which it starts; without any, links in `working` need a guard.
+        exposed: Files of the user that it could change nevertheless.
     """
 
     working: Path
@@ -218,7 +218,7 @@ def _listed(paths: Sequence[str]) -> str:
 
 @cache
 def _name_once(links: str) -> None:
-    """Name what a script could change; copies of it, and the next start, need no line."""
+    """Print the files that a script could change, once for all its copies and starts."""
     say(
         f"  a program may change files of yours that no overlay covers: {links}. advisor compares "
         "them afterwards."

@@ -90,10 +90,10 @@ class SoloPace:
     """The result of the windows, each of whole rounds.
 
     Attributes:
-        rounds: By these windows and the steps before them.
+        rounds: Rounds, from these windows and the steps before them.
         cpu_share: CPU seconds of the tenant and its loader for each second.
         meter_s: Seconds that the device's driver took to answer.
-        host: None for a program that does not report it, as `checks_s` are then empty.
+        host: Host work; None for a program that does not report it, whose `checks_s` are empty.
         over: Whether the program ended by itself before the last window.
     """
 

@@ -1,6 +1,6 @@
 """Lists of planned runs: a JSON file of plans, or the advice of ``advisor recommend --json``.
 
-E.g. this file, where a workload of the zoo may stand by its name, others with all their fields:
+For example this file, which has workloads of the zoo by name; other workloads have all fields:
 
     {"schema": 1, "gpu": "h200-141gb", "plans": [
         {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn",
@@ -48,12 +48,12 @@ NamedWorkload = Annotated[Workload, OrText(workload)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """Workloads to run together, as a user or a campaign asked for.
+    """Workloads to run together, from a user or a campaign.
 
     Attributes:
-        id: Becomes the run's; ``ID.1``, ``ID.2``... where a serial plan has several workloads.
-        sharing: In the notation of `advisor.sharing.parse_sharing`.
-        purpose: See `advisor.workload.run.Run`, of which `repeats` and `capacity_mib` are, too.
+        id: Id of the run; ``ID.1``, ``ID.2``... if a serial plan has several workloads.
+        sharing: Sharing, in the notation of `advisor.sharing.parse_sharing`.
+        purpose: See `advisor.workload.run.Run`, also for `repeats` and `capacity_mib`.
         steps: Steps of each workload, with purpose ``"completion"``: then all of them run to their
             end, also serially and in phases.
         workloads: In the order of the limits in `sharing`.
@@ -160,8 +160,7 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     """Read the plans in `path`, which must be for `gpu`.
 
     Raises:
-        InvalidInput: The file is not such a file, or is for another GPU; the message names the
-            entry.
+        InvalidInput: The file is malformed, or for another GPU; the message names the entry.
     """
     document = read_json(path)
     if is_advice(document):
@@ -199,7 +198,7 @@ def is_advice(document: Any) -> bool:
 def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """The plans of `document` as a plan file of validations; an id is of its jobs and its rank.
 
-    MIG, phases, queues and power caps are left out: they are not set here.
+    MIG, phases, queues and power caps are left out, because runs do not set them.
     """
 
     def trained(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class PrintedPace:
     """The steps of a program, counted from its printed pace; a figure is of the time before it.
 
     Attributes:
-        figures: How many it printed.
-        at_s: When the last one came, by the clock of the reader; None before the first.
+        figures: Number of printed figures.
+        at_s: Time of the last one on the reader's clock; None before the first.
         step_s: Seconds of a step by the last one.
         steps: Steps done between the first figure and the last.
     """
@@ -115,7 +115,7 @@ class PrintedPace:
     def check(self) -> None:
         """Check that the figures are of the unit that the user gave, as far as can be seen.
 
-        The text around them may name another, or they may come more often than a step can end.
+        The text around them may name another unit, or they may come more often than steps can end.
         """
         if not self._judged:
             return

@@ -1,6 +1,6 @@
 """Processes of a run, and the folders and locks by which they are owned.
 
-The kernel releases a lock when its owner dies, so the next run removes what a killed one left.
+The kernel releases a lock when its owner ends, so the next run removes what a killed one left.
 """
 
 import fcntl
@@ -54,8 +54,8 @@ def tail(log: Path) -> str:
 def error_line(text: str) -> str:
     """Return the line of a program's output that best explains its end; empty without any.
 
-    That of the last exception, else the last one that contains "error", else the last. Lines that a
-    progress bar wrote over are left out.
+    It is the line of the last exception, else the last line with "error", else the last line. Lines
+    that a progress bar wrote over are left out.
     """
     shown = (line.rstrip().rpartition("\r")[2].strip() for line in text.split("\n"))
     lines = [line for line in shown if line]
@@ -175,8 +175,8 @@ def _remove(folder: Path) -> None:
 def locked(path: Path, flags: int) -> int | None:
     """Yield a descriptor of the file or folder at `path`, locked, and still the one there.
 
-    `flags` are those of open(2). None: another process holds the lock, which all processes share
-    that inherit the descriptor: so flock(2), and no library that unlocks when the first lets go.
+    `flags` are those of open(2). None: another process holds the lock. All processes that inherit
+    the descriptor share the lock: so flock(2), and not a library that unlocks with the first.
     """
     while True:
         descriptor = os.open(path, os.O_NOFOLLOW | flags, 0o644)
@@ -281,7 +281,7 @@ def supervise(entry: str, document: str) -> int:
 
     The inner process has a session of its own, and holds the reading end of a pipe, its lifeline.
     When the outer process ends in any way, the lifeline closes and the inner process is
-    interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants die
+    interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants end
     with it (`advisor.measure.launcher`), and the outer process sweeps. If both are killed, a third
     one sweeps, which does nothing else; if all three are, the next run does. `entry` is
     ``"module:function"``; an `AdvisorError` from it becomes a line on stderr and its exit code.

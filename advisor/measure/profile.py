@@ -243,7 +243,7 @@ def profile_alone(
 ) -> Profile:
     """Measure `workload` in new processes: alone, then under MPS if `probe`.
 
-    It may take no step for `patience_s`. `idle_power_w` is of the device before anything ran.
+    It may take no step for `patience_s`. `idle_power_w` is that of the device before the start.
     """
     watch = Stopwatch()
     profile, taken = _measured_alone(workload, bench, patience_s, watch)
@@ -385,7 +385,7 @@ _MOST_STEPS = 10_000_000
 
 
 def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
-    """Return `workload` with what its hook has `seen`; the user's options go first."""
+    """Return `workload` with the fields that its hook has `seen`; the user's options precede."""
     if seen is None:
         return workload
     batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
@@ -402,7 +402,7 @@ def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
 
 
 def _say_training(workload: Workload, seen: Mapping[str, Any] | None, tenant: Tenant) -> None:
-    """Print a script's batch and epoch, what is doubtful, and options for what it does not show."""
+    """Print a script's batch and epoch, doubts, and options for what is unknown."""
     if workload.script is None:
         return
     examples = (

@@ -61,7 +61,7 @@ class RecordedJob:
 
     Attributes:
         name: Its pod, Slurm job or GPU, with the namespace before it if several have that name.
-        model: Its GPU, as the driver names it; None: the history does not say.
+        model: Its GPU, as the driver names it; None: not in the history.
         gpus: The most GPUs that it had at once.
         samples: Samples in which it was active and alone on its GPU.
         numbers: Medians in those samples, by the names of `MinimalProfile`; of power the mean, of
@@ -70,7 +70,7 @@ class RecordedJob:
             times.
         first_s: Time of its first sample; None without times.
         doubted: Samples in which the driver's utilisation contradicted the profiling counter.
-        problem: Why it has no profile.
+        problem: Reason why it has no profile.
     """
 
     name: str
@@ -308,7 +308,7 @@ def jobs_in(
         step_metric: Name of the jobs' own metric of their steps.
 
     Raises:
-        InvalidInput: It is no history, or has no GPU in that range, or no label names jobs.
+        InvalidInput: The source is malformed, or has no GPU in that range, or no label names jobs.
         AdvisorError: Prometheus does not answer.
     """
     timed, of_server = True, source.lower().startswith(("http://", "https://"))
@@ -351,14 +351,14 @@ def write_recorded_profiles(
 
     Args:
         jobs: From `jobs_in`.
-        name: Of the only job.
+        name: Name of the only job.
         steps_s: Seconds of a step by job; under None, of the only one.
-        gpu: The GPU model, which others must not be.
-        out: None: the user's own folder.
+        gpu: The GPU model; jobs on other models are left out.
+        out: Folder of the profiles; None: the user's own.
 
     Raises:
         InvalidInput: `name` or a step is not for these jobs.
-        AdvisorError: No job has the numbers of a profile.
+        AdvisorError: No job has enough numbers for a profile.
     """
     if name is not None:
         if len(jobs) != 1:

@@ -1,6 +1,7 @@
 """Finds the round of a training program: the shortest period of steps that repeats.
 
-What happens between two steps only once in many, as a validation, is an epoch end, and in no step.
+Work between two steps that occurs once in many steps, such as a validation, is an epoch end, and
+part of no step.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Rounds:
         steps_s: Seconds of each of its `steps`, in the median, the longest first, shape (steps,).
         unclear: Whether fewer than two rounds were seen: `steps` may be wrong.
         intervals_s: Seconds of each step seen, without epoch ends, shape (intervals,).
-        epoch_end: None if none of the `epoch_ends` that were seen takes time.
+        epoch_end: Mean epoch end; None if the `epoch_ends` that were seen take no time.
     """
 
     steps: int
@@ -179,7 +180,7 @@ def _folded(steps_s: Floats, period: int) -> Floats:
 
 
 def _errors_s(steps_s: Floats, period: int, plain_s: float) -> tuple[Floats, Floats]:
-    """Return how far each step is from the median of others at its place, and that."""
+    """Return the distance of each step from the median of others at its place, and the median."""
     folded = _folded(steps_s, period)
     timed = np.isfinite(folded)
     others = timed.sum(axis=1, keepdims=True) - 1

@@ -87,7 +87,7 @@ def serve(descriptor: str) -> int:
 
 
 class LocalRunner:
-    """A runner in a process on this host; it and all that it started die when this process does.
+    """A runner in a process on this host; it and its processes end when this process does.
 
     Each method raises AdvisorError if the runner cannot go on, and must be started again.
     """
@@ -183,9 +183,9 @@ def gpu_resource(
     That is ``advisor:KEY`` if a node has it, else Ray's own, which marks nodes: it has 1 on each.
 
     Args:
-        key: Of the catalogue.
-        nodes: That live, as Ray lists them.
-        on_cpu: Only ``advisor:KEY``, by which a node without GPUs stands for one.
+        key: Key of the catalogue.
+        nodes: Living nodes, as Ray lists them.
+        on_cpu: Whether only ``advisor:KEY`` counts, which a node without GPUs may have.
 
     Raises:
         GpuUnavailable: No node has either.
@@ -221,7 +221,7 @@ def result(reference: Any, timeout_s: float | None = None) -> Any:
 
     Raises:
         ActorLost: The actor is lost, or does not answer within `timeout_s`.
-        AdvisorError: As the call did.
+        AdvisorError: The call raised it.
     """
     ray = import_module("ray")
     try:
@@ -337,9 +337,9 @@ def cluster_runners(address: str, settings: RunnerSettings, most: int) -> list[R
     """Return runners on a Ray cluster, each with its share of the cores of its node.
 
     Args:
-        address: Of the cluster.
-        settings: Of each runner.
-        most: So many runners at most; on CPUs so many.
+        address: Address of the cluster.
+        settings: Settings of each runner.
+        most: Most runners; on CPUs their number.
 
     Raises:
         AdvisorError: Ray is not installed.

@@ -1,4 +1,4 @@
-"""A user's script: how it finds its hook, its processes, the count of its steps, why it ended."""
+"""A user's script: its hook, its processes, the count of its steps, and its end."""
 
 import json
 import os
@@ -194,7 +194,7 @@ class StartedScript:
             self._process.stdin.flush()
 
     def _look_after(self) -> None:
-        """Keep its log short, and see which files of the user's it writes to."""
+        """Keep its log short, and note which files of the user it writes."""
         while not self._over.wait(_LOOK_S):
             if self._exposed:
                 self._exposed.look(session_members(self.pid))
@@ -235,7 +235,7 @@ class StartedScript:
 
     @property
     def out_of_memory(self) -> bool:
-        """True if it failed and its output says that the device had no memory left."""
+        """True if it failed and its output shows that the device had no memory left."""
         return self.exit_code != 0 and lacks_memory(self.last_output())
 
     def error_line(self) -> str:

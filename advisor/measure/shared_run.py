@@ -107,7 +107,7 @@ def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Tenants that trained at the same time; `took_s` ends with their last steps that count."""
+    """Tenants that trained at the same time; `took_s` ends with their last counted steps."""
 
     tenants: tuple[TenantRecord, ...]
     took_s: tuple[float | None, ...]

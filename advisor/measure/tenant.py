@@ -1,7 +1,7 @@
 """A program that is measured, seen from the process that starts it: requests sent, answers read.
 
-A death or a lack of memory raises nothing while it is asked: the tenant answers `Ended` from then
-on. Only who waits for its end, by `let_end`, is told by an error that it failed.
+If the program fails or lacks memory, requests raise no error: the tenant answers `Ended` from then
+on. Only `let_end`, which waits for its end, raises an error if it failed.
 """
 
 import json
@@ -76,10 +76,10 @@ class TenantSetup:
     """The command of a tenant, and its device.
 
     Attributes:
-        environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
+        environment: Variables set before CUDA starts; the caller's MPS variables are dropped.
         batch: Examples of one of its steps, if it prints its pace.
         ours: Whether the command is the advisor's own, and needs no mirror of its folder.
-        line: What a command of the zoo reads once it has imported torch.
+        line: Input of a command of the zoo after it has imported torch.
     """
 
     device: Literal["cuda", "cpu"]
@@ -104,7 +104,7 @@ def setup_of(
 
 
 def zoo_setup(device: Literal["cuda", "cpu"]) -> TenantSetup:
-    """Return the setup of a command of the zoo that waits for what to train."""
+    """Return the setup of a command of the zoo that waits for a workload."""
     return _own(device, {}, "advisor.zoo", "--device", device, "-", line="")
 
 
@@ -149,8 +149,8 @@ class Tenant:
         pid: Its process; 0 before it has been started.
         versions: ``python``, ``torch``, ``cuda`` and ``timm``, each a version or None; empty before
             it connected.
-        ended: None while it lives.
-        exposed: The files of the user's that it could change.
+        ended: Its early end; None while it lives.
+        exposed: Files of the user that it could change.
     """
 
     def __init__(self, setup: TenantSetup, folder: Path) -> None:
@@ -205,7 +205,7 @@ class Tenant:
         return self.end("failed", f"{self.named} {why}")
 
     def patience(self, timeout_s: float) -> Iterator[float]:
-        """Yield the seconds that are left, 0 at last; now and then, say what is waited for."""
+        """Yield the seconds that are left, 0 at last; now and then, print what it waits for."""
         began = monotonic()
         say_at = began + _SAY_S
         left_s = timeout_s
@@ -223,7 +223,7 @@ class Tenant:
         return self.receive(timeout_s)
 
     def _hang_up(self) -> None:
-        """Close its connections: while its hook waits, it takes that for Ctrl-C."""
+        """Close its connections: a waiting hook then acts as on Ctrl-C."""
         while self.connections:
             self.connections.pop().close()
 

@@ -60,7 +60,7 @@ class GpuWork:
         kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY`, `QUEUED_COPY` or
             ``"memset"``.
         launch_us: Time of the launch from the start of the phase with index `phase`, without waits.
-        blocks: 0 for a copy or memset, as `threads` of a block and `resident_blocks` of an SM.
+        blocks: Blocks of its grid; 0 for a copy or memset, like `threads` and `resident_blocks`.
     """
 
     kind: str
@@ -382,11 +382,11 @@ def phases_without_waits(
 ) -> tuple[float, ...]:
     """Compute seconds of an unprofiled host for each phase, from `measured_s` with waits.
 
-    Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for room in the queue: it counts its profiled
-    time without waits, at the pace of the other phases since the profiler slows the host, if that
-    is less. Where the host waited for results, as to read a loss, a second value is what was
-    measured less the profiled waits; the less of the phase was waited, the more it counts.
+    Each phase was timed with an empty launch queue, so the time of a phase with few launches is
+    right. A phase with many launches may have waited for room in the queue: its profiled time
+    without waits counts, at the pace of the other phases because the profiler slows the host, if
+    that is less. If the host waited for results, e.g. to read a loss, a second value is the
+    measured time less the profiled waits; its weight falls with the share of waits.
     """
     if len(measured_s) != len(profiled):
         raise AdvisorError(

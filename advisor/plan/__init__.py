@@ -23,7 +23,7 @@ Layouts = Literal["plain", "any"]
 """MIG layouts that plans may have: see `advisor.plan.rules.Conditions`."""
 
 MOST_GPUS = 128
-"""GPUs that jobs are planned for at most."""
+"""The largest number of GPUs for which jobs are planned."""
 
 
 _WATCH: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)

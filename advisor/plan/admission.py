@@ -1,4 +1,4 @@
-"""Admission: which jobs may join those that run on a GPU, or on one of several, at what price.
+"""Admission: which jobs may join the jobs that run on a GPU, or on one of several.
 
 Running jobs keep their GPU, limits and MIG instances.
 """
@@ -132,7 +132,7 @@ def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
 
 
 def similar_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
-    """Name the jobs whose `held_mib` is like the memory of `process`, nearest first."""
+    """Name the jobs whose `held_mib` is close to the memory of `process`, nearest first."""
     if not process.memory_mib:
         return []
     off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
@@ -218,8 +218,8 @@ class Additions:
     """The sets of jobs that may be added, largest throughput first; late ones come last.
 
     Attributes:
-        running: What runs on each GPU.
-        before: The prediction for it, as it is now.
+        running: Jobs that run on each GPU.
+        before: Prediction for each GPU as it is now.
         left_out: Jobs that may not be added to any GPU, not even alone, and why.
     """
 

@@ -127,7 +127,7 @@ class Basis:
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
-        """Return the same under another power cap; both share what was read and predicted."""
+        """Return this basis under another power cap; both share their files and predictions."""
         capped = replace(self, power_cap_w=cap_w)
         shared = ("model", "machine", "find_profile", "_predictor")
         vars(capped).update({name: getattr(self, name) for name in shared})
@@ -161,7 +161,7 @@ class Basis:
 
 
 def as_list(what: str, values: Any, of: str) -> list[Any]:
-    """Return `values` as a list; a word, which would be read letter by letter, is refused."""
+    """Return `values` as a list; refuse a word, which would be split into letters."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} are a list of {of}, as [{values!r:.60}]")
     return list(values)

@@ -186,9 +186,10 @@ class CopiesTable:
 
 
 def worthwhile_copies(table: CopiesTable) -> Copies:
-    """Count the copies that fit at once, and those worthwhile; errors as of `CopiesTable.most`.
+    """Count the copies that fit at once, and those worthwhile; errors: see `CopiesTable.most`.
 
-    Fewest copies are worthwhile of which neither one more nor `PATIENCE` more do more work.
+    The worthwhile number is the least for which neither one more nor `PATIENCE` more copies do
+    more work.
     """
     fit, limited_by = table.most()
     rows, best = [table.row(1)], 1

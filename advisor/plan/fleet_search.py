@@ -78,7 +78,7 @@ class FleetSearch:
         self.cut_short = False
 
     def run(self, exact: Iterable[Placement]) -> None:
-        """Search, beside `exact` plans, which every way to divide few jobs was compared for."""
+        """Search, and compare with the `exact` plans of few jobs."""
         for plan in exact:
             self._offer("exact", plan)
         least: dict[Way, float] = {}
@@ -102,7 +102,7 @@ class FleetSearch:
     def _best_cut(self, pool: GroupPool) -> Cut | None:
         """The cut of a GPU on whose instances it would run jobs best; None: it has none.
 
-        Of very many jobs, it is judged by some.
+        With very many jobs, a sample of them decides.
         """
         every = [kind for kind in self._problem.jobs if self._problem.widths[kind] == 1]
         line = tuple(every[:: 1 + len(every) // _JUDGED])

@@ -263,7 +263,7 @@ def serial_interval_s(mixes: Mixes) -> Interval:
 
 
 def forecast_allowed(mixes: Mixes, question: Question, sharing: Sharing) -> Forecast | LeftOut:
-    """Forecast the jobs under `sharing`, or say why that is not allowed."""
+    """Forecast the jobs under `sharing`, or return why that is not allowed."""
     gpu, conditions = question.gpu, question.conditions
     problem = broken_rule(mixes.jobs, sharing, gpu, conditions)
     problem = problem or memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
@@ -325,7 +325,7 @@ def machine(
     """Find what is known of the machine for advice on `gpu`, a key of the catalogue.
 
     Its calibration is that of the file `calibration`, or the user's own; `NO_CALIBRATION`: none.
-    `present` None: that of the calibrated machine. `check` None: its host was not checked.
+    `present` None: the calibrated machine. `check` None: its host was not checked.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.

@@ -116,7 +116,7 @@ class GroupPool:
     def estimated(self, queues: Sequence[GpuQueue]) -> list[FleetGroup | None]:
         """Estimate queues, each in its better way; None: it is not allowed.
 
-        Where nothing estimates jobs that share a partition, these are predicted.
+        Without a model that estimates jobs in a partition, they are predicted.
         """
         new = [each for each in dict.fromkeys(queues) if each not in self._estimated]
         self._estimated |= {each: self.lined(each) if each.cut else None for each in new}

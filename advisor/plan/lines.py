@@ -46,7 +46,7 @@ class Lined(NamedTuple):
 class Instances:
     """Estimates lines of `jobs`, one of each kind, on the instances of a GPU.
 
-    Jobs on other instances do not slow a job: the forecast of a plan says how they do.
+    Estimates assume that jobs on other instances do not slow a job; forecasts of plans do not.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Instances:
 def lined(order: Members, cut: Cut, gpu: Gpu, alone: RunsAlone) -> Lined | None:
     """Line kinds of jobs up in this order, each where it ends soonest; None: one fits nowhere.
 
-    Of equal ends, the smaller instance is taken. A single job has the whole GPU.
+    If two ends are equal, the smaller instance is used. A single job has the whole GPU.
     """
     if len(order) == 1:
         only = alone(order[0], "")

@@ -34,7 +34,7 @@ class Ways(NamedTuple):
     Attributes:
         span_s: Seconds until the last job ends, shape (...).
         ends_s: Sum over the jobs of the seconds until a job ends, same shape.
-        extra: What the objective adds up besides, same shape: joules, or the time for equal work.
+        extra: Another sum for the objective, same shape: joules, or the time for equal work.
         last_s: Seconds until the last job of each kind ends, shape (..., kinds), 0 without one; no
             kinds where the objective has no deadlines.
     """
@@ -47,11 +47,11 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The numbers by which an objective weighs `Ways`, and compares those of a place in several.
+    """The numbers by which an objective weighs `Ways`, and compares the ways of a place.
 
     Attributes:
         deadlines_s: Deadline of each kind of job, infinite for none, shape (kinds,).
-        watts: For joules, what a second until the last job ends costs besides, by each criterion.
+        watts: For joules, the cost of a second until the last job ends, by each criterion.
         waits_s: For deadlines, seconds until the jobs start, by each criterion.
     """
 
@@ -104,18 +104,18 @@ class Objective(ABC):
         return 0.0
 
     def extra(self, outcomes: Outcomes) -> Floats:
-        """Compute what this objective adds up over jobs that start at once, shape (sets,)."""
+        """Compute the `Ways.extra` of jobs that start at once, shape (sets,)."""
         return np.zeros(len(outcomes.counts))
 
     def extra_beside(
         self, one: Floats, other: Floats, one_jobs: Indices, other_jobs: Indices
     ) -> Floats:
-        """Compute the `extra` of two places at once, of those of each and its numbers of jobs."""
+        """Compute the `extra` of two places at once, from each place's own and its jobs."""
         return one + other
 
     @abstractmethod
     def criteria(self, ways: Ways, terms: Terms) -> Floats:
-        """Compute costs of `ways` to order them by, shape (criteria, ...), the plan's own first."""
+        """Compute costs that order `ways`, shape (criteria, ...); the first is the plan's own."""
 
 
 class Makespan(Objective):
@@ -184,7 +184,7 @@ class Deadlines(Objective):
 
 
 class Throughput(Objective):
-    """Time in which a plan does what serial does in a unit of time, whatever each job has to do."""
+    """Time for the work that serial does in a unit of time, whatever the lengths of the jobs."""
 
     name = "throughput"
     unit = "ratio"
@@ -256,7 +256,7 @@ def ways_of(objective: Objective, outcomes: Outcomes) -> Ways:
 def costs_of_ways(
     objective: Objective, jobs: Sequence[Job], slowdowns: Floats, ends_s: Floats
 ) -> Floats:
-    """Compute a cost of each way to run all `jobs` to order them by, from values (ways, jobs)."""
+    """Compute a cost that orders the ways to run all `jobs`, from values (ways, jobs)."""
     outcomes = Outcomes(
         counts=np.ones(ends_s.shape, dtype=np.intp),
         allowed=np.ones(len(ends_s), dtype=bool),
@@ -283,7 +283,7 @@ def known_cost(outcome: Outcome, objective: ObjectiveName) -> Interval:
 def rankable_by(
     outcomes: Sequence[Outcome], objective: ObjectiveName
 ) -> tuple[ObjectiveName, str | None]:
-    """Choose the objective that ranks all `outcomes`; and say why, if it is not `objective`."""
+    """Choose the objective that ranks all `outcomes`; add the reason if it is not `objective`."""
 
     def ranks_all(name: ObjectiveName) -> bool:
         return all(cost(each, name) is not None for each in outcomes)
@@ -334,7 +334,7 @@ def _ways(outcome: Outcome) -> list[tuple[Sharing, list[str]]]:
 
 
 def most_gain(outcome: Outcome, objective: ObjectiveName) -> float:
-    """Return the most that it gains over jobs one by one; infinite where that has no end."""
+    """Return the largest possible gain over jobs one by one; infinite if there is no bound."""
     goal = OBJECTIVES[objective]
     if goal.saves_energy or goal.uses_deadlines:
         return np.inf
@@ -378,7 +378,7 @@ HANDICAPS: Mapping[Mode, float] = {
     "mig": 0.10,
     "hybrid": 0.15,
 }
-"""Share by which a way to share must lead one after another, for what it takes to set up.
+"""Share by which a way to share must lead one after another, because of its set-up.
 
 Time-slicing takes little, but disappoints: of 66 job sets that ran in both ways on an H200, MPS was
 over 3 % behind it in 4. When the shares were chosen, the first plan gave away 1.7 % of the best
@@ -398,7 +398,7 @@ STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
 
 SPARING = 0.1
-"""Share that it may cost that no job starves, or that fewer jobs are late: a choice."""
+"""Share of the cost that we accept so that no job starves, or fewer are late: a choice."""
 
 
 def handicap(sharing: Sharing) -> float:
@@ -409,7 +409,7 @@ def handicap(sharing: Sharing) -> float:
 
 
 def weighed(cost: float, sharing: Sharing) -> float:
-    """Return `cost` with the handicap of `sharing`: the plan of the least comes first."""
+    """Return `cost` with the handicap of `sharing`; the least decides which plan is first."""
     return cost * (1 + handicap(sharing))
 
 
@@ -418,8 +418,8 @@ def first_plan(
 ) -> tuple[AnyOutcome, Precedence]:
     """Return the plan of `plans` to recommend, and the last rule that chose it.
 
-    Fewest late jobs count first where the cost is in joules; then that no job starves, and where
-    the cost is in something else that fewest are late.
+    For costs in joules, plans with the fewest late jobs come first. Then plans in which no job
+    starves come first, and for other costs those with the fewest late jobs.
     """
     by, decides = OBJECTIVES[objective], objective
     rule: Precedence = "deadlines"

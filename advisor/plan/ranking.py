@@ -99,8 +99,8 @@ def plans_to_show(
 ) -> list[tuple[Schedule, Precedence | None]]:
     """Choose the plans to show, the first and the best few of each kind, in order.
 
-    Of plans that differ only in where instances lie or in the order of groups, the best remains,
-    named after the simplest way to group jobs.
+    Plans that differ only in the places of instances or in the order of groups count as one: the
+    best remains, named after the simplest way to group jobs.
     """
     kind_of_job = {
         number + 1: kind for kind, own in enumerate(Kinds(jobs).positions) for number in own
@@ -153,7 +153,7 @@ def recommended(
     """Rank the plans for the jobs of `pools` on their GPUs that the jobs and `conditions` allow.
 
     Raises:
-        InvalidInput: `conditions` or `effort` make no sense for so many jobs or GPUs.
+        InvalidInput: `conditions` or `effort` do not apply to so many jobs or GPUs.
         NothingFits: A job is too big for every GPU.
     """
     jobs, hosts = pools[0].jobs, tuple(pool.count for pool in pools)

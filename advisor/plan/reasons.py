@@ -60,10 +60,10 @@ class Binding:
 
     Attributes:
         host_shares: Share of each job's predicted step that its host path takes, shape (jobs,).
-        gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
+        gpu_shares: Share of each job's predicted step in which the GPU works for it, shape (jobs,).
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Share in use of each of the GPU's measured resources, the fullest first.
-        cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
+        cut: MIG instances or MPS limits, if these give the jobs SMs of their own; else None.
         by_loader: Positions of the jobs whose host path is their data loader.
         cores: Mean number of host cores that the jobs at the same time keep busy.
         host_memory_mib: Memory of these jobs on the host.
@@ -257,12 +257,12 @@ class ComparedPlan:
 
     Attributes:
         plan: Its name: how the jobs share, and a power cap.
-        cost: By the objective of the comparison.
+        cost: Cost by the objective of the comparison.
         gain_over_first: Cost of the first plan over its own.
         step_over_first: Step of each job over that under the first plan, shape (jobs,).
         ties_first: Whether its cost is equal to that of the first plan within our error.
-        ties_best: The same of the best plan.
-        forbidden: Why it is not allowed; None: it is.
+        ties_best: Whether its cost is equal to that of the best plan within our error.
+        forbidden: Reason why it is not allowed; None: it is allowed.
     """
 
     plan: str

@@ -92,7 +92,7 @@ def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
 
 
 def _isolated_means_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """A job that wants isolation needs a GPU instance of its own, or the GPU while it runs.
+    """An isolated job needs a GPU instance of its own, or the GPU while it runs.
 
     Compute instances share memory and faults, as jobs on one GPU instance do.
     """

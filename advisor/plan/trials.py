@@ -34,9 +34,9 @@ class TrialTerms:
     Attributes:
         count: Number of trials; None: unknown.
         steps: Training steps of a trial; None: those of the job.
-        start_s: Seconds in which the process of a trial starts; 0: it goes on with the next trial.
-        start_cpu_s: CPU seconds of that, for which the starts of a host share its cores.
-        gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
+        start_s: Seconds in which the process of a trial starts; 0: a process runs several trials.
+        start_cpu_s: CPU seconds of a start; the starts of a host share its cores.
+        gpus: Number of equal GPUs on one host, or the notation that `parse_gpus` reads.
     """
 
     count: int | None = None
@@ -73,8 +73,8 @@ class TrialsRow:
     """So many trials at once on one GPU.
 
     Attributes:
-        trial_s: Seconds that one of them trains for.
-        starts_s: Seconds in which they start.
+        trial_s: Seconds for which one of them trains.
+        starts_s: Seconds in which their processes start.
         trials_per_hour: Trials that start and end in an hour.
     """
 
@@ -257,7 +257,7 @@ class TrialsOnGpus:
     """The trials of equal GPUs.
 
     Attributes:
-        trials: Those of a GPU that runs most of them.
+        trials: Trials of the GPU that runs most of them.
         host_gpus: GPUs of each host.
         count: Trials of all these GPUs; None: unknown.
     """
@@ -283,9 +283,9 @@ class Search:
 
     Attributes:
         hosts: The GPUs by model, without models on which no trial would end in time.
-        idle: GPUs of these models.
+        idle: Number of idle GPUs of each of the other models.
         wall_s: Seconds of all trials, None where their number is unknown.
-        one_by_one_s: The same with one trial at a time on each GPU.
+        one_by_one_s: Seconds of all trials with one at a time on each GPU.
         one_loader: A better number on a GPU if they share a data loader; None: there is none.
     """
 
@@ -328,7 +328,7 @@ class Search:
 
     @property
     def one_by_one_per_hour(self) -> Interval:
-        """Trials that do so one at a time on each GPU."""
+        """Trials that start and end in an hour, one at a time on each GPU."""
         return self._all_gpus(lambda trials: trials.rows[0].trials_per_hour)
 
     def _all_gpus(self, rate: Callable[[Trials], Interval]) -> Interval:

@@ -92,7 +92,7 @@ class Standing:
         host_from: Keys of the other GPUs on whose hosts CPU time of the jobs was measured.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
-        nominal: Jobs of which only the duration is known, so that their steps are nominal.
+        nominal: Jobs with a known duration but no known step, so that their steps are nominal.
         preallocated: A line for each job whose memory may be what its framework takes at its start.
     """
 
@@ -150,7 +150,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(ABC):
-    """When some jobs end, and what that takes: all that objectives ask for.
+    """When some jobs end, and at which cost: the numbers that objectives use.
 
     Attributes:
         equal_work: Time in which each job does a unit of its work; in that of all jobs one after
@@ -271,7 +271,7 @@ class GpuPlan:
         members: These jobs, as profiled on this model of GPU.
         forecast: From the start of its first job; without waits for other GPUs. Job numbers of its
             sharing are positions in `job_numbers`, from 1.
-        waits_s: Seconds that each job starts later than that, shape (jobs,): a job that takes
+        waits_s: Seconds that each job starts after the first one, shape (jobs,): a job that takes
             several GPUs waits for all of them.
         commands: Shell lines that apply it on the first GPU of a machine.
     """
@@ -328,7 +328,7 @@ class Schedule(Outcome):
     Attributes:
         way: How many jobs, or those of several GPUs, were grouped; None: few jobs on one GPU.
         gpus: The plan of each GPU that runs a job.
-        oom_probability: Chance that the GPU on which that is likeliest runs out of memory.
+        oom_probability: Out-of-memory risk of the GPU where it is highest.
         confirmed_on_hardware: Whether real runs confirm how the jobs of each GPU share it.
     """
 
@@ -393,11 +393,11 @@ class Plan(Schedule):
 
     Attributes:
         rank: Its place among the plans, from 1.
-        ties_best: Whether it ties with the best plan, within the error; true of the best.
+        ties_best: Whether it ties with the best plan, within the error; True for the best.
         late_jobs: Numbers of the jobs that miss their deadlines.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
         gain: Cost of one job after another over its own; above 1 it is better.
-        speedup_vs_serial: The same of the makespan; None without makespans.
+        speedup_vs_serial: Serial makespan over its own; None without makespans.
         why: The reason for its rank, as a sentence.
         commands: Shell lines that apply the plan.
     """
@@ -425,11 +425,11 @@ class OneLoader:
     """A better way for the same jobs, if they take their batches from one data loader.
 
     Attributes:
-        sharing: How they share the GPU then.
+        sharing: Sharing of the GPU with one loader.
         jobs: Number of the jobs at once.
-        gain: Work in a time over that of the best way with a loader each.
-        cores: Host cores that they keep busy then; None: unknown.
-        cores_now: The same with a loader each.
+        gain: Throughput over that of the best way with a loader each.
+        cores: Host cores that they keep busy with one loader; None: unknown.
+        cores_now: Host cores that they keep busy with a loader each; None: unknown.
     """
 
     sharing: Annotated[Sharing, Mark.TEXT]

@@ -68,7 +68,7 @@ class CachingPredictor:
         self._cores, self._cap_w = cores, cap_w
 
     def under(self, *, cores: float | None, cap_w: float | None) -> Self:
-        """Return the same with these cores under this cap; both share their answers."""
+        """Return this predictor with these cores under this cap; both share their answers."""
         other = copy(self)
         other._set(cores, cap_w)
         return other

@@ -55,7 +55,7 @@ _USUAL_POWER, _USUAL_POWER_BUSY = 0.05, 0.65
 _FURTHEST = 3.0
 
 ESTIMATED = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "work")
-"""Numbers that are estimated from the busy share, power and step where a profile lacks them."""
+"""Numbers that are estimated from busy share, power and step, if a profile lacks them."""
 
 Known = Literal["utilisation", "power", "counters", "limits", "counters and limits"]
 """The numbers that are known of every job of a mix, beyond its step and its memory."""
@@ -132,7 +132,8 @@ class CapacityModel:
     """Residual of the capacity model, and intervals of the remaining error.
 
     Attributes:
-        corrections: Of time-slicing (``"naive"``), and of MPS with limits or without (``"mps"``).
+        corrections: Corrections of time-slicing (``"naive"``) and of MPS with or without limits
+            (``"mps"``).
         estimates: For each of `ESTIMATED`, the weights of `Numbers.shown`.
         intervals: By mode, and by what is known of the jobs.
     """
@@ -157,7 +158,7 @@ class CapacityModel:
 
 
 def filled(jobs: Numbers, estimates: Mapping[str, Sequence[float]]) -> Numbers:
-    """Return `jobs` with estimates of what is unknown: `estimates` weigh what is shown."""
+    """Return `jobs` with estimates of unknown numbers: `estimates` weigh the known ones."""
     jobs = jobs.with_usual_power()
     for name, weights in estimates.items():
         guess = np.tensordot(weights, jobs.shown, axes=1)
@@ -177,7 +178,7 @@ def drawn(x: Floats, mean: Sequence[float], scale: Sequence[float]) -> Floats:
 def without_trace(profile: Profile) -> Profile:
     """Return `profile` without its kernel trace; the host path counts as long as the step.
 
-    GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
+    GRACT replaces the driver's utilisation: both are shares of time in which any kernel ran;
     the GPU path is that share of a step. Without counters the GPU path is unchanged.
     """
     gpu_s = profile.gpu_s if profile.counters is None else profile.counters.gract * profile.step_s
@@ -195,8 +196,8 @@ def own_first(mixes: Places, shares: Floats) -> tuple[Places, Floats]:
 def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -> Floats:
     """Compute `COLUMNS` of the job in the first place of each mix, shape (mixes, columns).
 
-    Nothing of `jobs` is unknown; `shares` are those of the SMs that limits leave. All are in shape
-    (mixes, places).
+    All numbers of `jobs` are known; `shares` are the shares of SMs that limits leave. All have the
+    shape (mixes, places).
     """
     others = present.copy()
     others[:, 0] = False
@@ -311,7 +312,7 @@ def steps_of_sets(
 def _medians(
     jobs: Numbers, sets: Places, shares: Floats, model: CapacityModel | None, *, under_mps: bool
 ) -> Floats:
-    """The same without regard to steps alone under limits."""
+    """Predict medians without regard to steps alone under limits."""
     mixes, shares = own_first(sets, shares)
     if not len(mixes):
         return np.full(sets.shape, np.nan)

@@ -231,7 +231,7 @@ class Kernel:
     Attributes:
         length: Length scale, in columns of scale 1.
         signal: Variance of replay's log error.
-        noise: Variance of it from one run to the next.
+        noise: Variance of the log error from one run to the next.
     """
 
     length: float
@@ -263,7 +263,7 @@ class Correction:
     Far from every job that it was fitted to it is 0, so replay is not corrected.
 
     Attributes:
-        columns: Those of `COLUMNS`.
+        columns: Columns among `COLUMNS`.
         scale: Standard deviation of each column.
         points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, columns).
         weights: Weight of each point.
@@ -331,8 +331,8 @@ class Intervals:
     """Ends of the intervals of one mode.
 
     Attributes:
-        gpu_bound: For jobs that keep the GPU busy alone: over `scale_by_others`.
-        host_bound: For the others.
+        gpu_bound: Ends for jobs that keep the GPU busy alone, divided by `scale_by_others`.
+        host_bound: Ends for the other jobs.
         by_others: Growth of a GPU-bound job's interval by the hosts of the others.
     """
 
@@ -381,9 +381,9 @@ def with_moments(
 ) -> tuple[Floats, Floats]:
     """Return the ends `low` and `high`, wider by the moments in which jobs were measured alone.
 
-    A job at its pace alone may be as fast or as slow as in any of them. A job that fills the GPU
-    may be so together with others, too. Other moments are the host's, which a job follows less the
-    longer others make it wait. Moments that agree do not narrow a range.
+    A job alone may be as fast or as slow as in any of these moments; a job that fills the GPU also
+    together with others. Moments of a host-bound job are the host's, and count less the longer
+    other jobs make it wait. Moments that agree do not narrow a range.
     """
     if not any(each.moments for each in profiles):
         return low, high
@@ -407,8 +407,8 @@ def scale_by_others(
 ) -> Floats:
     """Return the factor on the intervals of GPU-bound jobs, at least 1, shape (jobs,).
 
-    Under time slicing a job that fills the GPU has the time that the others leave. Those that
-    follow their hosts leave more or less of it: the share of the GPU that each of them uses.
+    Under time-slicing a job that fills the GPU has the time that the others leave. Host-bound jobs
+    leave more or less time, in proportion to the share of the GPU that each of them uses.
     """
     if not growth:
         return np.ones(len(profiles))

@@ -1,6 +1,6 @@
 """Finds profiles of a GPU; estimates others from another GPU, else from other batch sizes.
 
-All GPUs stand on one host, so that none is slower than an older one because of a CPU.
+Profiles of all GPUs are converted to one host, so that no GPU is slower because of a CPU.
 """
 
 import re
@@ -57,8 +57,8 @@ def profile_finder(gpu: Gpu, folder: Path | None = None) -> FindsProfiles:
 def find_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     """Find the profile called `name` as measured on `gpu`, or estimate it.
 
-    It is estimated from the most similar GPU on which it was measured; if there is none, from two
-    or more other batch sizes.
+    It is estimated from the most similar GPU on which it was measured, or else from two or more
+    other batch sizes.
 
     Args:
         name: Name of a profile; or path of its file, of any GPU; or of a script, ``train.py``,
@@ -128,7 +128,7 @@ def _not_found(name: str, gpu: Gpu, folder: Path | None) -> InvalidInput:
 
 
 def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
-    """The remedy for copies without a colon, and for a word that is no JOB; None: no such slip."""
+    """The remedy for copies without a colon, and for a word that is not a JOB; else None."""
     if _COPIES_ALONE.fullmatch(name):
         return "Write a number of copies after a JOB and a colon: JOB:2."
     for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):
@@ -184,7 +184,7 @@ def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[s
 def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
     """Return the profile called `name` from the GPU most similar to `gpu`, but not its own.
 
-    Of about equally similar GPUs, that with the fastest host path of the job: any slower time is
+    Among about equally similar GPUs, the one with the fastest host path counts: a slower time is
     the host's and not the workload's.
     """
     profiles = {key: each for key, (_, each) in _measured(name, folder).items() if key != gpu.key}

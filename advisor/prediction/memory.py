@@ -281,7 +281,7 @@ def cautious_edge(sigma: float) -> Edge:
 def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: float) -> Edge:
     """Return the edge of processes that share one memory, of a whole GPU or an instance.
 
-    Without trials of this kind, the edge of other mixes is taken: the driver refuses all processes
+    Without trials of this kind, the edge of other mixes is used: the driver refuses all processes
     by the same rule, and a process alone is never refused for the cache of another. `sigma` is the
     relative standard error of a process's memory, where no outcome was measured.
     """
@@ -326,7 +326,7 @@ def memory_requests(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
 
 
 def _parts_mib(mix: MixPrediction, pool: Pool, wanted_mib: Mapping[int, float]) -> dict[int, int]:
-    """MiB of each job by number: what it wants, as far as the memory of `pool` is enough."""
+    """MiB of each job by number, reduced where the memory of `pool` is not enough."""
     needs_mib = {job: mix.jobs[job].memory_min_mib for job in pool.jobs}
     least_mib, most_mib = pool.most_mib(needs_mib.values()), pool.most_mib(wanted_mib.values())
     part = 1.0

@@ -251,8 +251,8 @@ def _busy_s(played: ReplayTrace, profile: Profile, partition: Partition) -> floa
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     """Return SMs times seconds that a step keeps busy on a partition, over those on the whole GPU.
 
-    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer. 1
-    without a trace.
+    Kernels that slow by less than in proportion keep fewer SMs busy for a shorter time. 1 without a
+    trace.
     """
     played = replay_trace(profile, partition.gpu.sms, physics.packing)
     if played is None:
@@ -268,8 +268,8 @@ def step_on(
 ) -> Interval:
     """Return seconds of a step on a partition, by the slower of host and GPU.
 
-    Where the host waits for the GPU, both set the pace. `alone` is the range of the step alone on
-    the whole GPU, over its median: of a slower host, a GPU that is slower too hides a part.
+    If the host waits for the GPU, both set the pace. `alone` is the range of the step alone on the
+    whole GPU, over its median: a slower GPU hides a part of a slower host.
     """
     played = replay_trace(profile, partition.gpu.sms, physics.packing)
     if played is None:

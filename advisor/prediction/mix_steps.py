@@ -52,8 +52,8 @@ def steps_together(
 ) -> Floats | None:
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
-    None without traces, or where the model did not learn the mode. Replay and correction see each
-    limit by itself: a higher one may slow a job, by 2.5 % at most from one to the next.
+    None without traces, or if the model was not fitted to the mode. Each limit is replayed and
+    corrected by itself, so a higher limit may slow a job, by 2.5 % at most from one to the next.
     """
     physics, intervals = model.of(gpu).physics, model.intervals.get(sharing.mode)
     replayed_s = None if intervals is None else replay(profiles, sharing, gpu, physics, Effort())
@@ -132,8 +132,8 @@ class SurrogatePredictor:
     """Estimates for some jobs and subsets of them, to search by.
 
     Attributes:
-        replays: Whether it estimates by the surrogate model of replay; else by the capacity model,
-            because that was not fitted, or a profile lacks its trace or counters.
+        replays: Whether it estimates by the surrogate model of replay. Without a fit, traces or
+            counters, it uses the capacity model.
     """
 
     profiles: tuple[Profile, ...]
@@ -254,7 +254,7 @@ class SurrogatePredictor:
         return power.added_w(self.profiles, self.step_s / steps_s, law)
 
     def knows(self, mode: Mode) -> bool:
-        """Return whether `mode` was learnt: a surrogate of replay, or the capacity model's part."""
+        """Return whether the surrogate model, or else the capacity model, was fitted to `mode`."""
         if not self.replays:
             return self.model.capacity is not None and mode in self.model.capacity.intervals
         return mode in self.distilled.surrogates and mode in self.model.intervals

@@ -52,10 +52,10 @@ class OwnPace:
     together is wrong by one factor.
 
     Attributes:
-        slowdown: Seconds of its host path over those in the profile; 1 where no run showed that.
+        slowdown: Seconds of its host path over those in the profile; 1 without such runs.
         runs: Number of runs in which the host set the job's pace.
         profiled: Date of the profile, a later one is not converted; None: unknown.
-        beside: By mode: its steps together with other jobs, if it fills the GPU.
+        beside: Its steps together with other jobs by mode, if it fills the GPU.
     """
 
     slowdown: float
@@ -87,7 +87,7 @@ class GpuConstants:
 
 
 def nearest_constants(to: Gpu, others: Mapping[str, GpuConstants]) -> GpuConstants:
-    """Return the constants of the GPU most like `to`, adapted to `to`, where nothing was measured.
+    """Return the constants of the GPU most similar to `to`, adapted to `to`.
 
     Replay's constants and memory edges are shares and times of the driver and stay. A context keeps
     local memory for every thread that its SMs can hold, so it shrinks with these; the awake GPU
@@ -182,7 +182,7 @@ class UnseenGpu:
 
     Attributes:
         widening: Factor on the log of both ends of an interval over its middle, at least 1.
-        alike: The same for a GPU that has the architecture of one that was seen.
+        alike: Widening for a GPU that has the architecture of one with runs.
     """
 
     widening: float
@@ -202,16 +202,16 @@ class Model:
     """Model of how jobs share a GPU, learnt from runs on some GPUs, with the constants of each.
 
     Attributes:
-        data: By GPU.
-        constants: By GPU that has enough runs.
-        corrections: Of MPS and of MPS with limits, if they were learnt.
-        intervals: By mode that was learnt; serial: of a job alone, which is always there.
-        intervals_on_known_host: The same for profiles converted to the speed of the host.
-        capacity: For profiles without a trace; None: no run showed how jobs share.
+        data: Numbers of profiles and runs, by GPU.
+        constants: Constants of each GPU with enough runs.
+        corrections: Corrections of MPS and of MPS with limits, if these were fitted.
+        intervals: Intervals by fitted mode; serial: intervals of a job alone, always present.
+        intervals_on_known_host: Intervals for profiles converted to the speed of the host.
+        capacity: Model for profiles without a trace; None: no run of shared jobs was fitted.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
-        own_paces: By GPU and job.
+        own_paces: Paces in the user's own runs, by GPU and job.
     """
 
     data: dict[str, Data]
@@ -239,7 +239,7 @@ class Model:
         return hash(tuple(each.sha256 for each in self.data.values()))
 
     def of(self, gpu: Gpu) -> GpuConstants:
-        """Return the constants of `gpu`: its own, else those of the GPU most like it."""
+        """Return the constants of `gpu`: its own, else adapted ones of the most similar GPU."""
         own = self.constants.get(gpu.key)
         return nearest_constants(gpu, self.constants) if own is None else own
 

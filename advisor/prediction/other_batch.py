@@ -1,6 +1,6 @@
 """Estimates a profile at a batch size that was not measured, from profiles at others.
 
-By three laws for time and energy a larger batch costs no less, an example in it costs no more, and
+Three laws bound time and energy: a larger batch costs no less, an example in it costs no more, and
 each further example costs at least as much as the one before. They leave a band between sizes.
 """
 
@@ -31,7 +31,7 @@ from advisor.workload.profile_checks import longer, stretched
 from advisor.workload.spec import batch_name
 
 FARTHEST = 4.0
-"""Times beyond the largest or smallest batch size measured, up to which a size is estimated."""
+"""The largest ratio to the nearest measured batch size at which a size is estimated."""
 
 # Standard deviation of the log of a step at a measured size, and for each doubling from the nearest
 # one as much again: each size has kernels of its own. And as a share of the band's width. Both

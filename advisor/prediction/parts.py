@@ -171,7 +171,7 @@ def busy_slowdown(profile: Profile, partition: Partition) -> float:
 def slices_follow_memory(gpu: Gpu) -> bool:
     """Return whether a job's memory utilisation shows what a slice of `gpu` costs it.
 
-    That was seen on an A100 alone; later GPUs have twice its bandwidth for as much work.
+    Only an A100 showed that; later GPUs have twice its bandwidth for as much work.
     """
     return gpu.architecture == "Ampere"
 
@@ -199,7 +199,7 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
 
 
 def power_share(profile: Profile, gpu: Gpu) -> float | None:
-    """Return power alone over the GPU's limit; None if one of both is unknown."""
+    """Return power alone over the GPU's limit; None if one of them is unknown."""
     if profile.power_w is None or gpu.power_limit_w is None:
         return None
     return profile.power_w / gpu.power_limit_w

@@ -44,10 +44,10 @@ class PowerLaw:
     Attributes:
         waiting: Share that it draws at any speed.
         working: Share that is proportional to its speed.
-        working_half: The same for jobs in 16 bit precision, which react differently to limits: the
-            libraries choose their kernels by the SMs that they see.
+        working_half: Share that is proportional to its speed for jobs in 16 bit precision, whose
+            libraries choose kernels by the visible SMs.
         low: 5 % quantile of log(measured / predicted power).
-        high: 95 % quantile of the same.
+        high: 95 % quantile of log(measured / predicted power).
     """
 
     waiting: float = 0.0
@@ -204,9 +204,9 @@ def power_and_energy(
 
 
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
-    """Return `mix` with no power above `most_w`, and no energy above that of steps at that power.
+    """Limit the power of `mix` to `most_w`, and its energy to that of steps at that power.
 
-    None is no limit. A job has the same part of the highest power as of the mean.
+    None: no limit. A job has the same part of the highest power as of the mean.
     """
     if most_w is None or mix.power_w is None:
         return mix
@@ -289,7 +289,7 @@ class PowerCapLaw:
     Attributes:
         softness: Width of the soft maximum's bend, above 0.
         low: 5 % quantile of log(measured / predicted) over networks and GPUs left out.
-        high: 95 % quantile of the same.
+        high: 95 % quantile of log(measured / predicted power).
     """
 
     first: float
@@ -323,7 +323,7 @@ POWER = PowerCapLaw(-0.9256, 0.0, offset=-0.1, softness=0.05, low=-0.131, high=0
 
 
 def check_cap(cap_w: float, gpu: Gpu) -> None:
-    """Raise `InvalidInput` for a cap that `gpu` cannot be set to, or that cannot be predicted."""
+    """Raise `InvalidInput` for a cap that `gpu` cannot have, or that cannot be predicted."""
     limit_w = gpu.power_limit_w
     if limit_w is None:
         raise InvalidInput(f"{gpu.key}: its power limit is unknown, so a cap cannot be checked.")

@@ -71,8 +71,8 @@ class Interval:
     def over(self, other: "Interval", common: float) -> "Interval":
         """Return the ratio to `other`, if a share `common` of each error has the same cause.
 
-        That cause moves both to the same quantile, so of it their difference in width remains; the
-        rest of each error is independent. At 0 all is independent.
+        The common cause moves both to the same quantile, so it contributes the difference of their
+        widths. The rest of each error is independent; at 0 all of it is.
         """
 
         def reach(own: float, across: float, beyond: float, beyond_across: float) -> float:
@@ -115,7 +115,7 @@ class Interval:
 
 
 def interval_around(middle: float, low: float, high: float) -> Interval:
-    """Return the interval whose ends are `low` (at most 0) and `high` from its middle, in logs."""
+    """Return the interval with ends `low` (at most 0) and `high` from its middle, in logs."""
     return Interval(middle * exp(low), middle, middle * exp(high))
 
 
@@ -136,7 +136,7 @@ def spanning(answers: Sequence[Interval]) -> Interval:
 def around(values: Sequence[float]) -> Interval:
     """Return the interval of the results at each of `LEVELS`.
 
-    With queues, slower steps may let the last job end sooner, since others start elsewhere.
+    With queues, slower steps may let the last job end sooner, because others start elsewhere.
     """
     return Interval(min(values), values[LEVELS.index("p50")], max(values))
 
@@ -176,12 +176,12 @@ class JobPrediction:
         memory_min_mib: GPU memory that it needs; this suffices only if it is capped to it.
         memory_interval_mib: Interval of `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
-        slowdown_error: Interval of the factor on `slowdown`; None: that of `step_s`.
+        slowdown_error: Interval of the factor on `slowdown`; None: as that of `step_s`.
         with_ends_s: A step together with its share of epoch ends; None: it has none.
         energy_step_j: Its part of the GPU's energy in a step and its share of epoch ends, by the
             rule in `advisor.prediction.power`; None if a profile of the mix has no power.
-        energy_epoch_j: The same for one pass over the data.
-        energy_example_j: The same for one example.
+        energy_epoch_j: Its part of the energy of one pass over the data.
+        energy_example_j: Its part of the energy of one example.
     """
 
     job: str
@@ -245,7 +245,7 @@ class MixPrediction:
         gract: Share of time in which the GPU's engine is active, 0..1; None if unknown.
         smact: Mean share of SMs with work, 0..1; None if unknown.
         confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
-        estimated_from: Keys of the other GPUs that it is estimated from; None: measured here.
+        estimated_from: Keys of the GPUs from which it is estimated; None: measured on this GPU.
         ran_elsewhere: Whether real runs of this kind on these GPUs confirm it.
         mps_server_mib: Memory that an MPS server holds; None: as on the first GPU measured.
         wide_because: Reason why intervals of steps are wider than usual, or narrower than under

@@ -286,8 +286,8 @@ class Predictor:
 
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
-        host: Host of all jobs; None: hosts as fast as those of the profiles. The slowdown of a
-            job is relative to the job alone on this host.
+        host: Host of all jobs; None: hosts as fast as those of the profiles. A job's slowdown is
+            relative to the job alone on this host.
     """
 
     gpu: Gpu
@@ -307,7 +307,7 @@ class Predictor:
 
         Raises:
             InvalidInput: `sharing` has limits or instances for other jobs than these.
-            NothingFits: A MIG layout that this GPU does not offer.
+            NothingFits: This GPU does not offer the MIG layout.
         """
         check_count(sharing, len(profiles))
         if without_phases(sharing) is None:

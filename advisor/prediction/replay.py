@@ -48,7 +48,7 @@ class Effort:
 class TimeSlicing:
     """Time slices of the driver between processes: no public source, fitted to measured runs.
 
-    Kernels that only pass time show them on an H100.
+    On an H100, kernels that only wait show them.
 
     Attributes:
         slice_s: Seconds that an owner keeps the GPU while others wait.
@@ -210,8 +210,8 @@ def replay_mix(
 ) -> Floats | None:
     """Replay seconds of a step of each job, shape (jobs,); None if a profile has no kernel trace.
 
-    The jobs are sorted first, so that their order makes no difference: of two that are ready at
-    once the first goes first, which can show for many steps. `log` is filled as by `replay_mps`.
+    The jobs are sorted first, so that their order makes no difference: if two are ready at once,
+    the first one runs first, which can matter for many steps. `log` is filled as by `replay_mps`.
     """
     names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
     kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))

@@ -83,7 +83,7 @@ def summaries(
 ) -> Summaries | None:
     """Return the features of `profiles`; None if one has no kernel trace.
 
-    Those at limits besides `limits`, the last of `LIMIT_GRID`, are taken from the least of these.
+    Features at limits below `limits`, the last of `LIMIT_GRID`, are those of the least of these.
     """
     scripts = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
     if scripts is None:

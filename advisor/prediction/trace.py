@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 class WaitingStep(NamedTuple):
     """Kernels of a step, or a round, whose host waits for some; fields are of `ReplayTrace`.
 
-    Such a host does not run ahead: the GPU has nothing to do from the end of a wait until the host
-    has launched again, and the host nothing until the GPU is done. So a step takes longer than
-    either of them, and grows with both.
+    Such a host does not run ahead. The GPU is idle from the end of a wait until the host has
+    launched again, and the host is idle until the GPU is done. So a step takes longer than either
+    of them, and grows with both.
     """
 
     launch_s: Floats

@@ -1,7 +1,7 @@
 """``advisor doctor``: finds what disturbs measuring or sharing on this machine, and the remedies.
 
-A check looks at one thing of the host or a GPU; a value that neither kernel nor driver reports is
-no problem. MPS as its documentation says (Architecture: Volta and later).
+A check reads one property of the host or a GPU. A value that neither kernel nor driver reports is
+not a problem. Checks of MPS follow its documentation (Architecture: Volta and later).
 """
 
 import os
@@ -23,7 +23,7 @@ from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run.start import jobs_left, left_in, left_states
 
 Severity = Literal["blocks", "spoils", "note"]
-"""Something cannot be done; it can, and its figures are off; or it is good to know."""
+"""A command cannot work; its numbers are off; or it is good to know."""
 
 _ORDER: tuple[Severity, ...] = ("blocks", "spoils", "note")
 
@@ -261,7 +261,7 @@ _OF_HOST = (
 
 
 def host_findings() -> Iterator[Finding]:
-    """Find what on the host spoils measuring or sharing."""
+    """Find problems of the host with measuring or sharing."""
     for check in _OF_HOST:
         yield from check.findings("host")
 
@@ -394,7 +394,7 @@ _OF_GPU = (
 
 
 def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
-    """Find what on a GPU spoils measuring or sharing."""
+    """Find problems of a GPU with measuring or sharing."""
     about = f"GPU {gpu.index}"
     if isinstance(gpu, BrokenGpu):
         problem = gpu.problem.rstrip(".")

@@ -93,7 +93,7 @@ class PlacedPlan:
 
     Attributes:
         saved: The jobs that had not ended when the last actor was lost.
-        launch: The same, ready to be started.
+        launch: These jobs, ready to be started.
         actor: None: none is made.
         answer: The answer of the actor that the driver waits for.
         started: Whether the actor has started the script.
@@ -160,11 +160,11 @@ class RayRun:
 
     Args:
         ray: From `advisor.measure.runners.connect`.
-        plans: One for each GPU.
+        plans: Plan of each GPU.
         prepare: Makes a plan ready for its start.
-        terms: Wishes of the user.
+        terms: Options of the user.
         device: ``"cpu"`` to try the plans out; None: the GPUs that Ray assigns.
-        say: Receives a line about something that happened.
+        say: Function that prints a line about an event.
 
     Raises:
         GpuUnavailable: No node of the cluster has a GPU of that kind.
@@ -214,8 +214,8 @@ class RayRun:
         """Run all plans to their end, and return the exit code; Ctrl-C ends all jobs.
 
         Args:
-            show: Takes the plans as they are, again and again.
-            log: Takes each record for `fit`, which are stored anyway.
+            show: Function that shows the plans, called again and again.
+            log: Function that gets each record for `fit`; they are stored anyway.
 
         Raises:
             KeyboardInterrupt: It was interrupted, and all jobs have ended.

@@ -54,14 +54,14 @@ _STARTED: "list[subprocess.Popen[bytes]]" = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTerms:
-    """Wishes of the user for a run.
+    """Options of the user for a run.
 
     Attributes:
         cores: Host cores over which all jobs float, as a user writes them; None: all.
         steps: Most steps of each job of the zoo; None: as planned.
-        replace_instances: Remove idle MIG instances that are in the way until the end.
-        grace_s: Between asking a job to end and killing it.
-        tied: Have the script end when this process ends in any way.
+        replace_instances: Replace idle MIG instances until the end of the run.
+        grace_s: Seconds between asking a job to end and killing it.
+        tied: Whether the script ends when this process ends in any way.
         deadline_s: On a cluster, the script is ended after so many seconds; None: never.
         patience_s: On a cluster, a job without a step for so long is ended; None: never.
     """
@@ -102,7 +102,7 @@ def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...
 
 
 def without_gangs(plans: Sequence[SavedPlan], say: Say) -> tuple[SavedPlan, ...]:
-    """Return `plans` without the jobs that take several GPUs at once, each of which `say` names.
+    """Return `plans` without the jobs that take several GPUs at once; `say` names each of them.
 
     Raises:
         InvalidInput: No other job is left.
@@ -420,7 +420,7 @@ def left_states() -> tuple[Path, ...]:
 def left_in(path: Path) -> list[str]:
     """Return the changes in a state file that are not undone, the jobs' mark first.
 
-    There are none if the file is gone, or the machine has restarted since.
+    Nothing is left if the file is gone, or the machine has restarted since.
     """
     text = _text(path)
     if f"# boot {boot_id()}" not in text.splitlines():

@@ -63,9 +63,9 @@ class RunCorrection:
 
     Attributes:
         host_factor: See `infer_host_factor`.
-        rest_s: Expected by the first window, and measured in the others; empty if there are none.
-        by_host_s: Predicted, and corrected by the host factor of the run before, if that had the
-            same jobs; empty otherwise.
+        rest_s: Steps expected by the first window, and measured in the others; may be empty.
+        by_host_s: Steps predicted, and corrected by the host factor of the run before, if that had
+            the same jobs; else empty.
     """
 
     host_factor: float
@@ -79,9 +79,9 @@ class Validation:
 
     Attributes:
         runs: All runs, also those in which a tenant ended early.
-        comparisons: Of the runs that ran to the end.
-        corrections: Of the same runs.
-        left_out: Plans that nothing here can run, in words.
+        comparisons: Comparisons of the runs that ran to the end.
+        corrections: Corrections of these runs.
+        left_out: Plans that cannot run here, in words.
         host: The host that was predicted for, in words.
         foreseen: Ids of runs that ran out of memory as predicted.
         estimated: By job, the key of the GPU whose profile was translated to predict it.
@@ -320,7 +320,7 @@ def compared_as_ranked(
 ) -> tuple[RunComparison, ...]:
     """Compare each of `runs` with the prediction by which `advisor` ranks plans, here and now.
 
-    Jobs alone are those on its machine's host, because it computes throughput from them.
+    Jobs alone are predicted for its machine's host, because throughput depends on them.
     """
     comparisons = []
     for run in (each for each in runs if each.shows_pace):
@@ -386,7 +386,7 @@ def corrected_by_first(
 
 
 def _correction_notes(validation: Validation) -> Iterator[str]:
-    """How good the corrections were, a sentence each."""
+    """Sentences on the errors of the corrections."""
     rests = [pair for each in validation.corrections for pair in each.rest_s]
     if rests:
         off = fmean(abs(expected.p50 / measured - 1) for expected, measured in rests)

@@ -31,7 +31,7 @@ def find_run(word: str | None) -> Path:
     """Return the folder of a run by its path or the start of its name; None: the one going on.
 
     Raises:
-        InvalidInput: There is none, or several.
+        InvalidInput: No run matches, or several do.
     """
     if word is not None and is_file(Path(word) / "run.json"):
         return Path(word).resolve()
@@ -109,8 +109,8 @@ class Watcher:
     """A watcher of the run in `folder`; `run` is the run as it was at the last look.
 
     Args:
-        folder: Of the run.
-        say: Receives a line about something that happened.
+        folder: Folder of the run.
+        say: Function that prints a line about an event.
         deadline_s: After so many seconds the run is ended; None: never.
         patience_s: A job that counts steps and does none for so long is ended; None: never.
     """
@@ -211,13 +211,13 @@ def watch(
 ) -> int:
     """Watch runs to their end, store what was measured for `fit`, and return the exit code.
 
-    Ctrl-C ends the runs; whatever else ends this process does not.
+    Ctrl-C ends the runs; another end of this process does not.
 
     Args:
-        watchers: One for each run.
-        say: Takes a line about something that happened.
-        show: Takes the runs as they are, again and again.
-        log: Takes each record for `fit`, which are stored anyway.
+        watchers: Watcher of each run.
+        say: Function that prints a line about an event.
+        show: Function that shows the runs, called again and again.
+        log: Function that gets each record for `fit`; they are stored anyway.
 
     Raises:
         GpuUnavailable: A script ended before it started a job; the other runs have ended too.
@@ -303,7 +303,7 @@ class RunMetrics:
         self._families: tuple[Metric, ...] = ()
 
     def collect(self) -> "Iterable[Metric]":
-        """Return the metrics, as `prometheus_client` wants them of a collector."""
+        """Return the metrics, as `prometheus_client` expects them from a collector."""
         return self._families
 
     def show(self, runs: Sequence[WatchedRun]) -> None:

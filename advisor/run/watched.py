@@ -67,10 +67,10 @@ class Events:
 
     The script writes them, a line each: ``script PID``, ``started N``, ``ended N STATUS`` and
     ``over STATUS``, and after each the seconds since the machine started. ``asked N`` is added when
-    job N is asked to end; 0 stands for all jobs.
+    job N is asked to end; 0 means all jobs.
 
     Attributes:
-        stopped: Jobs that the user stopped; 0 stands for all.
+        stopped: Jobs that the user stopped; 0 means all.
         over: The exit status of the script.
     """
 
@@ -146,18 +146,18 @@ class WatchedJob:
     """A job of a run: its state and pace at the last look; None: not available.
 
     Attributes:
-        steps: Of the whole job; None if it decides itself when it ends.
+        steps: Steps of the whole job; None if it decides itself when it ends.
         state: One of `STATES`.
-        detail: Why it ended badly.
+        detail: Reason why it failed.
         last: Its last report.
         seen_at_s: When its count last grew, on the watcher's monotonic clock.
         held_mib: Its memory on the device, when it was last seen there.
-        step_s: A step, lately.
-        first_s: A step in its first second of steady steps while the jobs run that run now.
-        expected: A step while the jobs run that run now: predicted, then by that first second.
+        step_s: Seconds of a step in the last seconds.
+        first_s: Seconds of a step in its first steady second with the jobs that run now.
+        expected: Step with the jobs that run now: predicted, then by that first second.
         drifted: Whether the pace lately lies outside that of its first second.
-        left_s: Until it has done all its steps.
-        silent_s: Since its last step, if that is long.
+        left_s: Seconds until it has done all its steps.
+        silent_s: Seconds since its last step, if these are many.
     """
 
     def __init__(
@@ -348,12 +348,12 @@ class WatchedRun:
     """The run in a folder, and its jobs as they were at the last look.
 
     Args:
-        folder: Of the run.
-        meter: Of its device; None: power and memory are not read.
+        folder: Folder of the run.
+        meter: Meter of its device; None: power and memory are not read.
 
     Attributes:
-        about: From its file ``run.json``.
-        jobs: In the order of the plan.
+        about: Content of its file ``run.json``.
+        jobs: Jobs in the order of the plan.
         now_w: Power of the device at the last look; None: no job ran, or it is not metered.
 
     Raises:

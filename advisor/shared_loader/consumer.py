@@ -18,7 +18,7 @@ from advisor.shared_loader.folder import ENDED, PRODUCER, REASON, SERVED, hold, 
 from advisor.shared_loader.producer import WAIT_S
 
 dropping = False
-"""Whether batches are dropped instead of kept: while what measures this job lets it wait."""
+"""Whether batches are dropped: the measuring process lets this job wait."""
 
 _LOOK_S = 0.5
 _CLOSED = "A batch of the shared loader cannot be opened"

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 PRODUCER, REASON, SERVED, ENDED, GONE = "producer", "reason", "served", "ended", "gone-"
 """Files: the producer's lock, why it failed, which jobs it serves, that it ended, that a job did.
 
-Who starts these processes writes the last two: a process may fail before its lock."""
+The process that starts them writes the last two: a process may fail before its lock."""
 
 # Bytes: the path of a Unix socket is at most 107 long, also that of a worker of the loader.
 _LONGEST_PATH = 107 - len("/pymp-12345678/listener-12345678")
@@ -23,7 +23,7 @@ def valid_folder(text: str) -> Path:
     """Return the folder that `text` names.
 
     Raises:
-        InvalidInput: It is no private folder of this user, or its path is too long for sockets.
+        InvalidInput: It is not a private folder of this user, or its path is too long for sockets.
     """
     path = Path(text)
     if not path.is_absolute() or path.is_symlink() or not path.is_dir():
@@ -39,7 +39,7 @@ def hold(path: Path) -> None:
     """Make the file `path`, and hold its lock until this process ends.
 
     Raises:
-        InvalidInput: There is such a file.
+        InvalidInput: The file exists.
     """
     locked = path.with_name(f"{path.name}-{os.getpid()}")
     fcntl.lockf(os.open(locked, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)

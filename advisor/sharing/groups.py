@@ -252,9 +252,9 @@ def without_ended(sharing: Sharing, jobs: int, left: Sequence[int]) -> Sharing:
     """Return how those of `jobs` jobs share that are at the positions `left`, called 1, 2...
 
     Args:
-        sharing: Of all jobs.
-        jobs: How many these are.
-        left: Positions of the others than those that have ended, increasing.
+        sharing: Sharing of all jobs.
+        jobs: Number of all jobs.
+        left: Positions of the jobs that have not ended, increasing.
     """
     names = {position: number for number, position in enumerate(left, start=1)}
     rests: list[Group | Hybrid] = []
@@ -320,7 +320,7 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
     """Return the sharing in which `groups`, of jobs numbered from 1, run one after another.
 
     Groups of a single job in increasing order become one serial group, which runs them in that
-    order. A queue with room for all its jobs at once is none.
+    order. A queue with room for all its jobs at once becomes its sharing.
     """
     singly: list[Group | Hybrid] = []
     for each in groups:

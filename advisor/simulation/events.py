@@ -153,8 +153,8 @@ class History:
     """The result of a simulation.
 
     Attributes:
-        stretches: Of all GPUs, in the order of their ends; times when a GPU has no job are left
-            out.
+        stretches: Stretches of all GPUs, in the order of their ends, without times in which a GPU
+            has no job.
         starts_s: When each job first started, shape (jobs,).
         ends_s: When each job ended, shape (jobs,).
         preemptions: How often a job was stopped and started again.

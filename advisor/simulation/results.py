@@ -74,11 +74,11 @@ class Usage:
         jobs: Positions of the jobs that run, shape (jobs,).
         speeds: Steps a second of each, shape (jobs,).
         places: Their places, counted on this GPU, shape (jobs,).
-        layout: Its instances, of MIG with a job on each; else None.
+        layout: Its instances, if each has one job; else None.
         memory_mib: Memory of their processes together.
         gract: Share of time in which the engine is active, 0..1; None if not measured.
         smact: Mean share of SMs with work, 0..1; None if not measured.
-        power_w: Of the whole GPU; None if not measured.
+        power_w: Power of the whole GPU; None if not measured.
     """
 
     gpu: int
@@ -116,8 +116,8 @@ class Simulation:
         counts: The GPUs by model, numbered in this order.
         jobs: In the order in which they were given.
         at_once: Most jobs at once on a GPU, if fewer than all that fit; None: no fewer.
-        usage: Of all GPUs, in the order of the ends, without idle GPUs.
-        energy_j: Joules of all GPUs until then, idle power included; None: not measured.
+        usage: Usage of all GPUs, in the order of the ends, without idle GPUs.
+        energy_j: Joules of all GPUs until the last job ends, with idle power; None: not measured.
         preemptions: Times that a running job was stopped, to start again.
         layout_changes: Times that an idle GPU changed its MIG layout.
         idle_powers_w: Power of each GPU on which nothing runs; None: not measured.

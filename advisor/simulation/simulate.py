@@ -35,7 +35,7 @@ class Fleet:
 
     Attributes:
         gpu: Catalogue key, of the first model.
-        gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
+        gpus: Number of equal GPUs on one host, or the notation that `parse_gpus` reads.
         policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
         round_s: Seconds after which a policy that stops jobs decides again.
@@ -245,8 +245,8 @@ def check_sharing(
     """Check that each of `gpus`, the models of `fleet`, can be shared by `sharing`.
 
     Raises:
-        InvalidInput: Phases are meant for jobs that come later, or for several GPUs; or layouts are
-            to be chosen by a policy in rounds.
+        InvalidInput: Phases cannot have jobs that come later, or several GPUs; or a policy in
+            rounds cannot choose layouts.
         NothingFits: A GPU does not offer these instances, or has no MIG.
     """
     if chooses_layouts(sharing):

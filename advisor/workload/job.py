@@ -1,4 +1,4 @@
-"""A job to run: how much of a profiled workload, by when, and how far others may slow it.
+"""A job to run: an amount of a profiled workload, its deadline, and its protection.
 
 Reads jobs from words of a command line and job files (TOML).
 """
@@ -43,7 +43,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 }
 
 MOST_HOST_GPUS = 16
-"""GPUs of one host at most, as of the largest servers."""
+"""Most GPUs of one host, as in the largest servers."""
 
 # Least and most of each number.
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -75,16 +75,16 @@ class Job:
     Attributes:
         profile: Its measurements alone; `Advisor.find_profile` returns one by name.
         epochs: Number of passes over the data.
-        validation_s: Of validation after each epoch, alone; not part of an epoch's time.
-        checkpoint_s: Of writing checkpoints in each epoch, alone; not part of its time.
+        validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
+        checkpoint_s: Seconds of writing checkpoints in each epoch, alone; not part of its time.
         user: Name of its owner; None: all jobs without a name have one owner.
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether no other job may share its memory and its faults.
-        deadline_s: From the start of all jobs until it should end; None: no deadline.
+        deadline_s: Seconds from the start of all jobs until it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
         gpus: GPUs of one host that it takes at once, with nothing else on them. Its examples are
             split among them; the exchange of gradients is assumed to take no time.
-        start_s: From the start of its process to its first step, alone.
+        start_s: Seconds from the start of its process to its first step, alone.
     """
 
     profile: Profile
@@ -256,7 +256,7 @@ def split_word(word: str, gpus: int = 1) -> tuple[str, int, float]:
     """Return name, copies and epochs of ``NAME[:COPIES][@EPOCHS]``, for `gpus` equal GPUs.
 
     Raises:
-        InvalidInput: There is no name, or one of the numbers is not one.
+        InvalidInput: The name is missing, or a number is malformed.
     """
     rest, epochs = _cut(word, "@")
     name, copies = _cut(rest, ":")
@@ -358,7 +358,7 @@ def handed_jobs(
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Return the jobs in the `content` of a TOML `file` that a user uploaded, and what is left out.
 
-    It names profiles and no files: those of the user are not here, nor is a folder that is relative
+    It names profiles and not files: the user's files are not here, and neither is a folder relative
     to the file. Errors are those of `read_jobs`.
     """
 

@@ -51,7 +51,7 @@ class MinimalProfile:
         workload: The job's name.
         gpu: Catalogue key of the GPU that it ran on.
         batch_size: Examples of a step.
-        step_s: Seconds of a training step; None: unknown, and `duration_s` is.
+        step_s: Seconds of a training step; None: only `duration_s` is known.
         memory_mib: GPU memory of its process, as ``nvidia-smi`` lists it.
         power_w: Mean power of the whole GPU.
         gpu_utilization: Share of time in which any kernel ran, by ``nvidia-smi``, 0..1.
@@ -60,9 +60,9 @@ class MinimalProfile:
         examples_per_epoch: Examples of one pass over the data; None: unknown.
         duration_s: Seconds of the whole job alone, which then count as an epoch; None: unknown.
         sm_active: Mean share of SMs with a warp, by DCGM, 0..1; None: unknown.
-        sm_occupancy: Share of warp slots in use, likewise.
-        tensor_active: Share of cycles in which tensor cores worked, likewise.
-        dram_active: Share of memory bandwidth in use, likewise.
+        sm_occupancy: Share of warp slots in use, by DCGM, 0..1; None: unknown.
+        tensor_active: Share of cycles in which tensor cores worked, by DCGM; None: unknown.
+        dram_active: Share of memory bandwidth in use, by DCGM, 0..1; None: unknown.
         step_s_under_limit: Seconds of a step alone under an MPS limit, by its percentage as a
             text; two show how much of the GPU the job fills. It needs `step_s`.
     """
@@ -149,7 +149,7 @@ class MinimalProfile:
     def whole(self) -> Profile:
         """Return it as a `Profile`, in which all other numbers are None.
 
-        A step that is unknown counts `NOMINAL_STEP_S`, and the source is ``"duration"``.
+        An unknown step counts as `NOMINAL_STEP_S`, and the source is ``"duration"``.
         """
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload

@@ -54,8 +54,8 @@ class JobAlone:
         gpu: Catalogue key of the GPU; None: not shown in full, or not in the catalogue.
         memory_mib: GPU memory of its process, or of the whole GPU if no process is listed.
         gpu_utilization: Share of time in which any kernel ran, 0..1, mean of several moments.
-        memory_utilization: Share of time in which memory was read or written, likewise.
-        power_w: Power of the whole GPU, likewise.
+        memory_utilization: Share of time in which memory was read or written, 0..1, mean.
+        power_w: Power of the whole GPU, mean of several moments.
     """
 
     product: str | None

@@ -68,7 +68,7 @@ class Memory:
     Attributes:
         allocated_mib: Most that live tensors held at once.
         reserved_mib: Most that torch's caching allocator held.
-        device_mib: As the driver saw it, CUDA context included.
+        device_mib: Memory that the driver reports, CUDA context included.
     """
 
     allocated_mib: units.Mib | None
@@ -145,10 +145,10 @@ class PartSeconds:
 
     Attributes:
         start_s: Starting and ending its process, building the model, the first steps.
-        settle_s: Until its pace was steady.
+        settle_s: Seconds until its pace was steady.
         windows_s: The windows, with the lead before them and the host checks.
         meter_s: The part of `windows_s` in which the driver answered.
-        mps_s: Alone under MPS without a limit, its daemon and process included.
+        mps_s: Seconds alone under MPS without a limit, with the start of daemon and process.
     """
 
     start_s: units.Seconds
@@ -187,9 +187,9 @@ class KernelTrace:
 
     Attributes:
         classes: Names that `class_of` points into; old profiles have all copies as ``"copy"``.
-        launch_us: When an unprofiled host launches it, from the round's start; never decreasing.
-        duration_us: How long it ran alone.
-        blocks: Thread blocks of its grid; 0, as what follows, for a copy, which needs no SM.
+        launch_us: Time when an unprofiled host launches it, from the round's start; increasing.
+        duration_us: Time for which it ran alone.
+        blocks: Thread blocks of its grid; 0, like the next columns, for a copy, which needs no SM.
         threads: Threads of a block.
         resident_blocks: Blocks of it that fit on one SM at once.
         stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, too.
@@ -224,7 +224,7 @@ class KernelTrace:
                 raise InvalidInput("a trace's launch times and waits must not decrease")
 
     def launched(self, slowdown: float) -> "KernelTrace":
-        """Return the same on a host that takes `slowdown` times as long."""
+        """Return the trace on a host that takes `slowdown` times as long."""
         return replace(
             self,
             launch_us=tuple([us * slowdown for us in self.launch_us]),
@@ -237,11 +237,11 @@ class HostSide:
     """Host work of a workload, measured alone on cores of its own.
 
     Attributes:
-        main_s: Of a step's host path in the process itself: Python and launches, no loader.
-        loader_s: Between two batches of its loader with nothing else to do.
+        main_s: Seconds of a step's host path in the process itself: Python and launches, no loader.
+        loader_s: Seconds between two batches of its loader alone.
         loader_cpu_s: CPU seconds of the loader's workers for a batch.
-        wait_s: Of a step in which the process took its batch, waits included, while training.
-        read_mib: What the workers read from files and pipes for a step.
+        wait_s: Seconds of a step in which the process takes its batch, waits included.
+        read_mib: Data that the workers read from files and pipes for a step.
     """
 
     main_s: units.Seconds | None = None
@@ -251,7 +251,7 @@ class HostSide:
     read_mib: units.Mib | None = None
 
     def slowed(self, slowdown: float) -> "HostSide":
-        """Return the same on a host that takes `slowdown` times as long; `read_mib` stays."""
+        """Return the host work on a host that takes `slowdown` times as long; `read_mib` stays."""
         times = {
             name: seconds * slowdown
             for name in self.__slots__
@@ -266,7 +266,7 @@ class Moment:
 
     Attributes:
         date: UTC, ISO 8601, to the second.
-        step_s: As measured then, as `host_s` and `host_check_s`; the profile has their means.
+        step_s: Step of this measurement, like `host_s` and `host_check_s`; a profile has the means.
     """
 
     date: str
@@ -283,11 +283,11 @@ class EpochEnd:
     """Work between two steps that only a few pairs of steps have between them.
 
     Attributes:
-        seconds: Of one end, beyond those of a step.
+        seconds: Seconds of one end, beyond those of a step.
         steps: Steps from one end to the next; None: one in each pass over the data.
-        loader_s: In which the loader of the next pass started; 0 where unknown.
-        checkpoint_s: In which tensors were saved.
-        validation_s: Of validation, which uses the host and the GPU as steps do.
+        loader_s: Seconds in which the loader of the next pass started; 0 if unknown.
+        checkpoint_s: Seconds in which tensors were saved.
+        validation_s: Seconds of validation, which uses the host and the GPU as steps do.
     """
 
     seconds: units.Length
@@ -346,8 +346,8 @@ class Profile:
             ``0.25 ** sm_exponent`` of their pace, by its probe elsewhere; None: see `mps`.
         epoch_end: Work that belongs to no step; None: none was seen.
         host_memory_mib: Memory of its processes on the host, shared pages counted in each.
-        moments: Measurements whose geometric mean its step, host path and host check are, oldest
-            first; empty: one. All else is from the newest.
+        moments: Measurements, oldest first; step, host path and host check are their geometric
+            means, all else is from the newest; empty: one measurement.
     """
 
     workload: Workload
@@ -460,4 +460,4 @@ class Profile:
 
 
 FindsProfiles = Callable[[str], Profile]
-"""Gives the profile of a name or a file's path; raises `InvalidInput` where there is none."""
+"""Returns the profile of a name or a file's path; raises `InvalidInput` without one."""

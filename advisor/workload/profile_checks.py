@@ -74,7 +74,7 @@ _ROUNDING, _CONTEXT_MIB = 0.01, 600
 def preallocating_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Return a line for each job whose memory may be what its framework takes at its start.
 
-    That of a job whose allocator was seen is what the job needs.
+    If the profile has the memory of the allocator, that is what the job needs.
     """
     cards, doubts = known_gpus(), dict[str, str]()
     for profile in profiles:
@@ -111,8 +111,8 @@ class Stale:
     """Jobs whose profiles were made with another driver, torch or host than the present one.
 
     Attributes:
-        what: Major version of the driver, minor one of torch, or CPU and cores of the host.
-        jobs: Names of their profiles; `jobs_in_all` counts all different jobs in question.
+        what: Driver (major version), torch (minor version), or CPU and cores of the host.
+        jobs: Names of their profiles; `jobs_in_all` counts all different jobs of the question.
         profiled: Values of `what` in the profiles; several if these differ.
     """
 
@@ -225,7 +225,7 @@ _MACHINE = {
 
 
 def add_moment(before: Profile, now: Profile) -> tuple[Profile, tuple[str, ...]]:
-    """Return `now` with the moments of `before`, and lines that say what was done.
+    """Return `now` with the moments of `before`, and lines that describe the result.
 
     The step, the host path and the host check are the geometric means of at most `MOST_MOMENTS`
     moments; the oldest is left out. All else is that of `now`, except that the MPS probe of

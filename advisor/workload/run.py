@@ -28,7 +28,7 @@ class Completion:
         began_s: When its group started, seconds after the first group did.
         ended_s: When its last step ended on the device, on the same clock; None if it ended early.
         pauses_s: Seconds to set MPS before each group but the first, shape (groups - 1,).
-        energy_j: Of the whole GPU while groups ran; None without an energy counter.
+        energy_j: Energy of the whole GPU while groups ran; None without an energy counter.
     """
 
     steps: tuple[units.Positive, ...]
@@ -97,7 +97,7 @@ class Run:
     Attributes:
         id: Unique among a GPU's runs.
         gpu: Catalogue key, or ``"cpu"``.
-        sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
+        sharing: Notation for `advisor.sharing.parse_sharing`; a solo run is ``"naive"``.
         purpose: ``"drawn"`` by a fixed seed, ``"chosen"``, ``"solo"`` between others, ``"repeat"``
             of another with fresh workers, ``"validation"`` of advice, ``"control"`` of what other
             GPUs of the host do to a run: never fitted or scored; ``"memory"``: whether tenants fit
@@ -188,11 +188,11 @@ class DocumentedJob:
     """One job of a plan.
 
     Attributes:
-        number: From 1 among all jobs of the file; None: its position in its plan.
+        number: Number from 1 among all jobs of the file; None: its position in its plan.
         profile: Position in the file's `profiles`, from 0; None: an earlier version wrote the file,
             and the profile is found by the job's name.
-        script: What starts it, instead of what its workload names; None: that.
-        step_s: Predicted together with its co-located jobs; None: the file does not say.
+        script: Script that starts it; None: that of its workload.
+        step_s: Predicted step with its co-located jobs; None: not in the file.
     """
 
     job: str
@@ -217,7 +217,7 @@ class DocumentedPlan:
     """The plan of one GPU: how its jobs share, in the notation of `advisor.sharing.parse_sharing`.
 
     Attributes:
-        sharing: Calls the jobs by their positions in `jobs`, from 1.
+        sharing: Sharing, with the positions of the jobs in `jobs` from 1.
         gpu: Catalogue key of the GPU; None: that of the file.
         host: Number of the GPU's host, from 0.
         device: Index of the GPU on its host.
@@ -246,9 +246,9 @@ class PlanDocument:
 
     Attributes:
         gpu: Catalogue key of the first plan's GPU.
-        workloads: By the jobs' names, as `workloads_by_name` has them.
-        plans: A job that takes several GPUs is in the plan of each, with the same number.
-        profiles: All that predictions for the jobs need, as it was when the file was written.
+        workloads: Workloads by the jobs' names; see `workloads_by_name`.
+        plans: Plans; a job that takes several GPUs is in each of theirs, with the same number.
+        profiles: Profiles for predictions of the jobs, from when the file was written.
     """
 
     schema: units.Schema

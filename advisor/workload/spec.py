@@ -48,7 +48,8 @@ class Script:
         environment: Variables that the user gave, by name; added to those inherited.
         throughput: Without torch: a regular expression that finds the examples a second in its
             output, as its only group; None: its steps are counted.
-        seconds_per_step: Likewise the seconds of a step; milliseconds of a group called ``ms``.
+        seconds_per_step: Without torch: a regular expression that finds the seconds of a step;
+            milliseconds in a group called ``ms``.
     """
 
     command: tuple[str, ...]
@@ -108,12 +109,12 @@ class Workload:
 
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
-        source: ``"timm"``: `model` is timm's name; ``"plain"``: one of `advisor.zoo`; of the user's
-            ``"script"``, ``"numbers"`` (no more is known) or ``"duration"`` (a nominal step).
-        model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
+        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`; of the
+            user's: ``"script"``, ``"numbers"`` (bare), or ``"duration"`` (a nominal step).
+        model: Name of the model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
         family: One architecture in several sizes, e.g. ``"resnet"``, which evaluation leaves out.
         batch: Examples a step.
-        precision: ``"default"`` as torch does, ``"tf32"`` with both switches on, ``"amp"`` under
+        precision: ``"default"`` of torch, ``"tf32"`` with both switches on, ``"amp"`` under
             bf16 autocast, ``"fp16"`` under fp16 autocast with scaled gradients.
         execution: ``"eager"``, ``"compiled"`` by `torch.compile`, or ``"graph"``: the whole step
             captured once as a CUDA graph, then replayed.
@@ -124,8 +125,8 @@ class Workload:
         data: Absolute path of the folder of images that it reads; None: its input is made up.
         shared_loader: Whether its batches come from one data loader, together with those of the
             other jobs that read the same data.
-        script: What is started, also instead of a workload of the zoo; None: nothing of the user's.
-            Two workloads are equal whatever starts them: other arguments train as fast.
+        script: Script of the user that is started; None: none. Two workloads are equal whatever
+            starts them: other arguments train as fast.
     """
 
     name: str
@@ -162,7 +163,7 @@ class Workload:
                 check_number(f"{self.name}: {name}", count, most, least)
 
     def reading(self, folder: Path, images: int) -> "Workload":
-        """Return the same on the `images` that lie in `folder`, under a name that says so."""
+        """Return the workload on the `images` in `folder`, under a name that contains it."""
         if self.resolution is None:
             raise InvalidInput(
                 f"{self.name}: its input is not an image, so it cannot read a folder of images"
@@ -212,7 +213,7 @@ _NAMED = re.compile(r"(?P<head>.+)-bs(?P<batch>[1-9]\d{0,5})(?P<tail>(?:-.*)?)")
 
 
 class BatchName(NamedTuple):
-    """A name that says its batch size; `stem` is what all sizes have in common."""
+    """A name with its batch size; all sizes have the `stem` in common."""
 
     stem: str
     batch: int
@@ -229,7 +230,7 @@ class BatchName(NamedTuple):
 
 
 def batch_name(name: str) -> BatchName | None:
-    """Return `name` in its parts; None if it does not say a batch size."""
+    """Return `name` in its parts; None if it has no batch size."""
     match = _NAMED.fullmatch(name)
     return None if match is None else BatchName(match["head"], int(match["batch"]), match["tail"])
 
@@ -329,12 +330,12 @@ _SECRET_OPTION = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the name of a variable says that its value is secret."""
+    """Return whether a variable with that name is a secret."""
     return _SECRET.search(name) is not None
 
 
 def secret_options(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `command` whose names say that their values are secret."""
+    """Return the options in `command` with names of secrets."""
     words = (word for word in command if _SECRET_OPTION.fullmatch(word))
     return tuple(dict.fromkeys(word.partition("=")[0] for word in words))
 

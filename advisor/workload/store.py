@@ -63,7 +63,7 @@ def read_calibration(path: Path) -> "Calibration":
 def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
     """Return the folder of data of `kind`: the one chosen by argument or environment, or shipped.
 
-    What a user measures or refits lies in the user's data folder, and is read in addition.
+    The user's own measurements and models lie in the user's data folder, and are read in addition.
     """
     by_variable = os.environ.get(variable := f"ADVISOR_{kind.upper()}")
     chosen = folder or by_variable
@@ -155,10 +155,10 @@ def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
 def sound_profiles(
     gpu: str, folder: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """Return all profiles of `gpu` by name, and the reason for each file that is none.
+    """Return all profiles of `gpu` by name, and the reason for each file that is not a profile.
 
     Raises:
-        InvalidInput: The file of a profile that is `needed`, by name, is none of `gpu`.
+        InvalidInput: The file of a `needed` profile, by name, is not a profile of `gpu`.
     """
     profiles, refused = {}, []
     for name, path in profile_paths(gpu, folder).items():
@@ -172,7 +172,7 @@ def sound_profiles(
 
 
 NO_CALIBRATION = Path("none")
-"""Instead of a calibration's file: not even the user's own."""
+"""Value for no calibration, not even the user's own."""
 
 
 def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calibration] | None":
@@ -205,7 +205,7 @@ def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
 def measured_profiles(
     gpu: str, folder: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """Return `sound_profiles` without estimates, from which nothing is learnt.
+    """Return `sound_profiles` without estimates, which models are not fitted to.
 
     Raises:
         InvalidInput: One that is needed is an estimate, or its file is not a profile of `gpu`.

@@ -54,7 +54,7 @@ class Images(Examples):
 
 @dataclass(frozen=True, slots=True)
 class Drawn(Examples):
-    """Random examples, of which `draw` makes as many as wanted."""
+    """Random examples; `draw` makes a number of them."""
 
     draw: Callable[[int], tuple[Tensor, ...]]
 

@@ -27,7 +27,7 @@ def rows_of_tables(table_mib: int) -> int:
 class Recommender(nn.Module):
     """Click logits, shape (batch,), from dense features and row numbers of sparse ones.
 
-    The tables' gradients are sparse; use plain SGD, since any momentum would double the tables.
+    The tables' gradients are sparse; use plain SGD, because any momentum would double the tables.
 
     DLRM (Naumov et al. 2019): large tables, small networks, dot products. It has 13 dense and 26
     sparse features, as Criteo's data has. The widths follow the benchmark configuration of the

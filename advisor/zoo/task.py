@@ -104,9 +104,9 @@ class Step:
     Close it when done: a step with a loader owns worker processes.
 
     Attributes:
-        loss: Of the last step, on the device, not yet waited for; None before the first.
-        network: What it trains, compiled or not.
-        optimizer: What changes the network's weights.
+        loss: Loss of the last step, on the device, maybe not yet computed; None before the first.
+        network: Trained network, compiled or not.
+        optimizer: Optimizer of the network's weights.
         fetched_s: Seconds spent so far on taking batches.
     """
 
@@ -242,7 +242,7 @@ _BACKEND = "inductor"
 
 
 def _check_device(workload: Workload, device: torch.device) -> None:
-    """Refuse what only a GPU can do, and compilation where nothing compiles."""
+    """Refuse options that need a GPU, and compilation without a compiler."""
     reason = option = ""
     if device.type != "cuda" and workload.execution == "graph":
         reason, option = "CUDA graphs need a GPU", "graph"

@@ -245,7 +245,7 @@ class UNet(nn.Module):
 
 
 def _down(resolution: int) -> tuple[nn.ModuleList, list[int]]:
-    """The way down, and the widths of all that the way up is given besides."""
+    """The way down, and the widths of its outputs that the way up also gets."""
     layers: list[nn.Module] = []
     side, kept = resolution, [_WIDTHS[0]]
     for level, width in enumerate(_WIDTHS):

@@ -1,6 +1,7 @@
 """Code inside a measured program, found as `advisor_inside`: standard library and torch 2.1 alone.
 
-Its modules import each other relatively. This one imports no torch: who measures needs it, too.
+Its modules import each other relatively. This one imports no torch: the measuring process uses it
+too.
 """
 
 import sys

@@ -61,7 +61,7 @@ class StepFinder:
         return self._before + (self._ender or self._least()).steps
 
     def optimizer_stepped(self, optimizer: object) -> bool:
-        """Return whether a step ended with this one of `optimizer`; True until it is clear."""
+        """Return whether a step ended with this step of `optimizer`; True until it is clear."""
         if self._explicit:
             return False
         key = ref(optimizer)
@@ -93,7 +93,7 @@ class StepFinder:
         return self._passes >= self._enough_passes
 
     def stepped_explicitly(self) -> None:
-        """Note that the program itself said that a step ended; optimizers count no more."""
+        """Note that the program itself ended a step; optimizers no longer count."""
         self._explicit += 1
 
     def _new_part(self, key: "ReferenceType[Any]", optimizer: object) -> _Part:
@@ -237,8 +237,8 @@ class Feeds:
     def data(self, steps: int) -> dict[str, Any]:
         """Return ``batch``, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
 
-        By the batches of `steps` since `forget_batches`. If several loaders feed each step, that
-        of the longest epoch counts, and ``other_epochs`` has the steps of the others'.
+        They follow from the batches of `steps` since `forget_batches`. If several loaders feed each
+        step, the one with the longest epoch counts; ``other_epochs`` has the others' steps.
         """
         if not self._batches:
             return {"batch": None, "steps_per_epoch": None, "loader_workers": 0, "other_epochs": []}
