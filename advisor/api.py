@@ -186,13 +186,13 @@ class Advisor(Basis):
         jobs.
 
         Args:
-           jobs: The jobs.
-           objective: Goal by which plans are ranked.
-           gpus: Number of equal GPUs on one host, or the notation that `parse_gpus` reads.
-           effort: Multiple of the usual search effort.
-           host_memory_mib: Memory of each host; None: no limit.
-           conditions: Permissions of machine and user.
-           level: Point of the interval of a cost that ranks plans.
+            jobs: The jobs.
+            objective: Goal by which plans are ranked.
+            gpus: Number of equal GPUs on one host, or the notation that `parse_gpus` reads.
+            effort: Multiple of the usual search effort.
+            host_memory_mib: Memory of each host; None: no limit.
+            conditions: Permissions of machine and user.
+            level: Point of the interval of a cost that ranks plans.
         """
         from advisor.launch.shell import with_commands
         from advisor.plan.one_loader import one_loader

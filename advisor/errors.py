@@ -81,7 +81,7 @@ def require_extra(what: str, extra: Extra, *modules: str) -> None:
     """Check that the `modules` that `what` imports are installed; `extra` contains them.
 
     Raises:
-       AdvisorError: One is not installed.
+        AdvisorError: One is not installed.
     """
     if missing := next((name for name in modules if find_spec(name) is None), None):
         if extra == "profile" and missing != "torch":  # the extra would replace that torch

@@ -110,7 +110,7 @@ def protected_jobs(
     """Return `jobs`; the steps of those in `names` may become longer by `max_slowdown` at most.
 
     Raises:
-       InvalidInput: A name is of none of them, or the share is impossible.
+        InvalidInput: A name is of none of them, or the share is impossible.
     """
     from advisor.plan.rules import MAX_SLOWDOWN
     from advisor.workload.job import check_protection
@@ -130,7 +130,7 @@ def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Condition
     A line on stderr lists the MIG devices. Plans for the `whole` GPU are not confined to them.
 
     Raises:
-       NothingFits: There is no root and no MIG device, or only parts of divided instances.
+        NothingFits: There is no root and no MIG device, or only parts of divided instances.
     """
     from advisor.hardware.live_gpu import instances_of
 
@@ -159,7 +159,7 @@ def counted_gpus(gpus: str, gpu: str, context: Context, most: int = MOST_GPUS) -
     """Return the number of GPUs in `gpus`, and the model that has the jobs: `gpu`, or the first.
 
     Raises:
-       InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
+        InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
     """
     counts = parse_gpus(gpus, most)
     total = sum(each.gpus for each in counts)

@@ -281,10 +281,10 @@ class Advice:
     """The answer of `advisor recommend`, with which ``advisor run`` needs no file of a profile.
 
     Attributes:
-       text: Recommendation in words.
-       workloads: Workloads by the names of the jobs.
-       profiles: Profiles of the jobs, each once.
-       epochs: Epochs of each job.
+        text: Recommendation in words.
+        workloads: Workloads by the names of the jobs.
+        profiles: Profiles of the jobs, each once.
+        epochs: Epochs of each job.
     """
 
     advised: Annotated[Recommendation, Inline()]
