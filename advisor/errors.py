@@ -34,7 +34,7 @@ class InvalidInput(AdvisorError):
 
 
 class UnknownName(InvalidInput):
-    """A name that is not known.
+    """A name that is unknown.
 
     Args:
         kind: Kind of the thing, e.g. ``"GPU"``.

@@ -84,7 +84,7 @@ WAYS: tuple[tuple[str, Policy, str], ...] = (
 DESCRIPTIONS = {
     "bare": "bare numbers",
     "similar": "similar networks",
-    "paced": "similar, CIFAR-100 as slow as theirs",
+    "paced": "similar networks, slow CIFAR-100",
 }
 
 CIFAR_EXAMPLES = 50_000

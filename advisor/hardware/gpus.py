@@ -167,13 +167,13 @@ def _shipped() -> dict[str, Any]:
 
 @cache
 def capabilities() -> dict[str, Capability]:
-    """Every compute capability that is supported, e.g. ``"9.0"``."""
+    """Return every supported compute capability, e.g. ``"9.0"``."""
     return {key: Capability(**row) for key, row in _shipped()["capabilities"].items()}
 
 
 @cache
 def catalogue() -> dict[str, Gpu]:
-    """Every GPU model that comes with this package, by key."""
+    """Return every GPU model that comes with this package, by key."""
     gpus = {}
     for key, entry in _shipped()["gpus"].items():
         rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
@@ -184,7 +184,7 @@ def catalogue() -> dict[str, Gpu]:
 
 
 def known_gpus() -> dict[str, Gpu]:
-    """Every GPU model known, by key: the catalogue's, then those that a driver described.
+    """Return every known GPU model by key: the catalogue's, then those that a driver described.
 
     Files that hold none are passed over; `gpu` reports the problem of such a file.
     """
@@ -198,7 +198,7 @@ def known_gpus() -> dict[str, Gpu]:
 
 @read_once(64)
 def read_gpu(path: Path) -> Gpu:
-    """The GPU model that a driver described, kept in `path` by `keep_gpu`.
+    """Return the GPU model that a driver described, kept in `path` by `keep_gpu`.
 
     Raises:
         InvalidInput: The file is malformed.
@@ -302,7 +302,7 @@ def keep_gpu(described: Gpu) -> None:
 
 
 def gpu(key: str) -> Gpu:
-    """The GPU model called `key`.
+    """Return the GPU model called `key`.
 
     Raises:
         UnknownName: There is none of that key.
@@ -326,7 +326,7 @@ def gpu(key: str) -> Gpu:
 
 
 def gpu_meant(word: str) -> Gpu:
-    """The GPU model that `word` names: its key, NVML's name, or an unambiguous part of either.
+    """Return the GPU model that `word` names: its key, NVML's name, or a clear part of either.
 
     In letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``, ``"3090"``.
 
@@ -364,13 +364,13 @@ def gpu_meant(word: str) -> Gpu:
 
 
 def name_parts(name: str) -> tuple[str, ...]:
-    """The parts of a name, without the maker and the product line."""
+    """Return the parts of a name, without the maker and the product line."""
     parts = re.split(r"[^a-z0-9]+", name.lower())
     return tuple(part for part in parts if part and part not in _MAKERS)
 
 
 def gpu_of_product(product: str) -> Gpu | None:
-    """The GPU model that NVML calls `product`; None if it is not known."""
+    """Return the GPU model that NVML calls `product`; None if it is unknown."""
     return next((each for each in known_gpus().values() if product in each.products), None)
 
 
@@ -403,7 +403,7 @@ def parse_gpus(gpus: int | str, most: int) -> tuple[GpuCount, ...]:
     """Return the GPUs of ``4``, of ``2x4`` on two hosts, or of ``a100-40gb:8,h100-sxm-80gb:2x4``.
 
     Raises:
-        InvalidInput: It is malformed, names a GPU that is not known or twice, or more than `most`.
+        InvalidInput: It is malformed, names a GPU that is unknown or twice, or more than `most`.
     """
     counts, text = [], str(gpus)
     for word in text.replace(" ", "").split(","):

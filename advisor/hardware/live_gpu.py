@@ -41,25 +41,25 @@ _COMPUTE_MODES: tuple[ComputeMode, ...] = (
 
 
 def power_w_now(device: int | str) -> float | None:
-    """Power draw of the whole GPU at this moment; None if it is not metered."""
+    """Return the power draw of the whole GPU at this moment; None if it is not metered."""
     with driver() as nvml:
         return offered_w(nvml, "nvmlDeviceGetPowerUsage", handle_of(nvml, device))
 
 
 def reserved_mib(device: int | str) -> int | None:
-    """Memory that the driver keeps for itself; None if it does not say."""
+    """Return the memory that the driver keeps for itself; None if it does not report that."""
     with driver() as nvml:
         return reserved_of(nvml, handle_of(nvml, device))
 
 
 def clocks_mhz(device: int | str) -> tuple[int | None, int | None]:
-    """The clocks of the SMs and of the memory at this moment, MHz."""
+    """Return the clocks of the SMs and of the memory at this moment, MHz."""
     with driver() as nvml:
         return _clocks_mhz(nvml, handle_of(nvml, device))
 
 
 def process_memory_mib(device: int | str) -> dict[int, float]:
-    """Device memory of each process on `device`, MPS clients included, MiB by pid.
+    """Return the device memory of each process on `device`, MPS clients included, MiB by pid.
 
     Leaves out processes whose memory the driver does not report. The pids are the host's: inside
     a container with pids of its own they differ from `os.getpid()`.
@@ -70,7 +70,7 @@ def process_memory_mib(device: int | str) -> dict[int, float]:
 
 
 def live_gpu(device: int | str) -> LiveGpu:
-    """The GPU `device` as it is now."""
+    """Return the GPU `device` as it is now."""
     with driver() as nvml:
         handle = handle_of(nvml, device)
         product = str(nvml.nvmlDeviceGetName(handle))
@@ -109,7 +109,7 @@ def live_gpu(device: int | str) -> LiveGpu:
 
 
 def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
-    """Every GPU of this machine as it is now, each before its MIG devices.
+    """Return every GPU of this machine as it is now, each before its MIG devices.
 
     One that is broken does not hide the others.
     """
@@ -127,7 +127,7 @@ def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
 
 
 def gpus_here() -> list[LiveGpu]:
-    """The GPUs of this machine that answer; empty without a driver."""
+    """Return the GPUs of this machine that answer; empty without a driver."""
     try:
         return [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except AdvisorError:
@@ -135,12 +135,12 @@ def gpus_here() -> list[LiveGpu]:
 
 
 def first_gpu() -> str | None:
-    """The key of this machine's first GPU that is supported; None without one."""
+    """Return the key of this machine's first GPU that is supported; None without one."""
     return next(filter(None, (each.catalogue_key for each in gpus_here())), None)
 
 
 def visible_device(uuid: str) -> dict[str, str]:
-    """The variables by which a process sees only the GPU `uuid`, by its index if possible.
+    """Return the variables with which a process sees only the GPU `uuid`, by index if possible.
 
     Programs call int() on CUDA_VISIBLE_DEVICES. CUDA leaves GPUs in MIG mode out where it counts,
     and broken ones, so with such a GPU here its index may be another's: then the UUID.
@@ -171,7 +171,7 @@ def _memory_bytes(nvml: Any, handle: Any) -> tuple[int, int]:
 
 
 def mig_devices(device: int | str) -> dict[str, str]:
-    """The profile of each MIG device on a GPU that this process may use, by UUID."""
+    """Return the profile of each MIG device on a GPU that this process may use, by UUID."""
     profiles = {}
     with driver() as nvml:
         handle = handle_of(nvml, device)
@@ -184,7 +184,7 @@ def mig_devices(device: int | str) -> dict[str, str]:
 
 
 def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
-    """The index of this machine's first GPU of that kind, and the profiles of its MIG devices.
+    """Return the index of this machine's first GPU of that kind, and its MIG devices' profiles.
 
     None if there is none of that kind, or one that is not in MIG mode.
     """
@@ -214,7 +214,7 @@ def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
 
 
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
-    """`gpu` with the MIG table of the installed driver, and that driver's branch, if it has any."""
+    """Return `gpu` with the MIG table of the installed driver, and the driver's branch, if any."""
     for present in gpus_here() if gpu.mig else ():
         if present.catalogue_key == gpu.key:
             with driver() as nvml:
@@ -230,7 +230,7 @@ _MOST_PLACES = 32  # no GPU has as many memory slices
 
 
 def mig_rows(nvml: Any, handle: Any) -> tuple[MigProfile, ...]:
-    """The MIG instances that the driver offers, whether MIG is on or off, the smallest first.
+    """Return the MIG instances that the driver offers, with MIG on or off, the smallest first.
 
     Empty if the GPU has no MIG, or the driver does not report it to this user.
     """
@@ -271,7 +271,7 @@ _L2_TIMEOUT_S = 30.0
 
 
 def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
-    """The GPU `handle` by what its driver says, kept in the user's data folder.
+    """Return the GPU `handle` as its driver reports it, kept in the user's data folder.
 
     None if it is older than Volta, or the driver does not say what predictions need. A MIG device
     is described as a GPU of its own, on which jobs share as on any other.
@@ -353,13 +353,13 @@ def _mig_device_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
 
 
 def key_of(product: str, memory_mib: float) -> str:
-    """The key of a GPU of that name, e.g. ``"rtx-3090-24gb"``."""
+    """Return the key of a GPU of that name, e.g. ``"rtx-3090-24gb"``."""
     parts = [part for part in name_parts(product) if not re.fullmatch(r"\d+gb", part)]
     return "-".join([*parts, f"{round(memory_mib / 1024)}gb"])
 
 
 def reserved_of(nvml: Any, handle: Any) -> int | None:
-    """Memory that the driver keeps for itself; None if it does not say."""
+    """Return the memory that the driver keeps for itself; None if it does not report that."""
     memory = offered(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     return None if memory is None else int(memory.reserved // _MIB)
 
@@ -421,7 +421,7 @@ _SLOWED = {
 
 
 def gpu_health(device: int | str) -> GpuHealth:
-    """Settings and state of the GPU `device`; errors as of `advisor.hardware.live_gpu`."""
+    """Return settings and state of the GPU `device`; errors as of `advisor.hardware.live_gpu`."""
     with driver() as nvml:
         handle = handle_of(nvml, device)
 
@@ -457,6 +457,6 @@ def _time_slice(device: int | str) -> TimeSlice | None:
 
 
 def time_slice_in(listing: str) -> TimeSlice | None:
-    """The setting in what ``nvidia-smi compute-policy -l`` prints of a GPU; None if unclear."""
+    """Return the setting that ``nvidia-smi compute-policy -l`` prints; None if unclear."""
     words = {word.lower() for word in _TIME_SLICE.findall(listing)}
     return words.pop() if len(words) == 1 else None

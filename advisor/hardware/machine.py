@@ -23,7 +23,7 @@ _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 
 def allowed_cores(text: str | None = None) -> tuple[int, ...]:
-    """The cores in `text`, e.g. ``"0-5,8"``, else all that this process may use.
+    """Return the cores in `text`, e.g. ``"0-5,8"``, else all that this process may use.
 
     Raises:
         InvalidInput: `text` is not a list of cores, or names one that this process may not use.
@@ -51,7 +51,7 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
 
 
 def siblings_of(core: int) -> str:
-    """The hardware threads of `core`'s physical core, as one text; `core` itself if unknown."""
+    """Return the hardware threads of `core`'s physical core, as one text; or `core` itself."""
     try:
         topology = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
         return topology.read_text().strip()
@@ -62,7 +62,7 @@ def siblings_of(core: int) -> str:
 def split_cores(
     allowed: Sequence[int], parts: int, siblings: Callable[[int], str] = siblings_of
 ) -> tuple[tuple[int, ...], ...]:
-    """Equally many cores for each of `parts` devices, no physical core in two parts.
+    """Split cores equally for `parts` devices, with no physical core in two parts.
 
     `siblings` gives the same text for all threads of one physical core.
 
@@ -161,7 +161,7 @@ class MpsProcess:
 
 
 def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dict[str, str]:
-    """Variables that set what an MPS client may take of the one device it sees; None: not set."""
+    """Return the variables that limit an MPS client on its device; None: not set."""
     variables = {}  # NVIDIA's MPS documentation, Environment Variables
     if limit_pct is not None:
         variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
@@ -171,7 +171,7 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
 
 
 def mps_processes() -> tuple[MpsProcess, ...]:
-    """The MPS daemons and servers that run now, by pid; in a container, not those of the host."""
+    """Return the running MPS daemons and servers by pid; in a container, not those of the host."""
     import psutil  # only where there is a GPU
 
     processes = []

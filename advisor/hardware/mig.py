@@ -19,7 +19,7 @@ _FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
 
 
 def driver_branch(text: str) -> int:
-    """The branch of a driver's version: 580 of ``"580"``, ``"R580"`` or ``"580.159.04"``.
+    """Return the branch of a driver's version: 580 of ``"580"``, ``"R580"``, ``"580.159.04"``.
 
     Raises:
         InvalidInput: `text` is not a version of a driver with MIG.
@@ -40,7 +40,7 @@ def refuse_without_mig(gpu: Gpu) -> None:
 
 
 def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
-    """Why no placement of `profiles` on one GPU is allowed; None if only placement can forbid it.
+    """Return why `profiles` cannot be on one GPU; None if only their places can forbid it.
 
     A driver's branch is its major number, e.g. 580; here and below, None is new enough for all.
     """
@@ -64,7 +64,7 @@ def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
 def profiles_named(
     gpu: Gpu, names: Sequence[str], driver_branch: int | None = None
 ) -> tuple[MigProfile, ...]:
-    """The MIG profiles of `gpu` called `names`, with or without their memory, each once.
+    """Return the MIG profiles of `gpu` called `names`, with or without their memory, each once.
 
     Raises:
         NothingFits: `gpu` has no MIG, or the driver is too old for one of them.
@@ -83,7 +83,7 @@ def profiles_named(
 
 
 def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigProfile, ...]:
-    """Every MIG profile of `gpu` that the driver offers.
+    """Return every MIG profile of `gpu` that the driver offers.
 
     Raises:
         NothingFits: There is none.
@@ -95,7 +95,7 @@ def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigPro
 
 
 def instance_named(gpu: Gpu, text: str) -> Instance:
-    """The instance that `text` names: a profile of `gpu`, with an optional ``@start``.
+    """Return the instance that `text` names: a profile of `gpu`, with an optional ``@start``.
 
     Raises:
         InvalidInput: The start is not a number, or `gpu` has no such profile.
@@ -110,7 +110,7 @@ def instance_named(gpu: Gpu, text: str) -> Instance:
 
 
 def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
-    """A start for each of `pieces`, no slice shared; None if they do not fit.
+    """Return a start for each of `pieces`, no slice shared; None if they do not fit.
 
     A piece is the slices at which it may start, and how many it covers. Pieces with the fewest
     possible starts are placed first, each at its first free start.
@@ -151,7 +151,7 @@ def _search(
 def place(
     gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None = None
 ) -> tuple[Instance, ...]:
-    """`instances` in their order, each with a start; given starts are kept.
+    """Return `instances` in their order, each with a start; given starts are kept.
 
     Of all placements the first by starts, so that the answer is deterministic.
 
@@ -193,7 +193,7 @@ def place(
 
 @cache  # a search asks thousands of times
 def profile_of(gpu: Gpu, name: str) -> MigProfile:
-    """The MIG profile of `gpu` called `name`; errors as of `profiles_named`."""
+    """Return the MIG profile of `gpu` called `name`; errors as of `profiles_named`."""
     (profile,) = profiles_named(gpu, [name])
     return profile
 
@@ -213,7 +213,7 @@ class PlacementSets:
 
 
 def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
-    """Every valid set of placed instances to which nothing can be added; none without MIG.
+    """Return every valid set of placed instances that is full; none without MIG.
 
     Leaves out profiles that differ in media engines only (``+me``, ``+gfx``, ``-me``): training
     needs none of them.
@@ -222,7 +222,7 @@ def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
 
 
 def largest_layouts(gpu: Gpu, most: int) -> tuple[tuple[Instance, ...], ...]:
-    """The `layouts` of at most `most` instances, without those of which another has no smaller one.
+    """Return the `layouts` of at most `most` instances that no other layout dominates.
 
     The largest instance of each comes first. Layouts of few instances come first, and of equally
     many the one whose smallest is largest.
@@ -270,7 +270,7 @@ def placement_sets(
     in_use: tuple[Instance, ...] = (),
     driver_branch: int | None = None,
 ) -> PlacementSets:
-    """Every set of instances of `profiles` that `gpu` can hold together with those in use.
+    """Return every set of instances of `profiles` that `gpu` can hold with those in use.
 
     An instance in use without a start may be at any place.
 

@@ -52,7 +52,7 @@ _NOT_OFFERED = (
 
 @contextmanager
 def driver() -> Iterator[Any]:
-    """NVML, initialised; its errors are raised as ours.
+    """Return NVML, initialised; its errors are raised as ours.
 
     NVML is stopped when the process ends and is never shut down here, so that handles stay valid.
     """
@@ -86,7 +86,7 @@ def _is(nvml: Any, error: Any, *names: str) -> bool:
 
 
 def offered(nvml: Any, function: str, *arguments: Any) -> Any:
-    """The result of NVML's `function`; None if this GPU, driver or user gets no answer."""
+    """Return the result of NVML's `function`; None if this GPU, driver or user gets no answer."""
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
@@ -102,7 +102,7 @@ def offered_w(nvml: Any, function: str, *arguments: Any) -> float | None:
 
 
 def handle_of(nvml: Any, device: int | str) -> Any:
-    """NVML's handle of `device`; raises GpuUnavailable if there is no such device."""
+    """Return NVML's handle of `device`; raises GpuUnavailable if there is no such device."""
     try:
         if isinstance(device, int) or device.isdigit():
             return nvml.nvmlDeviceGetHandleByIndex(int(device))
@@ -288,7 +288,7 @@ _UUID = re.compile(r"Device UUID:\s*(\S+)")
 
 @cache  # a process asks at each look at the GPU
 def dcgm_number(uuid: str) -> int | None:
-    """The number by which DCGM knows the GPU with this UUID; None where DCGM does not answer."""
+    """Return DCGM's number of the GPU with this UUID; None if DCGM does not answer."""
     if which(_DCGMI) is None:
         return None
     try:

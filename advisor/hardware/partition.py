@@ -42,7 +42,7 @@ class ComputeProfile:
 
 
 def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
-    """The compute instances that a GPU instance of `profile` offers, the smallest first.
+    """Return the compute instances that a GPU instance of `profile` offers, smallest first.
 
     If the offer of `gpu` is unknown, only the whole instance. On Ampere each slice has an equal
     share of the SMs; on later GPUs the whole has more than its slices.
@@ -61,7 +61,7 @@ def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
 
 
 def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The first compute slice of each compute instance, in order, in one GPU instance.
+    """Return the first compute slice of each compute instance, in order, in one GPU instance.
 
     `sizes` are their compute slices, e.g. ``(3, 4)`` of ``3c + 4c``.
 
@@ -89,7 +89,7 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
 
 @cache
 def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
-    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first."""
+    """Return the maximal sets of compute instances in a GPU instance, by sizes, largest first."""
     starts = _starts(gpu, profile)
 
     def fits(sizes: Sequence[int]) -> bool:
@@ -143,7 +143,7 @@ class Partition:
         return self.gpu if self.sms == self.gpu.sms else _with_sms(self.gpu, self.sms)
 
     def limited(self, limit_pct: float) -> "Partition":
-        """The part of it that an MPS limit leaves, in per cent of its SMs."""
+        """Return the part of it that an MPS limit leaves, in per cent of its SMs."""
         return replace(self, sms=limited_sms(limit_pct, self.sms))
 
 
@@ -153,13 +153,13 @@ def _with_sms(gpu: Gpu, sms: int) -> Gpu:
 
 
 def whole_gpu(gpu: Gpu) -> Partition:
-    """All of `gpu`, not in MIG mode."""
+    """Return all of `gpu`, not in MIG mode."""
     return Partition(gpu=gpu, sms=gpu.sms, bandwidth_share=1.0, memory_mib=gpu.usable_mib)
 
 
 @cache  # a search asks thousands of times
 def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Partition:
-    """A MIG instance of `profile`, or a compute instance of so many `slices` of it.
+    """Return a MIG instance of `profile`, or a compute instance of so many `slices` of it.
 
     Without a profile all of `gpu`. If its number of SMs is unknown, a compute instance has its
     slices' share of the instance's.
@@ -183,7 +183,7 @@ def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Pa
 
 
 def limited_sms(limit_pct: float, sms: int) -> int:
-    """SMs that an MPS limit leaves to its client, out of `sms`.
+    """Return the SMs that an MPS limit leaves to its client, out of `sms`.
 
     An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
     cent: the even number below that share, because SMs come in pairs.
@@ -219,7 +219,7 @@ def sm_limits(compute_capability: str) -> Capability:
 
 
 def resident_blocks(limits: Capability, *, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks of a kernel that fit on one SM at once, at least 1, since the kernel did run."""
+    """Return the blocks of a kernel that fit on one SM at once; at least 1, because it ran."""
     warps = -(-threads // _WARP)
     by_threads = limits.threads // (warps * _WARP)
     of_warp = max(1, -(-registers * _WARP // _REGISTER_STEP)) * _REGISTER_STEP
@@ -254,7 +254,7 @@ _RATES_NEEDED = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
 
 
 def rates_of(gpu: Gpu) -> GpuRates | None:
-    """Attained rates of `gpu`; None if the catalogue has no rates for its kind."""
+    """Return the attained rates of `gpu`; None if the catalogue has no rates for its kind."""
     rates = gpu.rates or _of_its_kind(gpu)
     if rates is None:
         return None
@@ -297,7 +297,7 @@ def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float
 
 
 def unlikeness(one: Gpu, other: Gpu) -> float:
-    """Distance between the log rates of two GPUs; less for GPUs of one architecture."""
+    """Return the distance between the log rates of two GPUs; less for GPUs of one architecture."""
     first, second = rates_of(one), rates_of(other)
     if first is None or second is None:
         return float("inf")

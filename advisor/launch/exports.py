@@ -54,7 +54,7 @@ def check_format(form: ExportFormat, gpus: int, gres_name: str | None) -> None:
         raise InvalidInput(f"--gres-name is for --format slurm, not {form}.")
     if gpus > 1 and not FORMATS[form].several_gpus:
         several = ", ".join(name for name, each in FORMATS.items() if each.several_gpus)
-        raise InvalidInput(f"--format {form} is for one GPU: for several use {several}.")
+        raise InvalidInput(f"--format {form} is for one GPU. For several use {several}.")
 
 
 def exported(

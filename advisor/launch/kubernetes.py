@@ -94,8 +94,8 @@ def _head(plans: Sequence[LaunchPlan], layout: Mapping[str, Any] | None) -> Iter
         yield f"# {', '.join(sharings)} on {len(own)} x {key}."
         for others in dict.fromkeys(filter(None, (plan.estimated_from for plan in own))):
             yield f"# Its memory is estimated from {others}, not measured on {with_article(key)}."
-    yield "# No cluster has run this file yet. The nodes need NVIDIA's device plugin, which gives"
-    yield "# each pod a whole GPU or MIG instance unless its configuration has a `sharing`."
+    yield "# No cluster has run this file yet. The nodes need NVIDIA's device plugin: it gives each"
+    yield "# pod a whole GPU or MIG instance, unless its configuration has a `sharing`."
     if layout is not None:
         yield f"# {NOT_RUN}"
         yield f"# As admin: kubectl apply -f FILE -l {_PART}={_NODE}"
@@ -108,8 +108,8 @@ def _head(plans: Sequence[LaunchPlan], layout: Mapping[str, Any] | None) -> Iter
     yield f"# {_IMAGE_WANTED}"
     yield f"#   sed -i 's|image: {_IMAGE}|image: REGISTRY/NAME:TAG|' FILE"
     if any(plan.wide for plan in plans):
-        yield "# A job of several GPUs starts when so many are free on a node: Kubernetes may start"
-        yield "# Jobs first that the plan starts after it."
+        yield "# A job of several GPUs starts when a node has as many free GPUs. Kubernetes may"
+        yield "# start later Jobs of the plan before it."
     yield from dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
     yield from shell.power_caps_wanted(plans)
     starts = [start for plan in plans for start in plan.starts]
@@ -123,7 +123,7 @@ def _head(plans: Sequence[LaunchPlan], layout: Mapping[str, Any] | None) -> Iter
         if lacking:
             numbers = ", ".join(map(str, sorted({start.number for start in lacking})))
             which = "all jobs" if len(lacking) == len(starts) else f"job {numbers}"
-            yield f"# The {what} of {which} was not measured: add requests of your own."
+            yield f"# The {what} of {which} was not measured. Add your own requests."
 
 
 def _mig_config(layout: Mapping[str, Any]) -> Document:

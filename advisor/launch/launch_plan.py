@@ -33,7 +33,7 @@ class Start:
 
     Attributes:
         number: Number of the job, from 1, in the order of the user's jobs.
-        cores: Host cores that it keeps busy, for a scheduler; None: not known.
+        cores: Host cores that it keeps busy, for a scheduler; None: unknown.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
         memory_mib: Memory to reserve for it, predicted with a margin; jobs at the same time have no
@@ -51,7 +51,7 @@ class Start:
 
     @property
     def most_s(self) -> float | None:
-        """Upper end of the predicted time of all its steps; None: their number is not known."""
+        """Upper end of the predicted time of all its steps; None: their number is unknown."""
         steps = self.job.work_steps
         return None if steps is None else steps * self.job.profile.paced_s(self.step_s.p95)
 
@@ -331,7 +331,7 @@ class Allocation:
 
     @property
     def cores(self) -> int:
-        """Host cores of the jobs at once, without jobs whose cores are not known.
+        """Host cores of the jobs at once, without jobs whose cores are unknown.
 
         Jobs that share a loader keep a core busy each, and the loader as many as one of them alone.
         """

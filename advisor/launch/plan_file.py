@@ -141,8 +141,8 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     plan, *others = read_plans(path, profiles)
     if others:
         raise InvalidInput(
-            f"{path}: it is a plan for {len(others) + 1} GPUs, and this command needs one for one "
-            f"GPU. Run it: `advisor run {path}`. Or export a plan without --gpus."
+            f"{path}: it is a plan for {len(others) + 1} GPUs, and this command needs a plan for "
+            f"one GPU. Run it: `advisor run {path}`. Or export a plan without --gpus."
         )
     return plan
 
@@ -170,14 +170,14 @@ def read_plans(
             plans = tuple(_saved(plan, document, profiles) for plan in document.plans)
         if rank not in (None, 1):
             raise InvalidInput(
-                f"{path}: no plan of rank {rank}: an exported file has one plan. Leave --rank out, "
-                f"or export another plan by `advisor export --rank {rank}`."
+                f"{path}: plan of rank {rank} not found: an exported file has one plan. Leave "
+                f"--rank out, or export another plan by `advisor export --rank {rank}`."
             )
         return plans
     if rank is None:
         raise InvalidInput(
-            f"{path}: it is advice of several plans. Write one of them: `advisor export "
-            f"--format json --rank RANK`. Or run one: `advisor run {path} --rank RANK`."
+            f"{path} contains several plans. Write one of them: `advisor export --format json "
+            f"--rank RANK`. Or run one: `advisor run {path} --rank RANK`."
         )
     try:
         with located(path):
@@ -186,9 +186,7 @@ def read_plans(
         with located(path):
             return (_saved(document.plans[0], document, profiles),)
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(
-            f"{path}: it is advice, but incomplete ({error!r}). {_ADVICE_REMEDY}"
-        ) from None
+        raise InvalidInput(f"{path}: incomplete advice ({error!r}). {_ADVICE_REMEDY}") from None
 
 
 def _saved(plan: DocumentedPlan, document: PlanDocument, profiles: Path | None) -> SavedPlan:
@@ -250,7 +248,7 @@ def _planned_job(planned: DocumentedJob, profiles: Sequence[Profile], load: Find
         profile = load(planned.job) if planned.profile is None else profiles[planned.profile]
     except UnknownName as error:
         raise InvalidInput(
-            f"{error} An earlier version wrote the plan, without profiles. {_REMEDY}"
+            f"{error} An earlier version wrote the plan without profiles. {_REMEDY}"
         ) from None
     workload = replace(
         profile.workload, examples_per_epoch=planned.examples_per_epoch, script=planned.script
@@ -262,12 +260,12 @@ def _of_rank(advice: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """Return the plan of that `rank` as an exported plan file has it."""
     if (gpus := advice.get("gpus", 1)) > 1:
         raise InvalidInput(
-            f"expected a plan for one GPU, got advice for {gpus}. Write its plan to a file that "
-            f"`run` accepts: `advisor export --gpus {gpus} --format json --out FILE`."
+            f"expected a plan for one GPU, got advice for {gpus}. Write a file that `run` "
+            f"accepts: `advisor export --gpus {gpus} --format json --out FILE`."
         )
     plan = next((plan for plan in advice["plans"] if plan["rank"] == rank), None)
     if plan is None:
-        raise InvalidInput(f"no plan of rank {rank}. {_ADVICE_REMEDY}")
+        raise InvalidInput(f"plan of rank {rank} not found. {_ADVICE_REMEDY}")
     keys = {field.name for field in fields(DocumentedJob)} - {"number", "step_s"}
     only_exported = dict.fromkeys(("mps_limit_percent", "memory_cap_mib"))
     jobs = [
@@ -297,11 +295,11 @@ def run_wants(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Return the reasons for which `advisor run` leaves out a job of `plans`, or refuses them."""
     jobs = dict.fromkeys(start.job for plan in plans for start in plan.starts)
     left_out = [
-        f"`advisor run` will leave a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
+        f"`advisor run` leaves a job out: {gang_left_out(job.name, job.gpus, job.profile.gpu)}"
         for job in jobs
         if job.gpus > 1
     ]
-    refused = [f"`advisor run` will refuse this plan: {why}" for why in _refusals(jobs)]
+    refused = [f"`advisor run` refuses this plan: {why}" for why in _refusals(jobs)]
     return tuple(dict.fromkeys([*left_out, *refused]))
 
 
@@ -395,8 +393,8 @@ def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:
             raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
     elif plan.gpu.key != key:
         raise InvalidInput(
-            f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
-            f"that it was made for, or ask again: `advisor recommend`."
+            f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on its own GPU, or "
+            "ask again: `advisor recommend`."
         )
 
 

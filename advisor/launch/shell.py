@@ -292,7 +292,7 @@ def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
     """Yield comments on commands that the user has to write, or that have to use several GPUs."""
     for start in plan.starts:
         if (gpus := start.job.gpus) > 1:
-            use = f"its command has to use all, e.g. torchrun --nproc-per-node={gpus}"
+            use = f"its command must use all of them, e.g. torchrun --nproc-per-node={gpus}"
             yield f"# Job {start.number} has {gpus} GPUs: {use}."
     if any(start.job.profile.workload.script is None for start in plan.starts):
         yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number."
@@ -327,9 +327,7 @@ def mps_text(plans: Sequence[LaunchPlan]) -> str:
     (plan,) = plans
     partitions = [part for part in plan.partitions if part.under_mps]
     if not partitions:
-        raise InvalidInput(
-            f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
-        )
+        raise InvalidInput(f"{plan.sharing}: no job shares by MPS. Export it as commands instead.")
     if lacks := [
         *["jobs in order"] * any(part.at_once for part in partitions),
         *["a data loader for several jobs"] * plan.shares_loader,

@@ -121,7 +121,7 @@ def _script(own: Allocation) -> list[str]:
 
 
 def _minutes(own: Allocation) -> int | None:
-    """Time limit, in whole quarters of an hour; None: the length of a job is not known."""
+    """Time limit, in whole quarters of an hour; None: the length of a job is unknown."""
     most_s = 0.0
     for stage in own.plan.stages:
         in_order = [start.most_s for part in stage.partitions for start in part.starts]

@@ -68,8 +68,8 @@ def tenants_on(
         wrote = [each.named for each in tenants if each.exposed and each.exposed.name_changes()]
     if wrote:
         raise AdvisorError(
-            f"{wrote[0]} changed files of yours, which are named above. Check them, and measure it "
-            f"in a copy of its folder: --folder COPY."
+            f"{wrote[0]} changed files of yours, which are listed above. Check them, and measure "
+            "it in a copy of its folder: --folder COPY."
         )
 
 
@@ -163,7 +163,7 @@ class MpsSession:
 
         if not wait_until(lambda: not serving(), 5):
             pids = ", ".join(map(str, serving()))
-            raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
+            raise AdvisorError(f"MPS is off, but processes {pids} still run. End them.")
 
     def setups(self, sharing: Concurrent, workloads: Sequence[Workload]) -> tuple[TenantSetup, ...]:
         """Return the setups of tenants that train `workloads` and share by `sharing`."""
@@ -187,8 +187,8 @@ class MpsSession:
         listed = {pid for server in servers for pid in self._pids(f"get_client_list {server}")}
         if missing := set(pids) - listed:
             raise AdvisorError(
-                f"tenants {sorted(missing)} should share by MPS, and its server lists only "
-                f"{sorted(listed)}. Start again; if it persists, see the MPS server's log."
+                f"tenants {sorted(missing)} do not share by MPS: its server lists only "
+                f"{sorted(listed)}. Start again; if it persists, see the log of the MPS server."
             )
         return len(pids)
 
@@ -299,7 +299,7 @@ def bench_on(device: Device, cores: tuple[int, ...], command: str) -> Iterator[B
 def tenant_environments(
     sharing: Concurrent, tenants: int, folder: Path, uuid: str | None
 ) -> tuple[dict[str, str], ...]:
-    """The variables to set for each tenant, in addition to the caller's without its MPS settings.
+    """Return the variables to set for each tenant, besides the caller's without MPS settings.
 
     A tenant that shares naively gets an empty folder as its pipe directory, so it finds no daemon,
     not even one that another user starts at the default path.
@@ -332,7 +332,7 @@ _MOST_BLOCKS = 4
 
 @contextmanager
 def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
-    """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
+    """Fill the GPU so that it has as much free as a card of `capacity_mib` would have.
 
     The driver's own memory is assumed to be the same on both. An MPS server that already runs
     counts as the tenants' memory, like one that starts with them. The process that holds the memory
@@ -352,8 +352,8 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     # The tenants of the previous run may still be leaving.
     if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
         raise AdvisorError(
-            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. Find the "
-            f"process with nvidia-smi, and end it."
+            f"{in_use_mib():.0f} MiB of the GPU are in use before a tenant runs. Find the process "
+            "with nvidia-smi, and end it."
         )
     served_mib = in_use_mib()
     reserve_mib = gpu(session.device.key).reserved_mib
@@ -377,8 +377,8 @@ def leave_free(served: Any, free_mib: float) -> dict[str, Any]:
 
     if left_mib() < free_mib - _NEAR_MIB:
         raise InvalidInput(
-            f"this GPU has {left_mib():.0f} MiB free and should look as if it had "
-            f"{free_mib:.0f}. Choose a smaller capacity_mib."
+            f"this GPU has {left_mib():.0f} MiB free, less than the {free_mib:.0f} that it should "
+            "show. Choose a smaller capacity_mib."
         )
     while len(blocks) < _MOST_BLOCKS and (excess := left_mib() - free_mib) >= _NEAR_MIB:
         whole_mib = int(excess) // 2 * 2

@@ -238,10 +238,10 @@ def run_calibrate(document: str) -> int:
     refuse_other(device, words.gpu)
     cores = allowed_cores(words.cores)
     if device.kind == "cpu":
-        raise InvalidInput("a calibration is of a GPU: choose another --device than cpu")
+        raise InvalidInput("a calibration needs a GPU. Choose another --device than cpu")
     require_extra("`advisor calibrate`", "profile", "torch")
     if len(cores) < 2:
-        raise InvalidInput("two processes take turns: allow 2 --cores")
+        raise InvalidInput("two processes take turns. Allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
     with bench_on(device, cores, command_line("calibrate", words.words)) as bench:

@@ -187,8 +187,8 @@ class Dispatcher:
                     left = bool(wait(threads, 1.0).not_done)
         if not idle and self.waiting:
             raise AdvisorError(
-                f"every runner was given up; left: {counted(len(self.waiting), 'run')}. Fix the "
-                f"errors above; the same command goes on from here."
+                f"all runners were given up; {counted(len(self.waiting), 'run')} left. Fix the "
+                "errors above; the same command continues from here."
             )
         passed_s = monotonic() - self._began
         say(
@@ -202,7 +202,7 @@ class Dispatcher:
         try:
             record = future.result()
         except _RunnerGone as error:
-            say(f"runner {seat.runner.name} is given up, the others do its runs: {error}")
+            say(f"runner {seat.runner.name} is given up, and the others do its runs: {error}")
             self.waiting.insert(0, task)
             return False
         except InvalidInput as error:
@@ -218,7 +218,7 @@ class Dispatcher:
         seat.lost = why is not None
         self._tries[name] += 1
         if seat.lost and self._tries[name] <= _AGAIN:
-            say(f"{name} on {seat.runner.name}: {why}; it will be done again")
+            say(f"{name} on {seat.runner.name}: {why}; it will run again")
             self.waiting.insert(0, task)
         elif record is None:
             self._give_up(name, f"{why} ({_AGAIN + 1} times)")
@@ -272,7 +272,7 @@ def run_campaign(document: str) -> int:
     planned = [run for plan in plans for run in single_runs(plan)]
     runs = [run for run in planned if run.id not in ledger.runs]
     if done := len(planned) - len(runs):
-        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
+        say(f"{counted(done, 'run')} {is_or_are(done)} done already, and will not run again")
     unprofiled: list[Workload] = []
     if campaign.profile.missing:
         used = [workload for run in planned for workload in run.workloads]

@@ -85,22 +85,22 @@ def find_device(name: str, *, on_mig: bool = False) -> Device:
         if len(parts) == 1:
             return find_device(*parts)
         named = ", ".join(f"{uuid} ({profile})" for uuid, profile in parts.items())
-        remedy = f"Name one: --device {named}" if parts else "Have root make one"
+        remedy = f"Name one: --device {named}" if parts else "Let root make one"
         raise GpuUnavailable(
-            f"GPU {name} is in MIG mode, in which jobs have one of its {len(parts)} MIG devices. "
+            f"GPU {name} is in MIG mode, where jobs use one of its {len(parts)} MIG devices. "
             f"{remedy}, or switch MIG off: sudo nvidia-smi -i {live.index} -mig 0."
         )
     if live.catalogue_key is None:
         raise InvalidInput(
-            f"GPU {name} is {with_article(live.product)}, which the catalogue lacks, and its "
-            f"driver does not report enough of it. Update the driver; GPUs older than Volta are "
-            f"not supported."
+            f"GPU {name} is {with_article(live.product)}, which is not in the catalogue, and its "
+            "driver does not report enough about it. Update the driver; GPUs older than Volta are "
+            "not supported."
         )
     return Device("cuda", live.uuid, live.catalogue_key, live.product, live.driver)
 
 
 def devices_in(text: str) -> tuple[str, ...]:
-    """The devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``; no GPU twice."""
+    """Return the devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``; no GPU twice."""
     devices: list[str] = []
     for part in map(str.strip, text.split(",")):
         if match := _DEVICES.fullmatch(part):
@@ -111,7 +111,7 @@ def devices_in(text: str) -> tuple[str, ...]:
         raise InvalidInput(f"--device {text!r}: write devices as 0-7, 0,2 or cpu")
     if "cpu" in devices:
         if set(devices) != {"cpu"}:
-            raise InvalidInput(f"--device {text}: either GPUs or cpu, not both")
+            raise InvalidInput(f"--device {text}: GPUs and cpu exclude each other")
     elif len(set(devices)) < len(devices):
         raise InvalidInput(f"--device {text}: a GPU is listed twice")
     return tuple(devices)
@@ -127,7 +127,7 @@ def refuse_other(device: Device, key: str | None) -> None:
 
 
 def host_cpu() -> str:
-    """The host CPU's model name."""
+    """Return the host CPU's model name."""
     name = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return name[1].strip() if name else platform.machine()  # absent on Arm
 
@@ -142,20 +142,20 @@ def refuse_busy(uuid: str) -> None:
         if stranger.serves(uuid):
             raise GpuUnavailable(
                 f"an MPS {stranger.role} of {stranger.owner} (process {stranger.pid}, pipes in "
-                f"{stranger.pipes}) runs on this machine and would serve or disturb what is "
-                f"measured. Have its owner end it: {stranger.how_to_end}"
+                f"{stranger.pipes}) runs on this machine and would disturb the measurement. Ask "
+                f"its owner to end it: {stranger.how_to_end}"
             )
     # A run that has just ended may still be leaving.
     if not wait_until(lambda: not live_gpu(uuid).processes, 5):
         pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
         raise GpuUnavailable(
-            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
-            f"for it, or use another --device."
+            f"process {pids} uses this GPU and would disturb the measurement. Wait for it, or use "
+            "another --device."
         )
 
 
 def power_readings_w(device: Device, readings: int, pause_s: float) -> list[float]:
-    """Power of a claimed device, read several times; empty if it is not metered."""
+    """Return the power of a claimed device, read several times; empty if it is not metered."""
     if device.uuid is None:
         return []
     powers_w = []
@@ -182,7 +182,7 @@ class Meter:
             self._sampler.begin()
 
     def end(self) -> Activity:
-        """Activity since `begin`."""
+        """Return the activity since `begin`."""
         return NOT_METERED if self._sampler is None else self._sampler.end()
 
     def clocks_mhz(self) -> Clocks:
@@ -190,18 +190,18 @@ class Meter:
         return (None, None) if self._uuid is None else clocks_mhz(self._uuid)
 
     def power_w(self) -> float | None:
-        """Power of the whole device at this moment."""
+        """Return the power of the whole device at this moment."""
         return None if self._uuid is None else power_w_now(self._uuid)
 
     def memory_mib(self) -> dict[int, float]:
-        """Device memory by pid at this moment."""
+        """Return the device memory by pid at this moment."""
         return {} if self._uuid is None else process_memory_mib(self._uuid)
 
 
 def memory_record(
     reported: Mapping[str, float | None], on_device_mib: float | None
 ) -> Memory | None:
-    """The record of a tenant's memory; None if neither it nor the driver reports any.
+    """Return the record of a tenant's memory; None if neither it nor the driver reports any.
 
     `reported` is from `advisor.measure.inside.clocks.memory_mib`, with None for a program that
     reports nothing; `on_device_mib` is the memory of its process from the driver.
@@ -220,7 +220,7 @@ def memory_record(
 
 
 def present_machine(gpu: str) -> Present | None:
-    """This machine, if its driver shows a GPU of the model `gpu`; else None."""
+    """Return this machine, if its driver shows a GPU of the model `gpu`; else None."""
     drivers = [live.driver for live in gpus_here() if live.catalogue_key == gpu]
     if not drivers:
         return None
@@ -248,7 +248,7 @@ class Origin:
     host_cores: int
 
     def provenance(self, versions: Mapping[str, str | None], clocks_mhz: Clocks) -> Provenance:
-        """The provenance of a measurement that ended now; only tenants know the `versions`."""
+        """Return the provenance of a measurement that ended now; tenants know the `versions`."""
         return Provenance(
             device=self.device.name,
             driver=self.device.driver,
@@ -269,7 +269,7 @@ class Origin:
 
 @cache
 def recipes() -> str:
-    """The first digits of a digest of the code of networks, optimizers and data.
+    """Return the first digits of a digest of the code of networks, optimizers and data.
 
     Comments and docstrings are left out, so that it changes only when a step may change.
     """
@@ -285,7 +285,7 @@ def recipes() -> str:
 
 
 def recipe_of_script(script: Script) -> str | None:
-    """The first digits of a digest of the file that a script runs; None if it names no file."""
+    """Return the first digits of a digest of a script's file; None if it names no file."""
     program = script.file or ""
     for name in (program, f"{program.replace('.', '/')}.py"):  # a file, or else a module
         if is_file(path := Path(script.folder, name)):
@@ -294,7 +294,7 @@ def recipe_of_script(script: Script) -> str | None:
 
 
 def command_line(verb: str, argv: Sequence[str]) -> str:
-    """The command as typed, with only the last part of each path, and no value of a variable."""
+    """Return the command as typed, with the last part of each path, and no variable's value."""
     ours = argv.index("--") if "--" in argv else len(argv)
     words = [*(_VARIABLE.sub(r"\1...", word) for word in argv[:ours]), *argv[ours:]]
     names = (Path(word).name if "/" in word else word for word in words)
@@ -305,8 +305,8 @@ def command_line(verb: str, argv: Sequence[str]) -> str:
 _PATIENCE_S = 120.0
 
 _NO_PYTHON = (
-    "no job names its Python{}, and advisor's own has no torch. Profile a script by its Python, "
-    "`advisor profile -- /path/to/env/bin/python train.py`, or add --no-check-host"
+    "no job names its Python{}, and the Python of advisor has no torch. Profile a script by its "
+    "Python, `advisor profile -- /path/to/env/bin/python train.py`, or add --no-check-host"
 )
 
 

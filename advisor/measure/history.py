@@ -147,7 +147,7 @@ def read_history(path: Path, step_metric: str | None) -> tuple[list[Series], boo
         reason = str(error).removesuffix(".")
         raise InvalidInput(f"{path}:{line}: {reason}. Correct the file.") from None
     if not points:
-        raise InvalidInput(f"{path}: it has no numbers of a GPU. {_EXPECTED}")
+        raise InvalidInput(f"{path}: no numbers of a GPU found. {_EXPECTED}")
     series = [
         Series(quantity, {"gpu": "0", **dict(labels)}, list(at.items()))
         for (quantity, labels), at in points.items()
@@ -313,7 +313,7 @@ def _server(address: str) -> str:
         )
     if parts.username is not None:
         raise InvalidInput(
-            f"the address has a user or password, which others may read. Set {TOKEN} instead."
+            f"the address contains a user or password, which others may read. Set {TOKEN} instead."
         )
     return parts.netloc
 
@@ -343,8 +343,8 @@ def recorded_series(
     interval_s = interval_s or max(_INTERVAL_S, float(ceil(least_s)))
     if interval_s < least_s:
         raise InvalidInput(
-            f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, and "
-            f"Prometheus refuses those. Use {least_s:.0f} s or more, or a shorter range."
+            f"--interval {interval_s:g} makes more than {MOST_POINTS:,} samples of this range, "
+            f"which Prometheus refuses. Use {least_s:.0f} s or more, or a shorter range."
         )
     server, selectors = _server(address), list(_selectors(where))
     queries = {
@@ -368,7 +368,7 @@ def recorded_series(
                 ]
                 history += [Series(field[0], labels, points)] if points else []
         except (LookupError, TypeError, ValueError):
-            raise InvalidInput(f"{server}: its answer is not Prometheus's. {_REMEDY}") from None
+            raise InvalidInput(f"{server}: the answer is not from Prometheus. {_REMEDY}") from None
     return history, interval_s
 
 
@@ -417,10 +417,13 @@ def _get(url: str, server: str) -> bytes:
 def _refusal(error: HTTPError) -> str:
     """Return why a server refused a query, and what to do."""
     if error.code in (401, 403):
-        return f"HTTP {error.code}: it refuses access. Set {TOKEN} to a token that it accepts."
+        return f"HTTP {error.code}: access refused. Set {TOKEN} to a token that the server accepts."
     if 300 <= error.code < 400:
         other = shortened(error.headers.get("Location", "another address").partition("?")[0])
-        return f"HTTP {error.code}: it redirects to {other}. Pass the address that answers itself."
+        return (
+            f"HTTP {error.code}: the server redirects to {other}. Pass the address that answers "
+            "itself."
+        )
     try:
         reason = str(parse_json(error.read(_PIECE), "")["error"])
     except (InvalidInput, OSError, HTTPException, KeyError, TypeError):

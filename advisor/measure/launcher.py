@@ -50,7 +50,7 @@ class Overlays:
 
 
 def tied_to_parent(command: Sequence[str], overlays: Overlays | None = None) -> list[str]:
-    """The words of a command that runs `command`, and that SIGTERM reaches when its parent dies.
+    """Return the words that run `command` so that SIGTERM reaches it when its parent ends.
 
     An empty command tries the overlays: it prints as JSON what could not be overlaid, and fails if
     the first folder could not.
@@ -120,7 +120,9 @@ def _mounts_within(folders: Sequence[str]) -> list[str]:
 
 def _overlay(lower: int, target: str, room: Path) -> None:
     if _within(str(room), [target]):  # old kernels do not refuse that
-        raise OSError(errno.ELOOP, "what is written would lie in what is read")
+        raise OSError(
+            errno.ELOOP, ("the files that the script writes would lie among those that it reads")
+        )
     upper, work = room / "upper", room / "work"
     for layer in (upper, work):
         layer.mkdir(parents=True)

@@ -55,7 +55,7 @@ def place_for(script: Script, base: Path) -> Place:
     """
     folder = Path(script.folder)
     if not is_folder(folder):
-        raise InvalidInput(f"{folder}: no such folder, and the script runs there")
+        raise InvalidInput(f"folder {folder} not found, and the script runs there")
     folder, base = folder.resolve(), base.resolve()
     in_git = (each for each in folder.parents if (each / ".git").exists())
     around, run = next(in_git, folder.parent), base.parent
@@ -175,7 +175,7 @@ class Exposed:
                                 self._written.add(path)
 
     def changed(self) -> tuple[list[str], list[str]]:
-        """The files that have changed: those that the script had open for writing, and others."""
+        """Return the changed files: those that the script had open for writing, and others."""
         paths = [path for path, state in self._before.items() if _state(path) != state]
         written = [path for path in paths if path in self._written]
         return written, [path for path in paths if path not in self._written]
@@ -220,8 +220,8 @@ def _listed(paths: Sequence[str]) -> str:
 def _name_once(links: str) -> None:
     """Name what a script could change; copies of it, and the next start, need no line."""
     say(
-        f"  a program could change files of yours that no overlay covers: {links}. They are "
-        f"compared afterwards."
+        f"  a program may change files of yours that no overlay covers: {links}. advisor compares "
+        "them afterwards."
     )
 
 

@@ -262,8 +262,8 @@ def measured_pace(
     memory = memory_record(taken[-1].answer["memory"], own_mib)
     if memory is None:
         raise AdvisorError(
-            "the driver shows no process on this GPU. Does it train there, and does the driver "
-            "show processes here?"
+            "the driver shows no process on this GPU. Does the script train there, and does the "
+            "driver show processes here?"
         )
     answer, host = stretch.answer, None
     if "fetched_s" in answer:  # an idle loader counts as no work

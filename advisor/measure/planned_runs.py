@@ -82,15 +82,16 @@ class PlannedRun:
             sharing = parse_sharing(self.sharing)
             if sharing.instances:
                 raise InvalidInput(
-                    "MIG plans cannot be run: instances are not created here. Run the others"
+                    "MIG plans cannot be run, because no instances are made here. Run the others"
                 )
             if with_a_queue(sharing, len(self.workloads)):
                 raise InvalidInput(
-                    f"{sharing}: no run measures a queue. Plan the jobs that run at once as one"
+                    f"{sharing}: a run cannot measure a queue. Plan the jobs that run at once "
+                    "as one run"
                 )
             if sharing.mode == "phases" and self.steps is None:
                 raise InvalidInput(
-                    f"{sharing} is several runs: plan each group as one, or give steps"
+                    f"{sharing} is several runs. Plan each group as a run, or give steps"
                 )
             check_count(sharing, len(self.workloads))
 
@@ -102,8 +103,8 @@ class PlannedRun:
             each.check_startable()
             if self.steps is not None and each.script is not None and not each.script.by_steps:
                 raise InvalidInput(
-                    f"{each.name}: its steps are not counted, so its pace among others cannot "
-                    f"be measured. Leave it out here: `advisor run` runs it"
+                    f"{each.name}: its steps are not counted, so its pace among others cannot be "
+                    "measured. Leave it out here, and use `advisor run`"
                 )
         if self.steps is not None and (len(self.steps) != count or min(self.steps) < 1):
             raise InvalidInput(
@@ -170,8 +171,8 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     with located(path, REMEDY):
         if listed.gpu != gpu:
             raise InvalidInput(
-                f"its plans are for {listed.gpu}, and this device is {gpu}. Run them on the GPU "
-                f"they were made for"
+                f"its plans are for {listed.gpu}, and this device is {gpu}. Run them on their own "
+                "GPU"
             )
         check_plans(listed.plans, gpu)
     return listed.plans
@@ -181,13 +182,13 @@ def check_plans(plans: Sequence[PlannedRun], gpu: str) -> None:
     """Check that no two runs of `plans` have one id, and that `gpu` can run them if it is a CPU."""
     for name, count in Counter(run.id for plan in plans for run in single_runs(plan)).items():
         if count > 1:
-            raise InvalidInput(f"two runs would have the id {name!r}")
+            raise InvalidInput(f"two runs have the id {name!r}")
     for plan in plans if gpu == "cpu" else ():
         with located(f"run {plan.id!r}"):
             if plan.capacity_mib is not None:
-                raise InvalidInput("a CPU's memory cannot be made to look smaller")
+                raise InvalidInput("the memory of a CPU cannot be limited")
             if mps_servers(parse_sharing(plan.sharing), len(plan.workloads)):
-                raise InvalidInput("a CPU is not shared by MPS; use naive or serial with it")
+                raise InvalidInput("a CPU is not shared by MPS. Use naive or serial with it")
 
 
 def is_advice(document: Any) -> bool:
@@ -222,7 +223,7 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
         ]
         gpu, schema = document["gpu"], document["schema"]
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"it is advice, but incomplete ({error!r})") from None
+        raise InvalidInput(f"incomplete advice ({error!r})") from None
     if not plans:
         raise InvalidInput(
             "all plans of this advice are on MIG, in phases, in a queue or under a power cap. Ask "
@@ -310,9 +311,9 @@ class Campaign:
         check(self, ("solo_every", "solos_of_each", "repeats"), _MOST_RUNS)
         check(self, ("seed",), 2**63)
         for degree in (*self.degrees, *self.equal_limits):
-            check_number("tenants in degrees and equal_limits", degree, MAX_JOBS, 2)
+            check_number("the number of tenants in degrees and equal_limits", degree, MAX_JOBS, 2)
         for limit in (*self.limits, *chain.from_iterable(self.equal_limits.values())):
-            check_number("each of limits and equal_limits", limit, 100, 1e-9)
+            check_number("a limit in limits and equal_limits", limit, 100, 1e-9)
         names = Counter(each.name for each in self.small + self.large)
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise InvalidInput(f"workload {twice[0]!r} is listed twice")
@@ -334,7 +335,7 @@ def read_campaign(path: Path) -> Campaign:
     with located(path, REMEDY):
         if isinstance(name := document.get("include"), str):
             if document.get("small") or document.get("large"):
-                raise InvalidInput("workloads are either included or listed, not both")
+                raise InvalidInput("workloads are either included or listed. Leave one out")
             included = path.parent / name
             listed = check_record(_Listed, read_toml(included), str(included), REMEDY)
             document |= asdict(listed)
@@ -428,7 +429,7 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
     if equal:
         key, pool = f"equal_limits.{degree}", campaign.equal_limits.get(degree, ())
     if not pool:
-        raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
+        raise InvalidInput(f"{key!r} not found, from which limits are drawn")
     limits = [random.choice(pool)] * degree if equal else random.choices(pool, k=degree)
     return str(Mps(tuple(limits)))
 
@@ -446,9 +447,9 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
         )
         if changed := sorted(plan.id for plan in before ^ now):
             raise InvalidInput(
-                f"{path}: the runs drawn before are different ({changed[0]}), and scored runs are "
-                f"fixed beforehand. Restore the plan's seed, workloads, counts and limits, or "
-                f"choose another name or --out."
+                f"{path}: the list drawn before differs ({changed[0]}), and scored runs are fixed "
+                "beforehand. Restore the plan's seed, workloads, counts and limits, or choose "
+                "another name or --out."
             )
     write_whole(path, record_text(_RunList(1, gpu, tuple(plans))))
 

@@ -153,8 +153,8 @@ class PrintedPace:
             remedy = "Choose a pattern that finds the pace of a step, and check --batch-size."
         raise InvalidInput(
             f"{_OPTIONS[last.unit]} finds {last.value:g}, so a step would take "
-            f"{1e3 * claimed_s:,.3g} ms, and such a figure comes every {1e3 * often_s:,.3g} ms. "
-            f"{remedy}"
+            f"{1000.0 * claimed_s:,.3g} ms, but such a number is printed every "
+            f"{1000.0 * often_s:,.3g} ms. {remedy}"
         )
 
 
@@ -232,7 +232,7 @@ class PrintingTenant(Tenant):
     def waits_for(self, waited_s: float, timeout_s: float) -> str:
         script, line = self.setup.script, self.running.error_line()
         return (
-            f"printed {self._pace.figures} figures that match "
+            f"printed {self._pace.figures} numbers that match "
             f"{script.throughput or script.seconds_per_step!r} within {waited_s:.0f} of "
             f"{timeout_s:.0f} s, and {_FIRST_FIGURES} are needed; it printed last: "
             f"{line or 'nothing'}"
@@ -250,7 +250,7 @@ class PrintingTenant(Tenant):
                 return self.end_with(self.running.how_it_ended())
             if monotonic() > until:
                 silent_s = time() - (self._pace.at_s or 0.0)
-                return self._end_that(f"printed no figure of its pace for {silent_s:.0f} s")
+                return self._end_that(f"printed no pace for {silent_s:.0f} s")
             sleep(_WATCH_S)
         with self._reading:
             self._pace.check()

@@ -52,7 +52,7 @@ def tail(log: Path) -> str:
 
 
 def error_line(text: str) -> str:
-    """The line of a program's output that best explains its end; empty without any.
+    """Return the line of a program's output that best explains its end; empty without any.
 
     That of the last exception, else the last one that contains "error", else the last. Lines that a
     progress bar wrote over are left out.
@@ -86,7 +86,7 @@ MARK = "ADVISOR_SCRIPT"
 
 
 def processes_of(name: str, *values: str) -> list[int]:
-    """This user's living processes with a variable `name` of one of `values`; ``*``: begins so."""
+    """Return this user's living processes with a variable `name` of one of `values`."""
     begins = tuple(each[:-1] for each in values if each.endswith("*"))
     return [
         process.pid
@@ -97,13 +97,13 @@ def processes_of(name: str, *values: str) -> list[int]:
 
 
 def scripts_within(folder: Path) -> tuple[int, ...]:
-    """Pids of the living processes of scripts whose folders lie in `folder`, or are it."""
+    """Return the pids of living processes of scripts whose folders are `folder` or lie in it."""
     pids = processes_of(MARK, str(folder), f"{folder}/*")
     return tuple(pid for pid in pids if pid != os.getpid())
 
 
 def session_members(leader: int) -> list[int]:
-    """The pids of all living processes in the session of `leader`."""
+    """Return the pids of all living processes in the session of `leader`."""
     pids = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, psutil.Error):  # the session first: reading takes longer
@@ -113,7 +113,7 @@ def session_members(leader: int) -> list[int]:
 
 
 def mps_within(folder: Path) -> tuple[int, ...]:
-    """The pids of MPS daemons and servers whose pipes lie in `folder`."""
+    """Return the pids of MPS daemons and servers whose pipes lie in `folder`."""
     pipes = ((each.pid, each.pipe_directory) for each in mps_processes())
     return tuple(pid for pid, path in pipes if path and Path(path).is_relative_to(folder))
 
@@ -137,7 +137,7 @@ FOLDER_PREFIX = "advisor-run-"
 
 
 def temporary_base() -> Path:
-    """The system's folder of temporary files; /tmp if that path is too long for sockets."""
+    """Return the system's folder of temporary files; /tmp if that is too long for sockets."""
     base = gettempdir()
     # A socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
     return Path(base if len(os.fsencode(base)) <= 50 else "/tmp")
@@ -145,7 +145,7 @@ def temporary_base() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder for this process alone, removed when the block ends."""
+    """Make a new folder for this process alone, removed when the block ends."""
     base = temporary_base()
     try:
         folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=base))
@@ -173,7 +173,7 @@ def _remove(folder: Path) -> None:
 
 
 def locked(path: Path, flags: int) -> int | None:
-    """A descriptor of the file or folder at `path`, locked, and still the one there.
+    """Yield a descriptor of the file or folder at `path`, locked, and still the one there.
 
     `flags` are those of open(2). None: another process holds the lock, which all processes share
     that inherit the descriptor: so flock(2), and no library that unlocks when the first lets go.
@@ -193,7 +193,7 @@ def locked(path: Path, flags: int) -> int | None:
 
 
 def unowned(paths: Iterable[Path]) -> Iterator[Path]:
-    """The paths of `paths` whose owners were killed, each locked until the next is asked for."""
+    """Yield the paths of `paths` whose owners were killed, each locked until the next one."""
     for path in paths:
         with suppress(OSError):
             descriptor = locked(path, os.O_DIRECTORY if path.is_dir() else os.O_RDWR)
@@ -206,7 +206,7 @@ def unowned(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def left_behind() -> Iterator[Path]:
-    """Folders and lock files of killed runs, each locked until the next is asked for."""
+    """Yield folders and lock files of killed runs, each locked until the next one."""
     base = temporary_base()
     for path in unowned([*base.glob(FOLDER_PREFIX + "*"), *base.glob("advisor-*.lock")]):
         # The owner of a new and empty folder may be about to lock it, within far less than 10 s.
@@ -352,7 +352,7 @@ def run_inner(entry: str, document: str) -> int:
         say(clean(f"error: {error}"))
         return error.exit_code
     except KeyboardInterrupt:
-        say("interrupted: everything that was started has been ended")
+        say("interrupted: all processes of the measurement have ended")
         return INTERRUPTED
 
 
@@ -374,7 +374,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the inner process of a command, its sweeper, or a server; return the exit code."""
+    """Run as the inner process of a command, its sweeper, or a server; return the exit code."""
     if argv[0] == "inner":
         return run_inner(*argv[1:])
     if argv[0] == "sweep":

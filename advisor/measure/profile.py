@@ -60,13 +60,13 @@ def write_numbers(minimal: MinimalProfile, card: Gpu, out: Path | None) -> Path:
     check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
         raise InvalidInput(
-            f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}: "
-            "no job held that there. Check the number, or --gpu."
+            f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}. "
+            "Check the number, or --gpu."
         )
     path, fuller = _places(out, card.key, minimal.workload)
     if fuller:
         raise InvalidInput(
-            f"{shown(fuller[0])}: that profile says more than these numbers. Choose another --name."
+            f"{shown(fuller[0])} is a fuller profile than these numbers. Choose another --name."
         )
     write_whole(path, minimal_text(minimal))
     for line in preallocating_profiles([minimal.whole()]):
@@ -213,8 +213,8 @@ def _refuse_to_replace(path: Path, job: Workload) -> None:
     if _start_of(other) != _start_of(job):
         remedy = "choose another --out DIR" if job.script is None else "add --name NAME"
         raise InvalidInput(
-            f"{shown(path)} is the profile of {_start_of(other)}, and this is {_start_of(job)}. To "
-            f"keep both, {remedy}."
+            f"{shown(path)} is the profile of {_start_of(other)}, and this one is of "
+            f"{_start_of(job)}. To keep both, {remedy}."
         )
 
 
@@ -251,7 +251,7 @@ def profile_alone(
         profile = replace(profile, mps=mps_probe(profile, taken, bench, watch))
         under_mps = profile.mps
         if under_mps is not None and profile.step_s > _MPS_FASTER * under_mps.unlimited.step_s:
-            say("  it was slower alone than under MPS; measuring it alone again")
+            say("  the job was slower alone than under MPS; measuring it alone again")
             check_s = profile.host_check_s
             again, _ = _measured_alone(profile.workload, bench, patience_s, watch, check_s=check_s)
             profile = min(profile, replace(again, mps=profile.mps), key=lambda each: each.step_s)
@@ -273,7 +273,7 @@ def _measured_alone(
     session = bench.session
     session.switch_to(Naive())
     with tenants_on(session.setups(Naive(), [workload]), session.folder) as (tenant,):
-        say("  starting it")
+        say("  starting the job")
         loaded = living(tenant.ask("load", timeout_s=patience_s, partly=True))
         workload = _completed(workload, loaded.get("found"))
         _say_training(workload, loaded.get("found"), tenant)
@@ -290,7 +290,7 @@ def _measured_alone(
         if pace.over:
             tenant.let_end()
             steps = sum(window.steps for window in pace.windows)
-            say(f"  it ended by itself: measured by {steps:.0f} steps, without a kernel trace")
+            say(f"  the job ended by itself: measured by {steps:.0f} steps, without a kernel trace")
         elif session.device.kind == "cuda":
             parts = step_parts(tenant, pace, session.device, watch)
         versions = tenant.versions
@@ -300,7 +300,7 @@ def _measured_alone(
             say(f"  {name} {part_s * 1e3:.2f} ms a step")
     if parts.trace is not None and parts.trace.waits_us:
         waits = len(parts.trace.waits_us) / parts.trace.steps
-        say(f"  its host waits for the GPU {waits:.3g} times a step")
+        say(f"  the host waits for the GPU {waits:.3g} times a step")
     if check_s is None and pace.checks_s:
         check_s = fmean(pace.checks_s)
     power_w = pace.activity.power_w
@@ -376,7 +376,7 @@ def _pace_text(pace: SoloPace) -> str:
             f"({rounds.epoch_ends} seen)"
         )
     if rounds.unclear:
-        words.append("too few rounds were seen: it may do more than these steps")
+        words.append("too few rounds were seen: the job may do more than these steps")
     return "; ".join(words)
 
 

@@ -42,8 +42,8 @@ LEAST_SAMPLES = 10
 
 _EXPORTER = "dcgm-exporter"
 _NAMELESS = (
-    "no series has a job in its labels exported_pod, pod or hpc_job. Name the label with --by; "
-    "--by gpu counts all that ran on a GPU as one job."
+    "no series names a job in its labels exported_pod, pod or hpc_job. Name the label with --by; "
+    "--by gpu counts all processes of a GPU as one job."
 )
 
 # Below, a GPU idles: while its job loads, evaluates on the CPU or waits.
@@ -248,29 +248,29 @@ def _problems(
     if samples.slices:
         yield (
             f"it ran on a MIG instance ({', '.join(sorted(samples.slices))}), whose counters are "
-            "of that slice. Let it run on a whole GPU once"
+            "of that slice. Run it on a whole GPU once"
         )
     if len(samples.models) > 1:
         yield f"it ran on GPUs of several models: {', '.join(sorted(samples.models))}"
     if not alone:
         listed = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
         yield (
-            f"it always shared its GPU, with {listed}, and counters are of the whole GPU. Let it "
-            "run alone once"
+            f"it always shared its GPU, with {listed}, and counters are of the whole GPU. Run it "
+            "alone once"
         )
     if all(_busy(row) is None for row in alone):
-        yield "the history has no GPU utilisation of it, e.g. DCGM_FI_DEV_GPU_UTIL"
+        yield "the history lacks its GPU utilisation, e.g. DCGM_FI_DEV_GPU_UTIL"
     memory_mib = job.numbers.get("memory_mib")
     if memory_mib is None:
-        yield "the history has no GPU memory of it, e.g. DCGM_FI_DEV_FB_USED"
+        yield "the history lacks its GPU memory, e.g. DCGM_FI_DEV_FB_USED"
     if not job.samples and memory_mib:
         watts = max(_numbers(alone, "power_w"), default=None)
         power = "" if watts is None else f" and takes up to {watts:.0f} W"
         yield f"{idle(memory_mib, power)}. Choose a range in which it trains. {_CURE}"
     if job.samples < LEAST_SAMPLES:
         yield (
-            f"it was active and alone in {counted(job.samples, 'sample')}, and {LEAST_SAMPLES} are "
-            "the fewest. Choose a longer range, or a shorter --interval"
+            f"it was active and alone in {counted(job.samples, 'sample')}, and at least "
+            f"{LEAST_SAMPLES} are needed. Choose a longer range, or a shorter --interval"
         )
 
 
@@ -386,7 +386,7 @@ def write_recorded_profiles(
     for line in (*_report(written), *_arrivals([job for job, _ in written], out), *left_out):
         say(line)
     if not written:
-        raise AdvisorError("no job of this history has the numbers of a profile; see above")
+        raise AdvisorError("no job of this history has enough numbers for a profile; see above")
 
 
 def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
@@ -412,7 +412,7 @@ def _minimal(job: RecordedJob, gpu: str | None) -> tuple[MinimalProfile, Gpu]:
         numbers["duration_s"] = round(job.active_s, 1)
     elif numbers["step_s"] is None:
         raise InvalidInput(
-            "samples have no times, so its duration is not known. Pass --interval or --step-s"
+            "samples have no times, so its duration is unknown. Pass --interval or --step-s"
         )
     return MinimalProfile(schema=1, workload=job.name, gpu=card.key, batch_size=1, **numbers), card
 
@@ -437,19 +437,19 @@ def _report(written: Sequence[tuple[RecordedJob, MinimalProfile]]) -> Iterator[s
         yield ", ".join([beginning, *values])
     if several := [job.name for job, _ in written if job.gpus > 1]:
         yield (
-            f"The numbers of {', '.join(several)} are those of one of its GPUs: set gpus in a job "
+            f"The numbers of {', '.join(several)} are those of one of its GPUs. Set gpus in a job "
             "file."
         )
     for job, _ in written:
         if job.doubted:
             yield (
                 f"{job.name}: DCGM_FI_DEV_GPU_UTIL contradicts DCGM_FI_PROF_GR_ENGINE_ACTIVE in "
-                f"{counted(job.doubted, 'sample')}, and stands for it there. {_CURE}"
+                f"{counted(job.doubted, 'sample')}, and replaces it there. {_CURE}"
             )
     if any(numbers.step_s is None for _, numbers in written):
         yield (
-            "A history has no step times, so nominal ones stand for them: read slowdowns and times "
-            "of whole jobs. --step-s and --step-metric set steps."
+            "The history has no step times, so advisor uses nominal ones: read slowdowns and "
+            "times of whole jobs. --step-s and --step-metric set steps."
         )
 
 

@@ -114,10 +114,10 @@ def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
             isolated = _ISOLATED.match("\0".join(words))
             if (lost or isolated) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
                 reason = (
-                    f"{isolated[1]} keeps it from being measured. Leave that out"
+                    f"{isolated[1]} hides it from the measurement. Leave that out"
                     if isolated
-                    else f"its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
-                    f"PYTHONPATH=DIR:$PYTHONPATH"
+                    else f"its PYTHONPATH was replaced by {own!r}. Keep the old value: "
+                    "PYTHONPATH=DIR:$PYTHONPATH"
                 )
                 return f"`{shlex.join(words)[:200]}` uses torch, but {reason}"
     return None
@@ -132,8 +132,10 @@ _LOOK_S = 1.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _REMEDIES = {
-    ".py": "Start it as you do: -- python {}",
-    ".ipynb": "Make a script of it, jupyter nbconvert --to script {}, and start that with python",
+    ".py": "Start it as a program: -- python {}",
+    ".ipynb": (
+        "Convert it to a script, jupyter nbconvert --to script {}, and start that with python"
+    ),
 }
 
 
@@ -201,22 +203,22 @@ class StartedScript:
                     os.truncate(self.log, 0)
 
     def cpu_s(self) -> float:
-        """CPU seconds of its living processes so far, and of those that these waited for."""
+        """Return the CPU seconds of its living processes, and of those that these waited for."""
         return sum(sum(each.cpu_times()[:4]) for each in self.processes())
 
     def resident_mib(self) -> float:
-        """Memory of its processes on the host."""
+        """Return the memory of its processes on the host."""
         resident_bytes: int = sum(each.memory_info().rss for each in self.processes())
         return resident_bytes / 2**20
 
     def processes(self) -> Iterator[psutil.Process]:
-        """Its living processes, also those in sessions of their own."""
+        """Return its living processes, also those in sessions of their own."""
         for pid in {*session_members(self.pid), *scripts_within(self._folder)}:
             with suppress(psutil.Error):
                 yield psutil.Process(pid)
 
     def how_it_ended(self) -> str:
-        """Its exit status, and the line that best explains it."""
+        """Return its exit status, and the line that best explains it."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         code = self._process.returncode
@@ -237,11 +239,11 @@ class StartedScript:
         return self.exit_code != 0 and lacks_memory(self.last_output())
 
     def error_line(self) -> str:
-        """The line of its last output that best explains its end; empty if there is none."""
+        """Return the line of its last output that best explains its end; empty without any."""
         return clean(error_line(self.last_output()))
 
     def last_output(self) -> str:
-        """The end of what it printed."""
+        """Return the end of its output."""
         return tail(self.log)
 
     def interrupt(self) -> None:
@@ -280,10 +282,10 @@ def _refuse_missing(script: Script) -> None:
     own = Path(script.folder, program) if "/" in program else program
     if shutil.which(own, path=script.environment.get("PATH")) is None:
         remedy = _REMEDIES.get(Path(program).suffix, "Check the command").format(program)
-        raise InvalidInput(f"{program}: there is no such program to start. {remedy}.")
+        raise InvalidInput(f"program {program} not found. {remedy}.")
     file = words[0] if words and _PYTHON.fullmatch(Path(program).name) else ""
     if file.endswith(".py") and not is_file(Path(script.folder, file)):
-        raise InvalidInput(f"{file}: no such file in {script.folder}, where it is to run")
+        raise InvalidInput(f"{file}: file not found in {script.folder}, where the script runs")
 
 
 def create_progress(path: Path) -> None:
@@ -325,11 +327,11 @@ def read_progress(path: Path) -> ReportedProgress | None:
 
 _PRINTED = {
     re.compile(r"^(?:\S*: )?EOFError\b|Inappropriate ioctl for device", re.MULTILINE): (
-        "It reads its standard input, which is closed while it is measured. Give what it asks for "
-        "as options, or from a file: -- bash -c 'python train.py < answers.txt'"
+        "It reads its standard input, which is closed while advisor measures. Give the input as "
+        "options, or from a file: -- bash -c 'python train.py < answers.txt'"
     ),
     re.compile(r"api_key not configured|wandb: .*[Ll]og in", re.MULTILINE): (
-        "It wants to log in to Weights & Biases. Add --measure-env WANDB_MODE=disabled"
+        "It asks for a login to Weights & Biases. Add --measure-env WANDB_MODE=disabled"
     ),
 }
 _NO_MODULE = re.compile(r"(?:\[rank\d+\]:\s*)?ModuleNotFoundError: No module named '(\w+).*")
@@ -380,7 +382,7 @@ def first_of_several(script: Script, parent: Sequence[str]) -> str | None:
     launched = any(map(is_launcher, others[:1])) or not {"-m", "-c"}.isdisjoint(parent)
     if len(trainings) > 1 or in_loop or (by_python and not launched):
         return (
-            "advisor measures the first training that this command starts. If others follow it, as "
-            "folds do, each is a job of its own"
+            "advisor measures the first training of this command. If others follow it, such as "
+            "folds, profile each as a job"
         )
     return None

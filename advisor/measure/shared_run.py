@@ -302,8 +302,8 @@ def run_list(document: str) -> int:
     todo = [plan for plan in planned if plan.id not in done]
     if len(todo) < len(planned) and not words.skip_existing:
         raise InvalidInput(
-            f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add "
-            f"--skip-existing to do only the others, or choose another --out."
+            f"{words.out}: it contains {len(planned) - len(todo)} of these runs already. Add "
+            "--skip-existing to run only the others, or choose another --out."
         )
     command = command_line("runs", words.words)
     with bench_on(device, allowed_cores(words.cores), command) as bench:
@@ -325,7 +325,7 @@ def run_list(document: str) -> int:
 
 
 def run_summary(run: Run) -> str:
-    """`run` in one line: its id, its sharing and how its tenants ended."""
+    """Return `run` in one line: its id, its sharing and how its tenants ended."""
     failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
     outcome = f"{failed[0].outcome} ({failed[0].detail})" if failed else "ok"
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {outcome},"

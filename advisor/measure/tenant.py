@@ -128,18 +128,17 @@ def _own(
     return TenantSetup(device, environment, script, ours=True, line=line)
 
 
-_NOT_BY_STEPS = "give the pattern of the pace that it prints: --throughput REGEX"
+_NOT_BY_STEPS = "pass the pattern of the pace that it prints: --throughput REGEX"
 _NO_STEPS = (
-    f"Steps are found where an optimizer of torch steps, or else where a backward pass ends. If it "
-    f"has neither, call advisor.step() once a step, or {_NOT_BY_STEPS}"
+    "advisor finds steps where an optimizer of torch steps, or else where a backward pass ends. "
+    f"If the script has neither, call advisor.step() once a step, or {_NOT_BY_STEPS}"
 )
 _NO_TORCH = (
-    f"No Python of it imported torch where that can be seen: sudo, containers, schedulers and the "
-    f"background hide it. Give the command of the training. If it does not use torch, "
-    f"{_NOT_BY_STEPS}"
+    "advisor saw no Python that imports torch: sudo, containers, schedulers and the background "
+    f"hide it. Pass the command of the training. If it does not use torch, {_NOT_BY_STEPS}"
 )
 _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
-_GOES_ON = "Its command goes on: give the command of the training alone"
+_GOES_ON = "Its command goes on. Pass the command of the training alone"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
 
@@ -199,7 +198,7 @@ class Tenant:
                 break
         why = self.waits_for(timeout_s, timeout_s)
         if self._unseen:
-            why = f"cannot be seen to step. {self._unseen}"
+            why = f"takes no step that advisor can see. {self._unseen}"
         elif not (self.setup.ours or self.connections):
             why = f"{why}. {self._explained or self._no_steps}"
         self.end_by(monotonic())
@@ -331,8 +330,8 @@ class Tenant:
         device = self.setup.device if isinstance(answer, Ended) else answer.get("device")
         if device not in (None, self.setup.device):
             raise InvalidInput(
-                f"{self.named} trains on the {'CPU' if device == 'cpu' else 'GPU'}, and was to be "
-                f"measured on the other. Move its model to the device, or give another --device."
+                f"{self.named} trains on the {'CPU' if device == 'cpu' else 'GPU'}, and not on "
+                "the device to measure. Move its model to that device, or pass another --device."
             )
         return answer
 
@@ -379,12 +378,14 @@ class Tenant:
         """Return the end of a sentence on the missing step, and its reason."""
         line, progress = self.running.error_line(), "no Python of it has imported torch yet"
         if self.connections:
-            progress = f"its process {self.pid} trains, and is in a long step or in something else"
+            progress = f"its process {self.pid} trains, and is in a long step or in other work"
         elif (self.folder / "passes").exists():
             progress = "it runs backward passes, and its optimizer has not stepped yet"
         elif (self._hook / "attached").exists():
             unseen = why_unseen(self.running.processes(), self._hook)
-            progress = f"torch is imported, and nothing trains yet{f'; {unseen}' if unseen else ''}"
+            progress = (
+                f"torch is imported, and no training has begun{f'; {unseen}' if unseen else ''}"
+            )
         printed = f"; it printed last: {line}" if line else ""
         return f"took no step within {waited_s:.0f} of {timeout_s:.0f} s: {progress}{printed}"
 

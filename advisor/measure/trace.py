@@ -129,8 +129,8 @@ def events_in(path: Path) -> Iterator[list[Event]]:
         ]
     except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise AdvisorError(
-            f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again; if "
-            f"that does not help, try another torch."
+            f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again, or "
+            "try another version of torch."
         ) from None
     finally:
         path.unlink(missing_ok=True)
@@ -179,9 +179,9 @@ def recorded_step(events: Sequence[Event], step_s: float, limits: Capability) ->
     busy_s = [each.busy_s for each in steps]
     if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
         raise AdvisorError(
-            f"a step of it is no part that repeats on the GPU: it was busy for "
-            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Give "
-            f"the examples of a whole round by --batch-size"
+            "its steps do not repeat on the GPU: it was busy for "
+            f"{', '.join(f'{each * 1000.0:.2f}' for each in busy_s)} ms in steps in a row. Pass "
+            "the examples of a whole round by --batch-size"
         )
     return median_step(steps)
 
@@ -438,12 +438,12 @@ def step_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch)
         return _recorded_parts(tenant, pace, device, watch)
     round_s, steps = sum(pace.rounds.steps_s), pace.rounds.steps
     if round_s > _LONGEST_S:
-        say(f"  a round of {steps} steps takes {round_s:.1f} s: one step of it is traced")
+        say(f"  a round of {steps} steps takes {round_s:.1f} s, so one step of it is traced")
         round_s, steps = round_s / steps, 1
     issued = tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps)
     watch.lap("host_path_s")
     if isinstance(issued, Ended) and tenant.running.exit_code == 0:
-        say("  it ended by itself before its host path and its kernels were measured")
+        say("  the job ended before its host path and its kernels were measured")
         return StepParts()
     issued = living(issued)
     phases_s, gpu_s, trace = tuple(issued["phases_s"]), None, None
@@ -492,6 +492,6 @@ def _recorded(tenant: Tenant, device: Device, step_s: float) -> TracedStep:
         raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
     path, seconds = tenant.folder / "trace.json", RECORDED_STEPS * step_s + _SPARE_S
     if not living(tenant.ask("record", path=str(path), seconds=seconds)):
-        raise AdvisorError("no process of it uses the GPU by torch")
+        raise AdvisorError("no process of the job uses the GPU by torch")
     with events_in(path) as events:
         return recorded_step(events, step_s, sm_limits(gpu(device.key).compute_capability))

@@ -18,7 +18,7 @@ from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
 from advisor.launch.shell import why_not_started
 from advisor.page.basis import show_basis
-from advisor.page.question import Question, advisor_of, plain
+from advisor.page.question import Question, advisor_of
 from advisor.page.searching import searching
 from advisor.page.ways import show_ways
 from advisor.plan.objectives import OBJECTIVES
@@ -27,7 +27,7 @@ from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
 from advisor.report import charts
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
-from advisor.report.forecast import NOT_CONFIRMED, job_rows, plan_name, plan_rows
+from advisor.report.forecast import NOT_CONFIRMED, job_rows, placed_rows, plan_name, plan_rows
 from advisor.report.format import notation_of, shortened
 from advisor.report.gpu_charts import gpu_chart
 from advisor.report.headline import (
@@ -39,6 +39,7 @@ from advisor.report.headline import (
     plan_words,
     why_first,
 )
+from advisor.report.page_words import plain
 from advisor.report.plans import advice, plans_csv
 from advisor.report.recommendation import gpu_notes, hints
 from advisor.report.time_charts import timeline_chart
@@ -71,7 +72,7 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
             show_fleet_jobs(question, advised)
         return
     with right:
-        st.header("Which partitioning?")
+        st.subheader("Which partitioning?")
         show_ways(ways_table(advised, (plan,)), _name(advised, plan), _look_at(advised))
         notes = [
             "Bars: medians; thin lines: 90 % intervals.",
@@ -119,7 +120,7 @@ def _show_cards(advised: Recommendation, plan: Plan) -> None:
     first, second = st.columns(2)
     with first.container(border=True, height="stretch"):
         _show_best(advised, st.container(), st.container())
-    with second.container(border=True, height="stretch"):
+    with second.container(border=True, height="stretch", key="looked-at"):
         _show_looked_at(advised, plan)
 
 
@@ -310,17 +311,4 @@ def show_fleet_jobs(question: Question, advised: Recommendation) -> None:
     placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))
     draw(charts.lanes_chart(placed, question.names))
     st.caption("The thin line is the 90 % interval of an end.")
-    show_table(
-        [
-            {
-                "GPU": run.gpu,
-                "job": charts.row_name([number], run.job.name),
-                "starts, min": run.start_s / 60,
-                "ends, min": run.end_s.p50 / 60,
-                "from": run.end_s.p05 / 60,
-                "to": run.end_s.p95 / 60,
-                "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s,
-            }
-            for number, run in placed
-        ]
-    )
+    show_table(placed_rows(placed))

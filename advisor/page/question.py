@@ -238,7 +238,7 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     Raises:
         AdvisorError: A cell is impossible.
     """
-    st.header("Jobs")
+    st.markdown("**Jobs**")
     state, at, notes = st.session_state, st.container(), st.container()
     below = st.container(horizontal=True, vertical_alignment="center")
     deadlines = objective is not None and OBJECTIVES[objective].uses_deadlines

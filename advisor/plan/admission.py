@@ -191,7 +191,7 @@ class Addition:
         slowed_by: Largest share by which the median step of a running job gets longer.
         work_added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
-            any job were done yet; None: a job has a deadline, and the length of a job is not known.
+            any job were done yet; None: a job has a deadline, and the length of a job is unknown.
     """
 
     added: Annotated[tuple[Job, ...], As("name")]

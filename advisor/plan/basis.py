@@ -134,7 +134,7 @@ class Basis:
         return capped
 
     def on_other(self, gpu: str) -> Self:
-        """The same for another model of GPU, on a host like this one."""
+        """Return the advice for another model of GPU, on a host like this one."""
         if self.power_cap_w is not None:
             raise InvalidInput("a power cap needs a single GPU model. Name one model, or no cap")
         calibration = self.calibration if self.calibration == NO_CALIBRATION else None
@@ -143,7 +143,7 @@ class Basis:
         )
 
     def profile_on(self, there: "Basis", own: Profile) -> Profile:
-        """The profile `own` as it runs `there`, measured or estimated, on the host that it has."""
+        """Return the profile `own` as it runs `there`, measured or estimated, on its host."""
         try:
             profile = on_host_of(there.find_profile(own.name), own)
         except UnknownName:

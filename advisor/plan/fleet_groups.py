@@ -51,7 +51,7 @@ class FleetGroup:
         sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
         ends_s: Seconds from their common start until each job ends, in the order of `members`,
             shape (jobs,); for throughput, in units of each job's time alone.
-        energy_j: Joules of its GPUs until the last job ends; None: not known.
+        energy_j: Joules of its GPUs until the last job ends; None: unknown.
         gpus: GPUs of one host that it takes at once.
     """
 
@@ -151,7 +151,7 @@ class Problem:
         return sum(end_s > (self.deadlines_s[kind] or inf) for kind, end_s in job_ends_s(plan))
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
-        """Compute the cost of `plan` by the objective; infinite where it is not known."""
+        """Compute the cost of `plan` by the objective; infinite where it is unknown."""
         objective, last_s = self.objective, makespan_s(plan)
         ends = [*job_ends_s(plan)] if objective.order_matters else []
         totals = Totals(

@@ -127,7 +127,7 @@ class Mixes:
         return self._mixes[key]
 
     def histories(self, sharing: Sharing) -> list[History] | None:
-        """Simulate all jobs from the start, at each of `LEVELS`; None if a length is not known."""
+        """Simulate all jobs from the start, at each of `LEVELS`; None if a length is unknown."""
         return self._simulated(sharing) if self.lengths_known else None
 
     @property

@@ -185,7 +185,7 @@ def options(partition: PartitionKind) -> list[Option]:
 
 
 Answers = tuple[Floats, Bools, Floats]
-"""The answers about all sets of jobs under one option, NaN where not known: seconds of a step of a
+"""The answers about all sets of jobs under one option, NaN where unknown: seconds of a step of a
 job of each kind, shape (sets, kinds), 1 where the set has none; whether memory suffices, (sets,);
 and watts that each such job adds to the power of a GPU that is awake, (sets, kinds)."""
 

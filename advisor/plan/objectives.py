@@ -92,7 +92,7 @@ class Objective(ABC):
 
     @abstractmethod
     def value(self, totals: Totals) -> float | None:
-        """Compute the cost, in `unit`; None where a number that it needs is not known."""
+        """Compute the cost, in `unit`; None where a number that it needs is unknown."""
 
     def cost(self, outcome: Outcome) -> Interval | None:
         """Return the cost of `outcome`, in `unit`; None where it cannot be computed."""

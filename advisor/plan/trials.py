@@ -32,7 +32,7 @@ class TrialTerms:
     """The options of a search.
 
     Attributes:
-        count: Number of trials; None: not known.
+        count: Number of trials; None: unknown.
         steps: Training steps of a trial; None: those of the job.
         start_s: Seconds in which the process of a trial starts; 0: it goes on with the next trial.
         start_cpu_s: CPU seconds of that, for which the starts of a host share its cores.
@@ -93,7 +93,7 @@ class Trials:
     Attributes:
         copies: The performance of some numbers of trials at once; worthwhile are the fewest within
             `MIN_GAIN` of the most trials an hour; for a search of known length, of its soonest end.
-        study: All trials of the GPU; None where their number is not known.
+        study: All trials of the GPU; None where their number is unknown.
     """
 
     copies: Annotated[Copies, Inline()]
@@ -166,7 +166,7 @@ def worthwhile_trials(
     trial until they do.
 
     Raises:
-        InvalidInput: The length of a trial is not known, or a number is impossible.
+        InvalidInput: The length of a trial is unknown, or a number is impossible.
         NothingFits: Not even one trial fits.
     """
     steps = _checked_steps(table.job, steps, count, start_s, cpu_s)
@@ -259,7 +259,7 @@ class TrialsOnGpus:
     Attributes:
         trials: Those of a GPU that runs most of them.
         host_gpus: GPUs of each host.
-        count: Trials of all these GPUs; None: not known.
+        count: Trials of all these GPUs; None: unknown.
     """
 
     trials: Annotated[Trials, Inline()]
@@ -284,7 +284,7 @@ class Search:
     Attributes:
         hosts: The GPUs by model, without models on which no trial would end in time.
         idle: GPUs of these models.
-        wall_s: Seconds of all trials, None where their number is not known.
+        wall_s: Seconds of all trials, None where their number is unknown.
         one_by_one_s: The same with one trial at a time on each GPU.
         one_loader: A better number on a GPU if they share a data loader; None: there is none.
     """
@@ -316,7 +316,7 @@ class Search:
     @property
     @in_document
     def count(self) -> int | None:
-        """Number of trials; None: not known."""
+        """Number of trials; None: unknown."""
         counts = [each.count for each in self.hosts]
         return None if None in counts else sum(filter(None, counts))
 

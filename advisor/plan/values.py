@@ -136,7 +136,7 @@ class Standing:
 
 
 class Totals(NamedTuple):
-    """The numbers of an `Outcome` at one level, with its units; None: not known.
+    """The numbers of an `Outcome` at one level, with its units; None: unknown.
 
     A search leaves out those of its candidates that the objective does not need.
     """
@@ -310,7 +310,7 @@ class GpuPlan:
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
-        """Seconds until each job ends, in the order of `job_numbers`; None: not known."""
+        """Seconds until each job ends, in the order of `job_numbers`; None: unknown."""
         if self.forecast.ends_s is None:
             return None
         pairs = zip(self.forecast.ends_s, self.waits_s, strict=True)
@@ -428,7 +428,7 @@ class OneLoader:
         sharing: How they share the GPU then.
         jobs: Number of the jobs at once.
         gain: Work in a time over that of the best way with a loader each.
-        cores: Host cores that they keep busy then; None: not known.
+        cores: Host cores that they keep busy then; None: unknown.
         cores_now: The same with a loader each.
     """
 

@@ -77,7 +77,7 @@ class CachingPredictor:
         """Predict as `advisor.prediction.predictor.Predictor.predict`.
 
         Raises:
-            InvalidInput: Under a cap the power of a job is not known.
+            InvalidInput: Under a cap the power of a job is unknown.
         """
         order = places = list(range(len(profiles)))
         if self._first_use is not None:
@@ -255,7 +255,7 @@ def under_cap(
     The effect of a cap was learnt on other GPUs, so no answer counts as confirmed on hardware.
 
     Raises:
-        InvalidInput: The power of a job is not known.
+        InvalidInput: The power of a job is unknown.
     """
     mix = predict(profiles, sharing)
     turns = [mix] * len(profiles)

@@ -62,7 +62,7 @@ Known = Literal["utilisation", "power", "counters", "limits", "counters and limi
 
 
 class Numbers(NamedTuple):
-    """Numbers of jobs alone, each shape (..., jobs); NaN: not known."""
+    """Numbers of jobs alone, each shape (..., jobs); NaN: unknown."""
 
     step_s: Floats
     busy: Floats
@@ -157,7 +157,7 @@ class CapacityModel:
 
 
 def filled(jobs: Numbers, estimates: Mapping[str, Sequence[float]]) -> Numbers:
-    """Return `jobs` with estimates of what is not known: `estimates` weigh what is shown."""
+    """Return `jobs` with estimates of what is unknown: `estimates` weigh what is shown."""
     jobs = jobs.with_usual_power()
     for name, weights in estimates.items():
         guess = np.tensordot(weights, jobs.shown, axes=1)
@@ -235,7 +235,7 @@ def columns(jobs: Numbers, shares: Floats, present: Bools, *, under_mps: bool) -
 
 
 def first_steps(jobs: Numbers, shares: Floats, *, under_mps: bool) -> Floats:
-    """Seconds of a step of the job in the first place of each mix, by the capacity model."""
+    """Return the seconds of a step of the first job of each mix, by the capacity model."""
     sms = np.minimum(1.0, jobs.sm_active / np.maximum(jobs.busy, 1e-12))
     return capacity_steps(
         jobs.step_s, jobs.busy * jobs.step_s, sms, 100 * shares, under_mps=under_mps

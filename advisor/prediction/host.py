@@ -167,7 +167,7 @@ def is_gpu_bound(profile: Profile) -> bool:
 
 
 def host_path_s(profile: Profile) -> float:
-    """Return seconds of a step's host path alone: a step's if it sets the pace; 0 if not known."""
+    """Return seconds of a step's host path alone: a step's if it sets the pace; 0 if unknown."""
     host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
     return profile.step_s if host_s >= gpu_s else min(host_s, profile.step_s)
 

@@ -100,7 +100,7 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     spread = profile.other_batches.memory_spread if profile.other_batches else 0.0
     saved_mib = min(whole_mib, sms_taken * context.per_sm_mib)
     if memory.reserved_mib is None or memory.allocated_mib is None:
-        # The size of its cache is not known, nor how much of it is a context that can be smaller.
+        # The size of its cache is unknown, and so is that of a context that can be smaller.
         held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
         return Need(held_mib, held_mib, hypot(spread * held_mib, _UNSURE * saved_mib))
     context_mib, tensors_mib = whole_mib - saved_mib, memory.reserved_mib

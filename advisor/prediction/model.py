@@ -54,7 +54,7 @@ class OwnPace:
     Attributes:
         slowdown: Seconds of its host path over those in the profile; 1 where no run showed that.
         runs: Number of runs in which the host set the job's pace.
-        profiled: Date of the profile, a later one is not converted; None: not known.
+        profiled: Date of the profile, a later one is not converted; None: unknown.
         beside: By mode: its steps together with other jobs, if it fills the GPU.
     """
 

@@ -195,7 +195,7 @@ def on_gpu(profile: Profile, target: Gpu) -> Profile:
 
     Raises:
         InvalidInput: The profile is an estimate itself, draws more power than its GPU, or the rates
-            of one of the GPUs are not known.
+            of one of the GPUs are unknown.
     """
     if profile.estimated_from is not None:
         raise InvalidInput(

@@ -199,7 +199,7 @@ def _work(profile: Profile, gpu: Gpu, *, on_slice: bool) -> tuple[float, float] 
 
 
 def power_share(profile: Profile, gpu: Gpu) -> float | None:
-    """Return power alone over the GPU's limit; None if one of both is not known."""
+    """Return power alone over the GPU's limit; None if one of both is unknown."""
     if profile.power_w is None or gpu.power_limit_w is None:
         return None
     return profile.power_w / gpu.power_limit_w

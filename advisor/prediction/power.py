@@ -87,14 +87,14 @@ class Power:
         return self.alone if jobs == 1 else self.laws.get(mode, PowerLaw())
 
     def own_w(self, profiles: Sequence[Profile]) -> Floats:
-        """Return watts of each job alone above the awake GPU, shape (jobs,); NaN if not known."""
+        """Return watts of each job alone above the awake GPU, shape (jobs,); NaN if unknown."""
         drawn_w = np.array([profile.power_w for profile in profiles], dtype=np.float64)
         return np.maximum(0.0, drawn_w - self.awake_w)
 
     def added_w(
         self, profiles: Sequence[Profile], speeds: Sequence[float] | Floats, law: PowerLaw
     ) -> Floats:
-        """Return watts that each job adds to the awake GPU, shape (..., jobs); NaN if not known.
+        """Return watts that each job adds to the awake GPU, shape (..., jobs); NaN if unknown.
 
         `speeds` are solo step over shared step of each, 0..1, in the same shape.
         """
@@ -269,7 +269,7 @@ def activity_on_instances(
 
 
 # The lowest cap that the laws were fitted to, 100 W of 300 W. It is the least allowed where the
-# least that a GPU accepts is not known.
+# least that a GPU accepts is unknown.
 _LEAST_SHARE = 1 / 3
 
 CAP_NOTE = "not measured on this GPU: translated from V100 and A40"

@@ -152,7 +152,7 @@ def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
 
 
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
-    """Return the mean with fully correlated errors; None where a value is not known."""
+    """Return the mean with fully correlated errors; None where a value is unknown."""
     if (intervals := all_known(values)) is None:
         return None
     return Interval(*(fmean([each.at(level) for each in intervals], weights) for level in LEVELS))
@@ -170,7 +170,7 @@ class JobPrediction:
     Attributes:
         job: The profile's name.
         step_s: Seconds of a training step, together with the other jobs.
-        epoch_s: One pass over the data, with its epoch ends; None if its length is not known.
+        epoch_s: One pass over the data, with its epoch ends; None if its length is unknown.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
         memory_mib: GPU memory that the process holds without a cap.
         memory_min_mib: GPU memory that it needs; this suffices only if it is capped to it.
@@ -242,8 +242,8 @@ class MixPrediction:
         oom_probability: Chance that any job runs out of memory, 0..1.
         weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
         power_w: Mean power of the whole GPU; None if a profile has none.
-        gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
-        smact: Mean share of SMs with work, 0..1; None if not known.
+        gract: Share of time in which the GPU's engine is active, 0..1; None if unknown.
+        smact: Mean share of SMs with work, 0..1; None if unknown.
         confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
         estimated_from: Keys of the other GPUs that it is estimated from; None: measured here.
         ran_elsewhere: Whether real runs of this kind on these GPUs confirm it.

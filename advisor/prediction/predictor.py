@@ -242,7 +242,7 @@ def _alone_under(
     return ends.around(profile, step_s).at_least(alone.scaled(profile.step_s))
 
 
-# Time slices of other architectures are not known: three training loops on a V100 (PEACE) were up
+# Time slices of other architectures are unknown: three training loops on a V100 (PEACE) were up
 # to 10 % slower in pairs, and up to 11 % faster.
 _OTHER_SLICES = interval_around(1.0, -0.08, 0.08)
 

@@ -47,7 +47,7 @@ def loaders(profiles: Sequence[Profile], sharing: Sharing) -> tuple[Loader, ...]
 
 
 def batch_mib(profile: Profile) -> float:
-    """Return the size of a batch of images; 0 for other input, whose size is not known."""
+    """Return the size of a batch of images; 0 for other input, whose size is unknown."""
     pixels = (profile.workload.resolution or 0) ** 2
     return profile.workload.batch * pixels * _PIXEL_BYTES / 2**20
 
@@ -68,7 +68,7 @@ class LoaderWork:
 
 
 def loader_work(profile: Profile) -> LoaderWork | None:
-    """Return the host work of a job with a loader; None if it has none, or it is not known.
+    """Return the host work of a job with a loader; None if it has none, or it is unknown.
 
     If the parts were not measured apart, its processes count as equally busy.
     """
@@ -110,7 +110,7 @@ def as_consumers(profiles: Sequence[Profile], shared: Sequence[Loader]) -> list[
 def busy_cores(profiles: Sequence[Profile], mix: MixPrediction) -> float | None:
     """Return the mean number of host cores that `mix` keeps busy, of jobs in turn the most.
 
-    None: the host work of a job is not known.
+    None: the host work of a job is unknown.
     """
     shared = loaders(profiles, mix.sharing)
     seconds = works_s(as_consumers(profiles, shared), shared)

@@ -303,7 +303,7 @@ def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     """Return launch, duration, demand, waves, turns, places of kernels in turn, (6, kernels)."""
     # If kernels add up to more than the time in which any ran, neighbours on different streams are
     # merged, with all the SMs and slots that they used: they wait for other jobs at the same time.
-    # If streams are not known, as many are merged as ran at once on average.
+    # If streams are unknown, as many are merged as ran at once on average.
     launch_s, duration_s, demanded, waved, in_turns, places = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:

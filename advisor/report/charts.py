@@ -119,7 +119,7 @@ def time_axis(runs: Runs) -> tuple[str, float, float]:
     """
     last_s = max(run.end_s.p95 for _, run in runs)
     due_s = (run.job.deadline_s or 0.0 for _, run in runs)
-    most_s = max(last_s, *(each for each in due_s if each <= _FURTHEST * last_s))
+    most_s = max([last_s, *(each for each in due_s if each <= _FURTHEST * last_s)])
     unit, size_s = units.time_unit(max(run.end_s.p50 for _, run in runs))
     return f"time, {unit}", size_s, most_s / size_s
 

@@ -299,7 +299,7 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
     for rank, added in enumerate(sets[:top], start=1):
         mix, slows = added.prediction, f"{added.slowed_job} by {_slowing(added)}"
         late = f"late: {', '.join(added.late)}" if added.late else "all kept"
-        late = "not known: no length" if added.late is None else late
+        late = "unknown: no length" if added.late is None else late
         table.add_row(
             str(rank),
             *([str(added.gpu_number)] if several else []),

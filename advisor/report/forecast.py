@@ -19,7 +19,7 @@ from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, Level
 from advisor.report import format as units
 from advisor.sharing import Sharing
 from advisor.sharing.groups import groups, lines_of, one_by_one
-from advisor.simulation.results import Simulation
+from advisor.simulation.results import SimulatedJob, Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
 from advisor.workload.minimal_profile import NOMINAL_STEP_S
@@ -430,6 +430,22 @@ def job_rows(advised: Recommendation, plan: Plan) -> list[dict[str, Any]]:
             "profile": "estimated" if request.profile.is_estimate else "measured",
         }
         for request, job, end_s in zip(advised.jobs, plan.predictions, ends_s, strict=True)
+    ]
+
+
+def placed_rows(placed: Iterable[tuple[int, SimulatedJob]]) -> list[dict[str, Any]]:
+    """Return a row for each numbered job and its time on a GPU; the keys are the columns' names."""
+    return [
+        {
+            "GPU": run.gpu,
+            "job": f"{number} · {run.job.name}",
+            "starts, min": run.start_s / 60,
+            "ends, min": run.end_s.p50 / 60,
+            "from": run.end_s.p05 / 60,
+            "to": run.end_s.p95 / 60,
+            "late": run.job.deadline_s is not None and run.end_s.p50 > run.job.deadline_s,
+        }
+        for number, run in placed
     ]
 
 

@@ -106,7 +106,7 @@ def _jobs_in_words(on: GpuPlan) -> str:
 
 def _done(on: GpuPlan) -> str:
     if on.ends_s is None:
-        return "not known"
+        return "unknown"
     return units.seconds(around([max(each.at(level) for each in on.ends_s) for level in LEVELS]))
 
 

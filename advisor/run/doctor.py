@@ -175,56 +175,56 @@ _OF_HOST = (
         "blocks",
         _strangers,
         "MPS runs: {it[0]}",
-        "it would serve or disturb what is measured, and serves one user at a time",
-        "have its owner end it: {it[1]}",
+        "it would disturb measurements, and serves one user at a time",
+        "ask its owner to end it: {it[1]}",
     ),
     _Check(
         "blocks",
         lambda: which(CONTROL) is None,
         f"{CONTROL} is not installed",
         "jobs cannot share by MPS",
-        "install the driver's compute utilities, or keep to naive sharing",
+        "install the driver's compute utilities, or use time-slicing",
     ),
     _Check(
         "spoils",
         _stolen_pct,
         "the hypervisor took {it:.0f} % of the cores' time just now",
-        "steps that wait for the host follow",
+        "steps that wait for the host vary with it",
         "measure at another time, or on another host",
     ),
     _Check(
         "spoils",
         _uneven_pace,
-        "the same work takes {it:.1f} times as long as at its best",
-        "threads of others, of another virtual machine even, may share the physical cores; "
-        "steps that wait for the host vary with them",
-        "profile such jobs more than once, or where the cores are yours alone",
+        "the same work takes {it:.1f} times as long as at its fastest",
+        "other virtual machines may use the same physical cores; steps that wait for the host "
+        "vary with them",
+        "profile such jobs more than once, or on cores of your own",
     ),
     _Check(
         "spoils",
         _governors,
         "cores choose their clocks by {it}",
-        "the same step takes longer on a core that has just been idle",
+        "a step takes longer on a core that was idle just before",
         "sudo cpupower frequency-set -g performance",
     ),
     _Check(
         "spoils",
         _load,
         "{it:.1f} processes wanted a core in the last minute",
-        "jobs that wait for their host wait for others too",
+        "jobs that wait for their host wait for other processes too",
         "measure when the host is idle, or leave the busy cores out with --cores",
     ),
     _Check(
         "spoils",
         _quota,
-        "a control group allows {it[0]:g} cores' time, and {it[1]} cores are visible",
+        "a control group allows the time of {it[0]:g} cores, and {it[1]} cores are visible",
         "processes on all of them are stopped in turn",
-        "ask for more, or use --cores with fewer cores",
+        "ask for more, or pass fewer cores with --cores",
     ),
     _Check(
         "note",
         _foreign_cores,
-        "{it[0]} of {it[1]} cores are ours",
+        "{it[0]} of {it[1]} cores are available to this process",
         "more jobs than that share cores",
         "ask the scheduler for more",
     ),
@@ -232,7 +232,7 @@ _OF_HOST = (
         "spoils",
         _little_shm_mib,
         "/dev/shm holds {it} MiB",
-        "loaders with workers hand over batches there, and die where it is full",
+        "loader workers hand over batches there, and fail when it is full",
         "start the container with --shm-size=8g, or --ipc=host",
     ),
     _Check(
@@ -247,15 +247,15 @@ _OF_HOST = (
         "note",
         _without_rights,
         "no administrator's rights",
-        "MIG and power caps cannot be set",
+        "advisor cannot set MIG mode and power caps",
         "ask for plans without them: advisor recommend --no-root",
     ),
     _Check(
         "note",
         lambda: ", ".join(sorted(name for name in os.environ if name.startswith(_TELLING))),
         "set here: {it}",
-        "your own processes inherit it; those that are measured do not inherit MPS settings",
-        "unset what is not meant",
+        "your own processes inherit it; measured processes do not inherit MPS settings",
+        "unset the variables that you do not need",
     ),
 )
 
@@ -300,7 +300,7 @@ _OF_GPU = (
         _users,
         "process {it} uses it",
         "measurements with it would be wrong",
-        "wait for it, or use another GPU; what may join it: advisor admit JOB --now",
+        "wait for it, or use another GPU. For jobs that may join it: advisor admit JOB --now",
     ),
     _Check(
         "note",
@@ -313,14 +313,14 @@ _OF_GPU = (
         "spoils",
         _awaits_reset,
         "it waits for a reset: {it}",
-        "until then neither the old state nor the new one can be relied on",
+        "its state is undefined until then",
         f"end all processes on it, then: {_SMI} --gpu-reset",
     ),
     _Check(
         "blocks",
         lambda gpu, _: gpu.compute_mode not in (None, "default"),
         "its compute mode is {gpu.compute_mode}",
-        "no process may use it, or a single one: then naive sharing fails, and MPS works",
+        "it allows no process or a single one: time-slicing fails, and MPS works",
         f"{_SMI} -c DEFAULT",
     ),
     _Check(
@@ -334,7 +334,7 @@ _OF_GPU = (
         "spoils",
         lambda _, health: health.time_slice not in (None, "default"),
         "time slices are set to {health.time_slice}",
-        "naive sharing was learnt with the default",
+        "the model was fitted to the default time slice",
         "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
         "advisor calibrate",
     ),
@@ -343,36 +343,36 @@ _OF_GPU = (
         lambda _, health: ", ".join(health.slowed_by),
         "its clocks are held down by {it}",
         "it is slower than the same GPU elsewhere",
-        "nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE says more",
+        "for details: nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE",
     ),
     _Check(
         "spoils",
         _other_limit,
         "its power limit is {health.power_limit_w:g} W and not {health.default_limit_w:g} W",
         "predictions are for the GPU's own limit",
-        f"{_SMI} --power-limit={{health.default_limit_w:g}}, or say --power-cap "
+        f"{_SMI} --power-limit={{health.default_limit_w:g}}, or pass --power-cap "
         "{health.power_limit_w:g}",
     ),
     _Check(
         "spoils",
         lambda _, health: health.uncorrected_errors,
         "{it} memory errors were not corrected",
-        "a process that reads them ends, and under MPS the co-located jobs with it",
-        "reset the GPU; where they come back, have it replaced",
+        "a process that reads them ends, and under MPS its co-located jobs end too",
+        "reset the GPU; if the errors return, have it replaced",
     ),
     _Check(
         "note",
         lambda _, health: health.ecc == (False, False),
         "ECC is off",
-        "errors of memory go unseen, in results too",
+        "memory errors stay unseen, also in results",
         f"{_SMI} -e 1, then a reset",
     ),
     _Check(
         "note",
         lambda gpu, _: gpu.counters == "nvml",
-        "nothing counts how active its SMs and its memory are",
-        "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
-        "and ranges are somewhat wider",
+        "no counters show the activity of its SMs and memory",
+        "it has no GPM, which came with Hopper, and DCGM does not answer: ranges are somewhat "
+        "wider",
         "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
         "nvidia-dcgm",
     ),
@@ -380,14 +380,14 @@ _OF_GPU = (
         "blocks",
         lambda _, health: (health.compute_capability or _VOLTA) < _VOLTA,
         "{gpu.product} is older than Volta",
-        "its MPS has no limits and no memory of its own for each client",
-        "use a newer GPU, or naive sharing",
+        "its MPS has no limits, and no separate memory for each client",
+        "use a newer GPU, or time-slicing",
     ),
     _Check(
         "blocks",
         lambda gpu, _: gpu.catalogue_key is None,
         "{gpu.product} is not in the catalogue, and its driver does not describe it",
-        "nothing can be answered for it",
+        "advisor cannot predict for it",
         "update the driver",
     ),
 )
@@ -398,7 +398,7 @@ def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
     about = f"GPU {gpu.index}"
     if isinstance(gpu, BrokenGpu):
         problem = gpu.problem.rstrip(".")
-        yield Finding("blocks", about, problem, "nothing runs on it", "see dmesg, or reboot")
+        yield Finding("blocks", about, problem, "no job can run on it", "see dmesg, or reboot")
         return
     health = gpu_health(gpu.index)
     for check in _OF_GPU:
@@ -418,7 +418,7 @@ def leftover_findings() -> Iterator[Finding]:
             "spoils" if pids or changes else "note",
             "host",
             f"a script that ran a plan was killed: {path}{_living(pids)}",
-            f"not undone: {', '.join(changes)}" if changes else "none of its further jobs starts",
+            f"not undone: {', '.join(changes)}" if changes else "its remaining jobs do not start",
             f"{_CLEARS} ends its jobs and undoes what it changed",
         )
     for path in left_behind():
@@ -448,8 +448,11 @@ def examine() -> list[Finding]:
                 "blocks",
                 "host",
                 f"no GPU here: {str(error).rstrip('.')}",
-                "nothing can be measured or shared here; advice from stored profiles needs no GPU",
-                "go to a machine with a GPU, or open it to this container",
+                (
+                    "advisor cannot measure or run jobs here; predictions from stored profiles "
+                    "need no GPU"
+                ),
+                "use a machine with a GPU, or give this container access to it",
             )
         )
     return sorted(findings, key=lambda each: _ORDER.index(each.severity))

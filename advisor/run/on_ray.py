@@ -291,7 +291,7 @@ class RayRun:
         elif plan.lost == _MOST_AGAIN:
             self._say(
                 f"{plan.name}: {error}; started {_MOST_AGAIN + 1} times, and not again. See `ray "
-                f"status`."
+                "status`."
             )
             plan.give_up("lost", AdvisorError.exit_code)
         else:

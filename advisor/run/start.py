@@ -84,10 +84,10 @@ def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...
     if hosts := {plan.host for plan in plans} - {plans[0].host}:
         models = ", ".join(dict.fromkeys(plan.gpu for plan in plans))
         raise InvalidInput(
-            f"the plan is for {len(hosts) + 1} hosts, and `advisor run` starts jobs on this one. "
-            f"Use a Ray cluster: `advisor run PLAN --ray auto`. Or write a script for Slurm: "
-            f"`advisor export --format slurm`. Or write the part of the plan on one model of "
-            f"{models}: `advisor export --format json --only MODEL`."
+            f"the plan is for {len(hosts) + 1} hosts, and `advisor run` starts jobs on this host "
+            "only. Use a Ray cluster: `advisor run PLAN --ray auto`. Or write a script for Slurm: "
+            f"`advisor export --format slurm`. Or write the part of the plan on one of {models}: "
+            "`advisor export --format json --only MODEL`."
         )
     if words is None:
         return tuple(str(plan.device) for plan in plans)
@@ -96,7 +96,7 @@ def devices_for(plans: Sequence[SavedPlan], words: str | None) -> tuple[str, ...
     if len(devices) != len(plans):
         raise InvalidInput(
             f"--device {words}: the plan is for {counted(len(plans), 'GPU')}, not {len(devices)}. "
-            f"Name so many, or leave --device out."
+            "Name as many, or leave --device out."
         )
     return devices
 

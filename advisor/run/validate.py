@@ -154,8 +154,8 @@ def choose(
         plans.append(PlannedRun(id=run, sharing=sharing, purpose="validation", workloads=workloads))
     if not plans:
         raise NothingFits(
-            f"no plan can be compared here, as {left_out[0]}. Run one: `advisor export` with "
-            f"--format json, then `advisor run FILE --apply`."
+            f"no plan can be compared here, because {left_out[0]}. Run one: `advisor export` with "
+            "--format json, then `advisor run FILE --apply`."
         )
     return tuple(plans), tuple(left_out)
 
@@ -186,7 +186,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
-        raise error_of(code, "the plans did not run, see the line before")
+        raise error_of(code, "the plans did not run; see the line before")
     wanted = {run.id for plan in plans for run in single_runs(plan)}
     return tuple(run for run in read_runs(store) if run.id in wanted)
 
@@ -208,7 +208,7 @@ def run_plans_on_ray(
     dispatcher = Dispatcher(wanted, ledger, None)
     dispatcher.work(cluster_runners(address, settings, len(wanted)))
     if dispatcher.failed:
-        raise AdvisorError("some plans did not run, see the lines before")
+        raise AdvisorError("some plans did not run; see the lines before")
     return tuple(ledger.runs[run.id] for run in wanted)
 
 
@@ -247,7 +247,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     """
     runs, gpu = read_runs(file), advisor.card
     if not runs:
-        raise InvalidInput(f"{file}: it holds no runs. `advisor runs` writes them.")
+        raise InvalidInput(f"{file}: no runs found. `advisor runs` writes them.")
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     profiles = {name: advisor.find_profile(name) for name in sorted(names)}
     predictor = advisor.uncalibrated.on_known_host()
@@ -267,7 +267,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         comparisons,
         profiles,
         foreseen=foreseen,
-        host="Predicted for the cores that each run had, where it says how fast they were.",
+        host="Predictions use the measured speed of each run's cores, if the run has it.",
     )
 
 
@@ -299,8 +299,7 @@ def compared(
     """
     if strangers := sorted({run.gpu for run in runs} - {gpu.key}):
         raise InvalidInput(
-            f"the runs are of {', '.join(strangers)}, but {gpu.key} was asked for. "
-            f"Use --gpu {strangers[0]}."
+            f"the runs are of {', '.join(strangers)}, not of {gpu.key}. Use --gpu {strangers[0]}."
         )
     return tuple(
         compare(
@@ -405,8 +404,8 @@ def _correction_notes(validation: Validation) -> Iterator[str]:
     if by_host:
         raw, corrected = (fmean(errors) for errors in zip(*by_host, strict=True))
         yield (
-            f"The host factor of the run before changes the mean error of the later runs from "
-            f"{in_percent(raw, 1)} to {in_percent(corrected, 1)}."
+            "With the host factor of the run before, the mean error of the later runs is "
+            f"{in_percent(corrected, 1)} instead of {in_percent(raw, 1)}."
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run_folders() -> list[Path]:
-    """The folders of all runs of this user, the oldest first."""
+    """Return the folders of all runs of this user, the oldest first."""
     return sorted(path.parent for path in (state_home() / "runs").glob("*/run.json"))
 
 
@@ -43,7 +43,7 @@ def find_run(word: str | None) -> Path:
         return fitting[0]
     if fitting:
         raise InvalidInput(f"name one run of {', '.join(each.name for each in fitting)}.")
-    what = "no run goes on" if word is None else f"there is no run {word}"
+    what = "no run is active" if word is None else f"run {word} not found"
     raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
 
 
@@ -193,7 +193,7 @@ class Watcher:
         if run.events.over is None:
             self._say(
                 f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends "
-                f"its jobs, and undoes what it changed."
+                "its jobs, and undoes its changes."
             )
             return AdvisorError.exit_code
         if run.events.over and not bad and not run.events.stopped:
@@ -259,10 +259,7 @@ def keep(records: Sequence[Run], say: Say, log: Callable[[Run], None] | None) ->
         if log is not None:
             log(record)
     if not records:
-        say(
-            "nothing of it is kept for `advisor fit`, which learns from jobs that all step at the "
-            "same time, for ten seconds at least"
-        )
+        say("`advisor fit` cannot use this run: it needs ten seconds in which all jobs step")
 
 
 # Metrics have the units of Prometheus: seconds, bytes, watts. Energy follows from power over time.

@@ -57,7 +57,7 @@ def read_about(folder: Path) -> RunFile:
 
 
 def _parse(kind: type[_Record], path: Path) -> _Record:
-    remedy = f"Remove {path.parent} once nothing of it runs."
+    remedy = f"Remove {path.parent} when none of its jobs runs."
     return parse_record(kind, read_bytes(path), str(path), remedy)
 
 
@@ -259,7 +259,7 @@ class WatchedJob:
 
     @property
     def work_left_s(self) -> float | None:
-        """Seconds that it still runs, as planned while it waits; None: not known."""
+        """Seconds that it still runs, as planned while it waits; None: unknown."""
         if self.state != "waiting":
             return self.left_s if self.state == "running" else 0.0
         if self.steps is None or self.planned.step_s is None:
@@ -283,7 +283,7 @@ class WatchedJob:
         return "failed", ": ".join(filter(None, [how, error_line(printed)]))
 
     def mean_step_s(self, since_s: float) -> float | None:
-        """Mean seconds of a step since a moment; None if too few were seen."""
+        """Return the mean seconds of a step since a moment; None if too few were seen."""
         first = bisect_left(self._at_s, since_s)
         if len(self._at_s) - first < 2:
             return None
@@ -292,7 +292,7 @@ class WatchedJob:
         return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
 
     def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
-        """Steps between each two moments of its span; empty if one has none."""
+        """Return the steps between each two moments of its span; empty if one has none."""
         steps = np.diff(np.interp(bounds_s, self._at_s, self._steps))
         seconds = np.diff(bounds_s)
         return tuple(map(Window, seconds.tolist(), steps.tolist())) if (steps > 0).all() else ()
@@ -418,7 +418,7 @@ class WatchedRun:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the last job ends if all keep their paces; None: not known.
+        """Seconds until the last job ends if all keep their paces; None: unknown.
 
         Jobs that wait have the steps of the plan, and start in its order.
         """

@@ -39,7 +39,7 @@ def shared(loader: _Loader) -> _Loader:
         return loader
     folder = valid_folder(os.environ[FOLDER])
     if getattr(loader, "batch_size", None) is None:
-        raise InvalidInput("A shared loader is a DataLoader with a batch size. Set batch_size=.")
+        raise InvalidInput("A shared loader needs a DataLoader with a batch size. Set batch_size=.")
     if jobs := os.environ.get(JOBS):
         if not jobs.isdecimal() or not int(jobs):
             raise InvalidInput(f"{JOBS} is {jobs!r}. Set it to the number of jobs, 1 or more.")

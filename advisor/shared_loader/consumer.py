@@ -114,7 +114,7 @@ class _Consumer(engine.TensorConsumer):  # type: ignore[misc]
         """Raise AdvisorError if the producer has ended."""
         if not is_held(self.folder / PRODUCER):
             reason = self.folder / REASON
-            cause = reason.read_text() if reason.exists() else "It was ended."
+            cause = reason.read_text() if reason.exists() else "The loader was ended."
             raise AdvisorError(
                 f"The shared loader has ended. {cause} Start it with its jobs again."
             )
@@ -151,7 +151,9 @@ def connect(folder: Path, batch_size: int) -> _Consumer:
             consumer.check_producer()
             consumer.check_served()
         elif monotonic() > wait_until_s:
-            raise AdvisorError(f"{folder}: no shared loader came in {WAIT_S:.0f} s. Start it.")
+            raise AdvisorError(
+                f"{folder}: no shared loader started within {WAIT_S:.0f} s. Start it."
+            )
     atexit.register(consumer.close)
     consumer.check_served()
     return consumer

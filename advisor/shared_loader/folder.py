@@ -29,7 +29,7 @@ def valid_folder(text: str) -> Path:
     if not path.is_absolute() or path.is_symlink() or not path.is_dir():
         raise InvalidInput(f"ADVISOR_LOADER is {text!r}. Set it to the absolute path of a folder.")
     if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o077:
-        raise InvalidInput(f"{path}: other users can enter this folder. Make one by mktemp -d.")
+        raise InvalidInput(f"{path}: other users can enter this folder. Make one with mktemp -d.")
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise InvalidInput(f"{path}: the path is too long for sockets. Make the folder in /tmp.")
     return path

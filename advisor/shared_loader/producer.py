@@ -60,8 +60,8 @@ class _Checked:
             rows = {len(tensor) for tensor in tensors}
             if not tensors or len(tensors) < len(parts) or len(rows) > 1:
                 raise InvalidInput(
-                    f"A batch is a {type(batch).__name__}, and a shared loader takes a tuple of "
-                    f"tensors with a row for each example. Change collate_fn."
+                    f"A batch is a {type(batch).__name__}, and a shared loader needs a tuple of "
+                    "tensors with a row for each example. Change collate_fn."
                 )
             if max(rows) < size:
                 continue  # the last of an epoch
@@ -69,8 +69,8 @@ class _Checked:
             self._first = self._first or shapes
             if rows != {size} or shapes != self._first:
                 raise InvalidInput(
-                    f"A batch of {size} examples has the shapes {shapes}, the first had "
-                    f"{self._first}, and a shared loader takes one. Pad or crop the examples."
+                    f"A batch of {size} examples has the shapes {shapes}, and the first batch had "
+                    f"{self._first}. A shared loader needs equal shapes. Pad or crop the examples."
                 )
             yield tuple(parts)
 

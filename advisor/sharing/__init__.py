@@ -97,7 +97,7 @@ class _NoSharingError(Exception):
 
 
 def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
-    """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
+    """Return the sharing that `text` names, in letters of any case; time-slicing is naive.
 
     Args:
         text: The notation; spaces around signs and a % behind a number are ignored.

@@ -33,7 +33,7 @@ _Limited = TypeVar("_Limited", Mps, Concurrent, Arrangement)
 
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
-    """Numbers of the jobs that `sharing` mentions, increasing; empty: it suits any jobs."""
+    """Return the numbers of the jobs that `sharing` mentions, increasing; empty: any jobs."""
     if isinstance(sharing, Hybrid | Phases):
         return tuple(sorted(sharing.jobs))
     settings = sharing.limits or sharing.instances
@@ -61,12 +61,12 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 
 
 def together(sharing: Sharing) -> Concurrent | None:
-    """`sharing` if all jobs have the whole GPU at the same time, else None."""
+    """Return `sharing` if all jobs have the whole GPU at the same time, else None."""
     return sharing if isinstance(sharing, Concurrent) else None
 
 
 def without_idle_limits(sharing: _Limited) -> _Limited:
-    """`sharing`, without its limits if they are all 100 % and so take no SM from any job."""
+    """Return `sharing`, without its limits if all of them are 100 %."""
     if isinstance(sharing, Mps) and set(sharing.limits) == {100.0}:
         return replace(sharing, limits=())
     return sharing
@@ -79,7 +79,7 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
-    """`sharing` if all jobs start at once; None if some wait for others."""
+    """Return `sharing` if all jobs start at once; None if some wait for others."""
     return None if isinstance(sharing, Phases | Queue) or orders_jobs(sharing) else sharing
 
 
@@ -90,7 +90,7 @@ def orders_jobs(sharing: Sharing) -> bool:
 
 
 def lines_of(group: Group | Hybrid) -> list[tuple[tuple[int, ...], int]]:
-    """Numbers of the jobs that share a partition of `group`, and how many run at once there."""
+    """Return the numbers of the jobs of each partition of `group`, and how many run at once."""
     if isinstance(group, Group):
         return [(group.jobs, group.at_once)]
     return [(part.jobs, part.at_once or len(part.jobs)) for part in group.partitions]
@@ -107,13 +107,13 @@ def with_a_queue(sharing: Sharing, jobs: int) -> bool:
 
 
 def without_idle_queue(sharing: Sharing, jobs: int) -> Sharing:
-    """`sharing`, or that of a queue's jobs if it has room for all `jobs` at once."""
+    """Return `sharing`; for a queue with room for all `jobs` at once, that of its jobs."""
     plain = isinstance(sharing, Queue) and sharing.at_once >= jobs
     return sharing.sharing if isinstance(sharing, Queue) and plain else sharing
 
 
 def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
-    """The groups that `sharing` of `jobs` jobs consists of, in the order in which they run."""
+    """Return the groups of `sharing` of `jobs` jobs, in the order in which they run."""
     match sharing:
         case Mig(instances):
             return (one_job_each(instances),)
@@ -126,25 +126,25 @@ def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
 
 
 def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
-    """Each set of MIG instances that exist at the same time, with their jobs."""
+    """Return each set of MIG instances that exist at the same time, with their jobs."""
     every = groups(sharing, len(named_jobs(sharing)) or 1)
     return tuple(group for group in every if isinstance(group, Hybrid))
 
 
 def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
-    """The partitions of all groups, one group after another."""
+    """Return the partitions of all groups, one group after another."""
     return tuple(part for group in groups(sharing, jobs) for part in group.partitions)
 
 
 def jobs_apart(sharing: Sharing, jobs: int) -> set[int]:
-    """Positions of the jobs that share neither the GPU nor an instance of it with another job."""
+    """Return the positions of the jobs that share neither the GPU nor an instance with another."""
     held = (parts for group in groups(sharing, jobs) for parts in group.memories)
     together = ([job - 1 for part in parts for job in part.jobs] for parts in held)
     return {each[0] for each in together if len(each) == 1}
 
 
 def sets_in_turn(sharing: Sharing, jobs: int) -> list[tuple[list[int], int]]:
-    """Positions of jobs that run without waiting for another set, and how many do so at once.
+    """Return positions of jobs that do not wait for another set, and how many run at once.
 
     Fewer are at once only of a queue, which starts them in this order.
     """
@@ -156,7 +156,7 @@ def sets_in_turn(sharing: Sharing, jobs: int) -> list[tuple[list[int], int]]:
 
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """Positions of the jobs that run at the same time, one set after another; of a queue all."""
+    """Return positions of jobs that run at the same time, set after set; of a queue all."""
     return [run for run, _ in sets_in_turn(sharing, jobs)]
 
 
@@ -170,7 +170,7 @@ def one_by_one(sharing: Sharing) -> bool:
 
 
 def kind_of(sharing: Sharing) -> Mode:
-    """Its mode; that of serial for jobs one after another in any order, of MIG on instances."""
+    """Return its mode: serial for jobs in turn in any order, MIG for jobs on instances."""
     if isinstance(sharing, Hybrid) and all(
         part.slices is None and (part.at_once or len(part.jobs)) == 1 for part in sharing.partitions
     ):
@@ -193,7 +193,7 @@ def most_at_once(sharing: Sharing, jobs: int) -> int:
 
 
 def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], ...]:
-    """Partitions grouped by memory: the whole GPU's, or an instance's."""
+    """Return partitions grouped by memory: the whole GPU's, or an instance's."""
     return tuple(memory for group in groups(sharing, jobs) for memory in group.memories)
 
 
@@ -265,7 +265,7 @@ def without_ended(sharing: Sharing, jobs: int, left: Sequence[int]) -> Sharing:
 
 
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
-    """The groups of `sharing`, job n being called by the n-th of `numbers`."""
+    """Return the groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))
     return tuple(
         _renamed(group, names)
@@ -276,7 +276,7 @@ def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid
 
 
 def of_one_group(group: Group | Hybrid) -> Arrangement:
-    """How the jobs of `group` share if they run together, are all there are, numbered from 1."""
+    """Return how the jobs of `group` share if they run alone, numbered from 1."""
     return _restricted_group(group, range(len(group.jobs)))
 
 
@@ -287,7 +287,7 @@ def relocated(sharing: Arrangement, instances: Iterable[Instance]) -> Arrangemen
 @overload
 def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing: ...
 def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing:
-    """`sharing` with its instances replaced by `instances`, in order."""
+    """Return `sharing` with its instances replaced by `instances`, in order."""
     left = iter(instances)
     match sharing:
         case Mig():
@@ -302,14 +302,14 @@ def relocated(sharing: Sharing, instances: Iterable[Instance]) -> Sharing:
 
 
 def without_starts(sharing: Sharing) -> Sharing:
-    """`sharing`; instances with a job each lose their places."""
+    """Return `sharing` without the places of instances that have a job each."""
     if isinstance(sharing, Mig):
         return Mig(tuple(Instance(each.profile) for each in sharing.instances))
     return sharing
 
 
 def simplest(hybrid: Hybrid) -> Hybrid | Mig:
-    """`hybrid`, as a `Mig` if every job has a whole instance of its own."""
+    """Return `hybrid`, as a `Mig` if every job has a whole instance of its own."""
     if any(part.slices is not None or len(part.jobs) > 1 for part in hybrid.partitions):
         return hybrid
     alone = sorted(hybrid.places, key=lambda place: place.jobs)
@@ -317,7 +317,7 @@ def simplest(hybrid: Hybrid) -> Hybrid | Mig:
 
 
 def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
-    """The sharing in which `groups`, of jobs numbered from 1, run one after another.
+    """Return the sharing in which `groups`, of jobs numbered from 1, run one after another.
 
     Groups of a single job in increasing order become one serial group, which runs them in that
     order. A queue with room for all its jobs at once is none.

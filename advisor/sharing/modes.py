@@ -343,7 +343,7 @@ class Hybrid(_WithoutLimits):
 
 
 def one_job_each(instances: tuple[Instance, ...]) -> Hybrid:
-    """`Mig` as a `Hybrid`: the first job alone on the first instance, and so on."""
+    """Return `Mig` as a `Hybrid`: the first job alone on the first instance, and so on."""
     return Hybrid(
         tuple(Place(each, (Part((job,)),)) for job, each in enumerate(instances, start=1))
     )
@@ -399,7 +399,7 @@ class Group:
 
 
 def plain_group(group: Group) -> Group:
-    """`group`; that of its sharing if it is a queue with room for all its jobs at once."""
+    """Return `group`; for a queue with room for all its jobs at once, its sharing."""
     if isinstance(group.sharing, Queue) and group.sharing.at_once >= len(group.jobs):
         return Group(group.jobs, group.sharing.sharing)
     return group

@@ -354,7 +354,7 @@ class Loop:
         self.starting.clear()
 
     def speeds(self, at: int, busy_gpus: int) -> tuple[float, ...]:
-        """Steps a second of the jobs on a GPU while so many GPUs of its host run jobs."""
+        """Return steps a second of the jobs on a GPU while so many GPUs of its host run jobs."""
         by_busy = self.gpus[at].by_busy
         if (speeds := by_busy.get(busy_gpus)) is None:
             speeds = by_busy[busy_gpus] = tuple(self.paces(busy_gpus)(self.seats[at]))

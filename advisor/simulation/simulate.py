@@ -78,7 +78,7 @@ def simulated(
     """Simulate `arrivals` at each of `LEVELS`, as the pools of `paces` share their GPUs.
 
     Raises:
-        InvalidInput: The length of a job is not known.
+        InvalidInput: The length of a job is unknown.
         NothingFits: A job is too big for every place of an empty GPU.
     """
     _check_fit(arrivals, sharing, paces)

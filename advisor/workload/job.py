@@ -128,7 +128,7 @@ class Job:
 
     @cached_property
     def work_steps(self) -> float | None:
-        """All work of the job in training steps on each GPU; None: a pass's length is not known.
+        """All work of the job in training steps on each GPU; None: a pass's length is unknown.
 
         Start, validation and checkpoints are assumed to slow down with other jobs as training steps
         do.
@@ -158,7 +158,7 @@ class Job:
 
     @cached_property
     def alone_s(self) -> float | None:
-        """Seconds of all work as it was measured alone; None if its length is not known."""
+        """Seconds of all work as it was measured alone; None if its length is unknown."""
         return None if self.work_steps is None else self.work_steps * self.alone_step_s
 
 

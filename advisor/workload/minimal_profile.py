@@ -21,7 +21,7 @@ from advisor.workload.spec import Workload, batch_name
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
 _MOST_STEP_S = 60.0
 
-# Stands for a step whose length is not known: near the mean over the runs to which the corrections
+# Stands for a step whose length is unknown: near the mean over the runs to which the corrections
 # of answers without a trace were fitted, so that they count the job as an average one. Slowdowns in
 # drawn runs of an H200 and an H100 are 25.0 % off with it under MPS, 24.4 % with the lengths; 16.8
 # and 16.5 % with SM limits, 4.0 and 3.9 % under time-slicing.
@@ -51,15 +51,15 @@ class MinimalProfile:
         workload: The job's name.
         gpu: Catalogue key of the GPU that it ran on.
         batch_size: Examples of a step.
-        step_s: Seconds of a training step; None: not known, and `duration_s` is.
+        step_s: Seconds of a training step; None: unknown, and `duration_s` is.
         memory_mib: GPU memory of its process, as ``nvidia-smi`` lists it.
         power_w: Mean power of the whole GPU.
         gpu_utilization: Share of time in which any kernel ran, by ``nvidia-smi``, 0..1.
         memory_utilization: Share of time in which memory was read or written, by ``nvidia-smi``,
             0..1. It shows best how much slices of an A100 or A30 slow the job.
-        examples_per_epoch: Examples of one pass over the data; None: not known.
-        duration_s: Seconds of the whole job alone, which then count as an epoch; None: not known.
-        sm_active: Mean share of SMs with a warp, by DCGM, 0..1; None: not known.
+        examples_per_epoch: Examples of one pass over the data; None: unknown.
+        duration_s: Seconds of the whole job alone, which then count as an epoch; None: unknown.
+        sm_active: Mean share of SMs with a warp, by DCGM, 0..1; None: unknown.
         sm_occupancy: Share of warp slots in use, likewise.
         tensor_active: Share of cycles in which tensor cores worked, likewise.
         dram_active: Share of memory bandwidth in use, likewise.
@@ -149,7 +149,7 @@ class MinimalProfile:
     def whole(self) -> Profile:
         """Return it as a `Profile`, in which all other numbers are None.
 
-        A step that is not known counts `NOMINAL_STEP_S`, and the source is ``"duration"``.
+        A step that is unknown counts `NOMINAL_STEP_S`, and the source is ``"duration"``.
         """
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload
@@ -210,7 +210,7 @@ def holds_minimal(text: bytes) -> bool:
 
 
 def minimal_text(minimal: MinimalProfile) -> str:
-    """Return `minimal` as JSON in one line, without the last fields if they are not known."""
+    """Return `minimal` as JSON in one line, without the last fields if they are unknown."""
     entries = asdict(minimal)
     for name in ("examples_per_epoch", "duration_s", *_BY_DCGM, "step_s_under_limit"):
         if entries[name] in (None, {}):

@@ -285,7 +285,7 @@ class EpochEnd:
     Attributes:
         seconds: Of one end, beyond those of a step.
         steps: Steps from one end to the next; None: one in each pass over the data.
-        loader_s: In which the loader of the next pass started; 0 where not known.
+        loader_s: In which the loader of the next pass started; 0 where unknown.
         checkpoint_s: In which tensors were saved.
         validation_s: Of validation, which uses the host and the GPU as steps do.
     """
@@ -449,7 +449,7 @@ class Profile:
 
     @property
     def epoch_s(self) -> float | None:
-        """Seconds of one pass alone, epoch ends included; None if its length is not known."""
+        """Seconds of one pass alone, epoch ends included; None if its length is unknown."""
         steps = self.workload.steps_per_epoch
         return None if steps is None else steps * self.paced_s(self.step_s)
 

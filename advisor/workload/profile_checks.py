@@ -23,7 +23,7 @@ _LEAST_OF_LIMIT = 0.05
 
 
 def check_key(profile: Profile, where: str) -> Profile:
-    """`profile`, whose GPU is a key of the catalogue, or an unknown one.
+    """Check that the GPU of `profile` is a key of the catalogue, or unknown; return the profile.
 
     Raises:
         InvalidInput: `where` names a known GPU by another name than its key, or means several.
@@ -41,7 +41,7 @@ def check_key(profile: Profile, where: str) -> Profile:
 
 
 def check_power(profile: Profile, gpu: Gpu) -> Profile:
-    """`profile`, which was taken on `gpu`; measured power is not checked.
+    """Check the power of `profile` on `gpu` unless it was measured; return the profile.
 
     Raises:
         InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.
@@ -133,7 +133,7 @@ class Stale:
 
 def _kinds(where: Present | Provenance | None) -> dict[What, str | None]:
     """Versions on which profiles depend, e.g. ``"580"`` and ``"2.11"``, and the host."""
-    where = where or Present()  # of bare numbers, whose machine is not known
+    where = where or Present()  # of bare numbers, whose machine is unknown
     known_host = where.host_cpu is not None and where.host_cores is not None
     return {
         "driver": where.driver and where.driver.split(".")[0],
@@ -297,7 +297,7 @@ def _changes(before: Profile, now: Profile) -> Iterator[str]:
         return
     for name, words in _MACHINE.items():
         if (was := getattr(old, name)) != (is_now := getattr(new, name)):
-            yield f"its {words} was {was or 'not known'}, and is {is_now or 'not known'} now"
+            yield f"its {words} was {was or 'unknown'}, and is {is_now or 'unknown'} now"
     if old.recipes != new.recipes:
         yield "the code of the workload has changed"
     for name in (each.name for each in fields(Workload)):

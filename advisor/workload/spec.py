@@ -196,7 +196,7 @@ class Workload:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Training steps of one pass, the last batch included; None if its length is not known."""
+        """Training steps of one pass, the last batch included; None if its length is unknown."""
         if self.examples_per_epoch is None:
             return None
         return -(-self.examples_per_epoch // self.batch)

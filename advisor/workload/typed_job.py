@@ -60,7 +60,7 @@ def typed_job(name: str, gpu: str, numbers: Mapping[str, float | None]) -> Minim
     Args:
         name: The job's name.
         gpu: The GPU on which it was watched.
-        numbers: The numbers of the form by the names of `QUANTITIES`; None: not known.
+        numbers: The numbers of the form by the names of `QUANTITIES`; None: unknown.
 
     Raises:
         InvalidInput: A number is missing or impossible.

@@ -66,8 +66,8 @@ def find_images(folder: Path) -> ImageFolder:
         for place in (folder, folder / _CIFAR_PICKLES):
             if (place / "data_batch_1").is_file():
                 raise InvalidInput(
-                    f"{place}: this is CIFAR-10 as Python pickles, which run code when they are "
-                    f"read. Take the binary version, cifar-10-binary.tar.gz, from the same page."
+                    f"{place}: CIFAR-10 as Python pickles, which run code when they are read. Use "
+                    "the binary version, cifar-10-binary.tar.gz, from the same page."
                 )
         train = folder / "train"
         images = _by_class(train if train.is_dir() else folder)
@@ -75,8 +75,8 @@ def find_images(folder: Path) -> ImageFolder:
         raise InvalidInput(f"{folder}: {reason_of(error)}. Check the path.") from None
     if not images.count:
         raise InvalidInput(
-            f"{folder}: it has neither a folder of {', '.join(_IMAGES)} files for each class, nor "
-            f"CIFAR-10's data_batch_1.bin. Check the path."
+            f"{folder}: expected a folder of {', '.join(_IMAGES)} files for each class, or "
+            "CIFAR-10's data_batch_1.bin. Check the path."
         )
     return images
 
@@ -87,8 +87,8 @@ def _cifar(records: Sequence[Path]) -> ImageFolder:
         images, rest = divmod(path.stat().st_size, _CIFAR_RECORD)
         if rest or not images:
             raise InvalidInput(
-                f"{path}: its size is no multiple of {_CIFAR_RECORD}, a record of CIFAR-10. Fetch "
-                f"it again."
+                f"{path}: its size is not a multiple of {_CIFAR_RECORD}, a record of CIFAR-10. "
+                "Download it again."
             )
         count += images
     files = tuple((str(path), 0) for path in records)
@@ -97,7 +97,7 @@ def _cifar(records: Sequence[Path]) -> ImageFolder:
 
 def _by_class(folder: Path) -> ImageFolder:
     if not folder.is_dir():
-        raise InvalidInput(f"{folder}: no such folder of images. Check the path.")
+        raise InvalidInput(f"folder of images {folder} not found. Check the path.")
     files: list[tuple[str, int]] = []
     classes = 0
     for name in sorted(each.name for each in os.scandir(folder) if each.is_dir()):
@@ -129,8 +129,8 @@ class ImageFiles:
     def __post_init__(self) -> None:
         if self.folder.classes > self.classes > 1:
             raise InvalidInput(
-                f"the images are of {self.folder.classes} classes, and the model tells "
-                f"{self.classes} apart. Choose a workload with more, or fewer folders."
+                f"the images have {self.folder.classes} classes, and the model has "
+                f"{self.classes}. Choose a workload with more classes, or fewer folders."
             )
 
     def batch(self, count: int) -> tuple[Tensor, ...]:
@@ -180,7 +180,7 @@ class ImageFiles:
             image = self._decode(content)
         except Exception as error:  # decoders raise what they like
             reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise InvalidInput(f"{path}: it does not decode: {reason}. Remove it.") from None
+            raise InvalidInput(f"{path}: it cannot be decoded: {reason}. Remove it.") from None
         return _random_square(image), label
 
     @cached_property
@@ -224,7 +224,7 @@ def _pillow() -> _Decoder:
         from PIL import Image
     except ImportError:
         raise InvalidInput(
-            "images are decoded by torchvision or Pillow, and neither imports: pip install pillow"
+            "torchvision or Pillow decodes images, and neither imports: pip install pillow"
         ) from None
 
     def decode(content: bytes) -> Tensor:

@@ -63,19 +63,19 @@ class Drawn(Examples):
 
 
 def numbers(*shape: int, classes: int) -> Drawn:
-    """Numbers of this shape, with a label."""
+    """Draw numbers of this shape, with a label."""
     return Drawn(lambda count: (torch.randn(count, *shape), torch.randint(classes, (count,))))
 
 
 def sentences(vocabulary: int, length: int, classes: int) -> Drawn:
-    """Sequences of `length` token ids below `vocabulary`, with a label."""
+    """Draw sequences of `length` token ids below `vocabulary`, with a label."""
     return Drawn(
         lambda count: (torch.randint(vocabulary, (count, length)), torch.randint(classes, (count,)))
     )
 
 
 def continuations(vocabulary: int, length: int) -> Drawn:
-    """Sequences of `length` token ids below `vocabulary`; the target is each one's successor."""
+    """Draw sequences of `length` token ids below `vocabulary`; the target is the next token."""
 
     def draw(count: int) -> tuple[Tensor, ...]:
         tokens = torch.randint(vocabulary, (count, length + 1))
@@ -85,7 +85,7 @@ def continuations(vocabulary: int, length: int) -> Drawn:
 
 
 def spans(vocabulary: int, source: int, target: int) -> Drawn:
-    """Sequences of `source` token ids; the label of each has `target` of them.
+    """Draw sequences of `source` token ids; the label of each has `target` of them.
 
     Inputs are the source and the target so far; the target is each of its tokens' successor.
     """
@@ -94,7 +94,7 @@ def spans(vocabulary: int, source: int, target: int) -> Drawn:
 
 
 def clicks(dense: int, sparse: int, rows: int) -> Drawn:
-    """Adverts with `dense` numbers and `sparse` row numbers below `rows`; clicked, 1, or not, 0."""
+    """Draw adverts with `dense` numbers and `sparse` row numbers below `rows`; clicked: 1."""
     return Drawn(
         lambda count: (
             torch.randn(count, dense),
@@ -105,7 +105,7 @@ def clicks(dense: int, sparse: int, rows: int) -> Drawn:
 
 
 def ratings(users: int, items: int) -> Drawn:
-    """Pairs of a user and an item, by number, with a rating of about 0."""
+    """Draw pairs of a user and an item, by number, with a rating of about 0."""
     return Drawn(
         lambda count: (
             torch.randint(users, (count,)),
@@ -116,7 +116,7 @@ def ratings(users: int, items: int) -> Drawn:
 
 
 def graphs(shape: tables.GraphShape, classes: int) -> Drawn:
-    """Graphs of `shape` with random edges, and a label of each node, or one of the graph.
+    """Draw graphs of `shape` with random edges, and a label of each node, or one of the graph.
 
     Inputs are features (nodes, features) and edges (2, edges), from the first row to the second.
     """
@@ -139,7 +139,7 @@ class Recipe:
 
 
 def classification_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of `logits` (..., classes) and class numbers `targets` (...)."""
+    """Return the cross entropy of `logits` (..., classes) and class numbers `targets` (...)."""
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
@@ -156,7 +156,7 @@ def recipe_of(workload: Workload) -> Recipe:
         recipe = _PLAIN[workload.model](workload)
     else:
         raise UnknownName(
-            "plain model", workload.model, _PLAIN, "For a model of timm say --timm NAME."
+            "plain model", workload.model, _PLAIN, "For a timm model, write --timm NAME."
         )
     if workload.data is None:
         return recipe
@@ -277,7 +277,7 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
 def _needed(workload: Workload, field: str) -> int:
     value: int | None = getattr(workload, field)
     if value is None:
-        raise InvalidInput(f"{workload.name}: {workload.model} needs {field}, and has none")
+        raise InvalidInput(f"{workload.name}: {workload.model} needs {field}, which is missing")
     return value
 
 
@@ -285,7 +285,7 @@ def _length(workload: Workload, shape: language.Shape) -> int:
     length = _needed(workload, "sequence_length")
     if length > shape.positions:
         raise InvalidInput(
-            f"{workload.name}: {workload.model} takes at most {shape.positions} tokens, "
-            f"got {length}"
+            f"{workload.name}: {workload.model} accepts at most {shape.positions} tokens, got "
+            f"{length}"
         )
     return length

@@ -20,7 +20,7 @@ USERS, ITEMS = 162_541, 59_047
 
 
 def rows_of_tables(table_mib: int) -> int:
-    """Rows of each table, so that all of them together take `table_mib`."""
+    """Return the rows of each table, so that all of them together take `table_mib`."""
     return table_mib * 2**20 // (_TABLES * _ROW_BYTES)
 
 

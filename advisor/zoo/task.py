@@ -85,7 +85,7 @@ def optimizer_for(workload: Workload, network: nn.Module) -> torch.optim.Optimiz
             option = "fp16" if fused else "graph"
             raise InvalidInput(
                 f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which "
-                f"{option} does not take. Leave out -{option}."
+                f"{option} does not support. Leave out -{option}."
             )
         return torch.optim.SGD(parameters, lr=0.01)
     if _has(network, *_WITH_ADAM):
@@ -252,9 +252,11 @@ def _check_device(workload: Workload, device: torch.device) -> None:
         if device.type == "cuda" and find_spec("triton") is None:
             reason, option = "torch.compile needs triton, which is not installed", "compiled"
         if not any(map(which, _COMPILERS)):
-            reason, option = "torch.compile needs a C compiler, and finds none", "compiled"
+            reason, option = "torch.compile needs a C compiler, which is not installed", "compiled"
     if reason:
-        raise InvalidInput(f"{workload.name}: {reason}. Leave out -{option}, or run it elsewhere.")
+        raise InvalidInput(
+            f"{workload.name}: {reason}. Leave out -{option}, or run it on another machine."
+        )
 
 
 def _compiled(network: nn.Module) -> nn.Module:

@@ -136,7 +136,7 @@ MLP_INPUTS, _MLP_WIDTH = 784, 512
 
 
 def mlp(classes: int) -> nn.Module:
-    """Two hidden layers over inputs of shape (batch, `MLP_INPUTS`)."""
+    """Return a network of two hidden layers over inputs of shape (batch, `MLP_INPUTS`)."""
     first, second = nn.Linear(MLP_INPUTS, _MLP_WIDTH), nn.Linear(_MLP_WIDTH, _MLP_WIDTH)
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Linear(_MLP_WIDTH, classes))
 
@@ -180,8 +180,8 @@ def check_side(resolution: int) -> None:
     """
     if resolution % _SIDE_STEP:
         raise InvalidInput(
-            f"the U-Net halves an image's side {len(_WIDTHS) - 1} times: {resolution} px is no "
-            f"multiple of {_SIDE_STEP}. Take one, such as 32 or 64."
+            f"the U-Net halves an image's side {len(_WIDTHS) - 1} times, so {resolution} px is "
+            f"not possible. Use a multiple of {_SIDE_STEP}, such as 32 or 64."
         )
 
 

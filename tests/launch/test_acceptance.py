@@ -170,7 +170,7 @@ def test_a_file_that_does_not_set_the_power_cap_of_its_plan_says_how_to(form):
 @pytest.mark.parametrize(
     ("form", "plan", "lacking"),
     [
-        ("mps", handed("naive"), "no job of it shares by MPS"),
+        ("mps", handed("naive"), "no job shares by MPS"),
         ("mps", handed("mig=3g.71gb,4g.71gb"), "Export it as commands"),
         ("mps", handed("mps/2", JOBS), "does not start jobs in order"),
         ("radt", handed("mps=50,50"), "radT cannot express MPS limits"),

@@ -164,7 +164,7 @@ def test_a_job_of_several_gpus_is_a_pod_with_all_of_them():
     assert [each["limits"]["nvidia.com/gpu"] for each in resources(text)].count(1) == 3
     (job,) = [job for job in objects(text, "Job") if "job-4" in job["metadata"]["name"]]
     assert "/dev/shm" in [each["mountPath"] for each in container(job)["volumeMounts"]]
-    assert "# A job of several GPUs starts when so many are free" in text
+    assert "# A job of several GPUs starts when a node has as many free GPUs" in text
     for job, paths in ((RESNET, ["/advisor"]), (BERT, ["/advisor", "/dev/shm"])):  # its workers
         (own,) = objects(write("kubernetes", handed("serial", [job])), "Job")
         assert [each["mountPath"] for each in container(own)["volumeMounts"]] == paths

@@ -131,7 +131,7 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
         ("spoils", {"load": 21.0}, {}, "21.0 processes"),
         ("spoils", {}, {GOVERNOR: "powersave\n"}, "by powersave"),
         ("spoils", {}, {"sys/fs/cgroup/cpu.max": "400000 100000\n"}, "4 cores"),
-        ("spoils", {}, FIRST_CGROUPS, "allows 1.5 cores' time"),
+        ("spoils", {}, FIRST_CGROUPS, "allows the time of 1.5 cores"),
         ("blocks", {"control": None}, {}, "mps-control"),
         ("note", {"online": 64}, {}, "16 of 64"),
         ("note", {"variables": {"CUDA_MPS_PIPE_DIRECTORY": "/tmp"}}, {}, "CUDA_MPS_PIPE_DIRECTORY"),

@@ -239,7 +239,7 @@ def test_the_jobs_of_a_killed_producer_end_with_an_error_and_leave_no_worker(gro
     ended, *errors = group.ends()
     assert ended == code
     assert [kind for kind, _ in errors] == [AdvisorError] * 2
-    assert all("It was ended." in text for _, text in errors)
+    assert all("The loader was ended." in text for _, text in errors)
     until(lambda: not any(each.is_running() for each in workers))
 
 

@@ -101,7 +101,7 @@ def test_a_broken_image_is_named_when_it_is_read(tmp_path, content):
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / "1.jpg"
     path.write_bytes(content)
-    with pytest.raises(InvalidInput, match=r"1\.jpg: it does not decode"):
+    with pytest.raises(InvalidInput, match=r"1\.jpg: it cannot be decoded"):
         ImageFiles(find_images(tmp_path), 8, 10).one()
 
 

@@ -11,7 +11,7 @@ _OLDEST = (3, 10)
 
 if sys.version_info < _OLDEST:
     here = ".".join(map(str, sys.version_info[:2]))
-    raise ImportError(f"its Python is {here}, and steps are seen from 3.10 on")
+    raise ImportError(f"its Python is {here}, and advisor measures Python 3.10 or newer")
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -87,7 +87,7 @@ def train(
     partly: bool = False,
     counting: bool = False,
 ) -> Routine:
-    """From `start_at` on, train up to the step whose number `is_last`; do not wait for the device.
+    """Train from `start_at` on, up to the step whose number `is_last`; do not wait for the device.
 
     At least one step is taken, or if `partly` none where the program ends before. After the first
     step that ends past each of `checks_at`, the core is checked with so many `pieces`.

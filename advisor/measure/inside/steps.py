@@ -235,7 +235,7 @@ class Feeds:
         self._batches.clear()
 
     def data(self, steps: int) -> dict[str, Any]:
-        """``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
+        """Return ``batch``, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
 
         By the batches of `steps` since `forget_batches`. If several loaders feed each step, that
         of the longest epoch counts, and ``other_epochs`` has the steps of the others'.
@@ -265,7 +265,7 @@ class Feeds:
         }
 
     def next_batch(self) -> object:
-        """The next batch that the training would take; the end of an iteration, if none is left."""
+        """Return the next batch of the training; if none is left, end the iteration."""
         iterator = self._live()
         if iterator is None:
             raise StopIteration

@@ -12,7 +12,7 @@
 # --time is twice the upper end of the predicted time; Slurm ends a job then.
 # sbatch reads further options from SBATCH_PARTITION, SBATCH_ACCOUNT, ... in the environment.
 # Set SBATCH_MEM_PER_NODE: profiles lack host memory: resnet50-imagenet64-bs128, bert-base-finetune-bs16-loader2, gpt2-small-pretrain-bs8.
-# Job 4 has 2 GPUs: its command has to use all, e.g. torchrun --nproc-per-node=2.
+# Job 4 has 2 GPUs: its command must use all of them, e.g. torchrun --nproc-per-node=2.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
 set -euo pipefail
 unset "${!CUDA_MPS_@}"  # limits and daemon that the environment of sbatch names

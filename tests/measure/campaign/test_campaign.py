@@ -198,7 +198,7 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
         ('gpu = "h900"', "h900"),
         ('small = ["no-such-bs1"]', "no-such-bs1"),
         ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "twice"),
-        ('include = "w.toml"', "not both"),
+        ('include = "w.toml"', "either included or listed"),
         ("solo_every = 1.5", "solo_every"),
         ("limits = [0]", "limits"),
         ("degrees = {1 = {}}", "degrees"),

@@ -147,7 +147,7 @@ def test_whoever_writes_a_file_of_the_user_stays_or_its_change_is_named(
         assert came["written"] == [str(home / "held.log")]
     else:
         assert (home / "held.log").read_bytes() == BIG
-    assert ("could change" in said) == (not overlay)
+    assert ("may change files" in said) == (not overlay)
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_a_script_that_was_seen_to_write_to_a_file_of_the_user_fails_its_measure
     with pytest.raises(AdvisorError, match="changed files of yours"):
         measure()
     said = capsys.readouterr().err
-    assert said.index("could change") < said.index("changed by the script")
+    assert said.index("may change files") < said.index("changed by the script")
     assert "others.log" in said
 
 

@@ -283,7 +283,7 @@ class SaidError(Exception):
 
 @pytest.mark.parametrize(
     ("code", "options", "lines"),
-    [(STARTS, {}, SAID), (WAITS, {"throughput": "([0-9]+) images"}, ("0 figures that match",))],
+    [(STARTS, {}, SAID), (WAITS, {"throughput": "([0-9]+) images"}, ("0 numbers that match",))],
 )
 def test_what_is_waited_for_is_said_long_before_patience_ends(
     code, options, lines, tmp_path, monkeypatch
@@ -345,7 +345,7 @@ COLOURED = "\x1b[1;31mError:\x1b(B\x1b[m \x1b]8;;http://a\x1b\\no\x1b]8;;\x07 da
 
 NEVER_STEP = {
     ("python", "-c", "import nothing_like_it"): "No module named 'nothing_like_it'",
-    ("python", "-c", "pass"): "imported torch",
+    ("python", "-c", "pass"): "imports torch",
     ("sh", "-c", "echo so; kill -9 $$"): "was killed by SIGKILL and printed: so",
     ("python", "-c", f"raise SystemExit({COLOURED!r})"): "printed: Error: no data",
     ("python", "-c", "input('Sure? ')"): "standard input",
@@ -369,7 +369,7 @@ def test_a_script_that_never_steps_ends_with_a_sentence(home):
         (("no-such-program",), "no-such-program"),
         (("train.py", "--lr"), "-- python train.py"),
         (("a.ipynb",), "jupyter nbconvert --to script a.ipynb"),
-        (("python3.11", "train.py"), r"train\.py: no such file"),
+        (("python3.11", "train.py"), r"train\.py: file not found"),
     ],
 )
 def test_what_cannot_be_started_is_refused(home, words, said):

@@ -254,7 +254,7 @@ def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
         ({"purpose": "completion", "steps": [1]}, "steps"),
         ({"purpose": "completion", "steps": [1, 0]}, "steps"),
         ({"purpose": "completion", "steps": [1, 2], "sharing": "naive[1];naive[3]"}, "once"),
-        ({"sharing": "mps/2", "workloads": ["mlp-toy-bs32"] * 3}, "no run measures a queue"),
+        ({"sharing": "mps/2", "workloads": ["mlp-toy-bs32"] * 3}, "cannot measure a queue"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused_with_its_place(read, change, named):

@@ -207,7 +207,7 @@ def test_a_job_that_holds_memory_at_0_per_cent_is_left_out_with_what_it_may_be(t
         with serving(series) as (address, _):
             assert write(address, tmp_path, *ALL) == 1
         said = capsys.readouterr().err
-        assert "not training" in said
+        assert "did not train" in said
         assert "stuck" in said
         assert "5,000 MiB" in said
 
@@ -290,7 +290,7 @@ def test_a_pod_on_two_gpus_has_the_numbers_of_one_of_them(tmp_path, capsys):
         write(address, tmp_path, *ALL)
     a = profiles(tmp_path)["a"]
     assert (a.memory.device_mib, a.epoch_s) == (6000, pytest.approx(3000))
-    assert "set gpus" in capsys.readouterr().err
+    assert "Set gpus" in capsys.readouterr().err
 
 
 def test_steps_are_passed_or_come_from_a_metric_of_the_jobs(tmp_path):

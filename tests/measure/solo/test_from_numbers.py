@@ -123,7 +123,7 @@ def test_a_utilisation_of_0_with_memory_held_is_refused_with_what_it_may_be(
 ):
     words = [*WORDS, "--gpu-utilization", share, "--out", tmp_path / "out"]
     code, said = refused("profile --from-numbers", words, capsys)
-    assert (code, "not training" in said, "stuck" in said) == (2, True, True)
+    assert (code, "did not train" in said, "stuck" in said) == (2, True, True)
 
 
 def test_without_a_folder_it_goes_where_every_command_finds_it(home):

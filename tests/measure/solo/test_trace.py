@@ -257,7 +257,7 @@ def test_ten_rounds_of_a_real_search_are_a_step_that_repeats(tmp_path):
 
 
 def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
-    with pytest.raises(AdvisorError, match=r"no part that repeats .* --batch-size"):
+    with pytest.raises(AdvisorError, match=r"do not repeat .* --batch-size"):
         recorded_step(rounds(14, 500.0).events, 0.1e-3, H200)
 
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from advisor.workload.store import profile_paths
-from research.browser import click_way
+from research.browser import LOOKED_AT, click_way
 from tests.page.test_page import MINE
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -36,23 +36,35 @@ def test_a_profile_that_i_drop_has_its_row(visitor):
     expect(visitor.answer).not_to_have_text(before)
 
 
-def test_a_click_on_a_row_shows_that_way_and_back_to_best_returns(visitor):
+def test_a_click_on_a_row_shows_that_way_beside_the_best(visitor):
     page = visitor.open()
     best = visitor.answer.inner_text()
     click_way(page, "MIG")
-    expect(visitor.answer).to_contain_text("MIG")
+    expect(page.locator(LOOKED_AT)).to_contain_text("MIG")
     expect(page).to_have_url(re.compile("plan="))
-    page.get_by_role("button", name="Back to best").click()
     expect(visitor.answer).to_have_text(best)
+    page.get_by_role("button", name="Back to the best").click()
+    expect(page.locator(LOOKED_AT)).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("plan="))
+
+
+def test_the_keyboard_chooses_a_way(visitor):
+    page = visitor.open()
+    page.get_by_role("button", name="time-slicing").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(LOOKED_AT)).to_contain_text("time-slicing")
 
 
 def test_the_browsers_back_undoes_one_step(visitor):
     page = visitor.open()
-    best = visitor.answer.inner_text()
+    click_way(page, "time-slicing")
+    expect(page.locator(LOOKED_AT)).to_contain_text("time-slicing")
     click_way(page, "MIG")
-    expect(visitor.answer).to_contain_text("MIG")
+    expect(page.locator(LOOKED_AT)).to_contain_text("MIG")
     page.go_back()
-    expect(visitor.answer).to_have_text(best)
+    expect(page.locator(LOOKED_AT)).to_contain_text("time-slicing")
+    page.go_back()
+    expect(page.locator(LOOKED_AT)).to_have_count(0)
 
 
 def test_a_copied_link_opens_the_same_answer(visit):
