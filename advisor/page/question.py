@@ -116,7 +116,7 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
             st.error(plain(str(error)))
     with fields_at:
         own = {key: state[key] for key in ("gpu", "goal", "jobs") if state[key]}
-        copy_link(own, "Copied, without your files" if state["handed in"] else "Copied")
+        copy_link(own, "Copied, without your files" if state.get("handed in") else "Copied")
     lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": row_names(jobs)}
     sentences = misread(link, lists | {"job": [job.name for job in jobs]})
     for key in link.keys() - sentences.keys():
@@ -138,10 +138,11 @@ def _begin(defaults: Mapping[str, str]) -> dict[str, list[str]]:
 
     Streamlit takes out of the address what does not fit, and defaults of fields: these have none.
     """
-    state, new = st.session_state, "link" not in st.session_state
+    state, begins = st.session_state, "link" not in st.session_state
     link: dict[str, list[str]] = state.setdefault("link", {})
     met: set[str] = state.setdefault("met in links", set())
-    link |= {key: st.query_params.get_all(key) for key in st.query_params if key not in met}
+    new = {key: value for key, value in st.query_params.items() if value or key not in defaults}
+    link |= {key: st.query_params.get_all(key) for key in new.keys() - met}
     met |= link.keys()
     empty = {
         key: default
@@ -149,10 +150,11 @@ def _begin(defaults: Mapping[str, str]) -> dict[str, list[str]]:
         if key not in link and not st.query_params.get(key) and not state.get(key)
     }
     state.update(empty)
-    if new and empty:
+    if begins and empty:
         st.query_params.update(empty)
     # Buttons change the text, and the browser's back the address, which loses it between pages.
-    text = state.pop("new jobs", None) or st.query_params.get("jobs") or state["jobs"]
+    linked = st.query_params.get("jobs") or state.get("jobs") or defaults["jobs"]
+    text = state.pop("new jobs", None) or linked
     if text != state.get("jobs"):
         state["jobs"] = text
     state["jobs before"] = text

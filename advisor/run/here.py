@@ -3,9 +3,8 @@
 from typing import Any
 
 from advisor.api import Advisor
+from advisor.hardware import live_gpu, machine
 from advisor.hardware.gpus import gpu_meant
-from advisor.hardware.live_gpu import as_offered_here, first_gpu
-from advisor.hardware.machine import recent_host_check
 
 
 def advisor_here(gpu: str, **sources: Any) -> Advisor:
@@ -17,14 +16,14 @@ def advisor_here(gpu: str, **sources: Any) -> Advisor:
         InvalidInput: There is no such model, or a source is wrong.
     """
     present = None
-    if first_gpu() is not None:  # else there is nothing to import that for
+    if live_gpu.first_gpu() is not None:  # else there is nothing to import that for
         from advisor.measure.device import present_machine
 
         present = present_machine(gpu)
     return Advisor(
         gpu,
         present=present,
-        host_check=None if present is None else recent_host_check(),
-        mig=as_offered_here(gpu_meant(gpu))[0].mig,
+        host_check=None if present is None else machine.recent_host_check(),
+        mig=live_gpu.as_offered_here(gpu_meant(gpu))[0].mig,
         **sources,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import shelf
-from tests.page.seen import fill_in, line, wrong
+from tests.page.seen import fill_in, jobs, line, wrong
 
 RESNET, SMALL, BERT = list(shelf.PROFILES)[:3]
 BAD = {
@@ -62,8 +62,9 @@ def test_the_address_always_holds_gpu_goal_and_jobs(page):
     assert dict(page.query_params) == first
 
 
-def test_a_link_without_jobs_has_the_examples(page):
-    page.query_params |= {"gpu": shelf.GPU}
+@pytest.mark.parametrize("link", [{"gpu": shelf.GPU}, {"jobs": ""}, {"gpu": "", "goal": ""}])
+def test_a_link_without_jobs_has_the_examples(page, link):
+    page.query_params |= link
     page.run()
-    assert SMALL in page.query_params["jobs"]
+    assert [*jobs(page)] == [RESNET, SMALL, BERT]
     assert not wrong(page)
