@@ -173,9 +173,9 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
 ):
     monkeypatch.delenv("ADVISOR_CHECK_HOST")
     here = synthetic.PROVENANCE
-    monkeypatch.setattr("advisor.run.here.first_gpu", lambda: GPU)
+    monkeypatch.setattr("advisor.hardware.live_gpu.first_gpu", lambda: GPU)
     monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
-    recent = "advisor.run.here.recent_host_check"
+    recent = "advisor.hardware.machine.recent_host_check"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=1))
     assert advisor.document(*on_slow_host)["host_factor"] is None, "one process, and two jobs"
     monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=2))
