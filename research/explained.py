@@ -24,8 +24,7 @@ from advisor.prediction.trace import ReplayTrace
 from advisor.sharing import SHARED_MODES, Sharing, parse_sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from research.files import PROFILES, ROOT, measured
-from research.report import filled
+from research.files import PROFILES, ROOT, filled, measured
 from research.score_tables import markdown
 
 GPU = "h200-141gb"

@@ -1,7 +1,8 @@
-"""What studies read: committed profiles and runs, and tables of what others measured."""
+"""Committed profiles and runs, tables of other people, and marked blocks of documents."""
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,3 +42,17 @@ def rounded(document: Any, form: str) -> Any:
     """`document` as JSON has it, each number that is not whole as `form` writes it: ``".4g"``."""
     text = json.dumps(document, allow_nan=False)
     return json.loads(text, parse_float=lambda number: float(f"{float(number):{form}}"))
+
+
+def filled(text: str, name: str, content: str) -> str:
+    """Return `text` with `content` between the marks called `name`.
+
+    Raises:
+        ValueError: There is no such block, or more than one.
+    """
+    begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    text, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
+    if count != 1:
+        raise ValueError(f"expected one block named {name}, found {count}")
+    return text

@@ -9,8 +9,7 @@ from typing import Any
 
 from advisor.files.writing import write_whole
 from advisor.schemas import schema_document
-from research.files import ROOT
-from research.report import filled
+from research.files import ROOT, filled
 from research.score_tables import markdown
 
 FILE = ROOT / "docs" / "files.md"

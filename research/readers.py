@@ -47,7 +47,7 @@ def readers_tables(figures: Figures, others: Others) -> str:
     )
 
 
-_CUT = "the zoo on an H200, cut to that"
+_CUT = "the zoo on an H200, with these numbers only"
 _ON_V100 = ("numbers of nvidia-smi on a V100", "pairs of jobs (PEACE)")
 
 

@@ -8,7 +8,6 @@ figures and the present output of ``advisor recommend``. Folds are spread over a
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +40,7 @@ from research.figures import (
     parse_figures,
     read_figures,
 )
-from research.files import ROOT, measured
+from research.files import ROOT, filled, measured
 from research.gavel import gavel_text
 from research.gpu_left_out import left_out_section, left_out_table
 from research.headline import headline, rules_section
@@ -178,20 +177,6 @@ def _choices(figures: Figures) -> str:
         if figures.recommended:
             parts.append(recommended_summary(figures.recommended))
     return joined(*parts)
-
-
-def filled(text: str, name: str, content: str) -> str:
-    """Return `text` with `content` between the marks called `name`.
-
-    Raises:
-        ValueError: There is no such block, or more than one.
-    """
-    begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    text, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
-    if count != 1:
-        raise ValueError(f"expected one block named {name}, found {count}")
-    return text
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -11,10 +11,9 @@ from research import site
 from research.commands import FILE as COMMANDS_PAGE
 from research.commands import commands_text
 from research.explained import GPU, PAGE, bars, chart, pictures, wins_text
-from research.files import PROFILES, ROOT, measured
+from research.files import PROFILES, ROOT, filled, measured
 from research.job_fields import FILE as JOB_FILE_PAGE
 from research.job_fields import fields_text
-from research.report import filled
 
 SETTINGS = site.SETTINGS.read_text()
 

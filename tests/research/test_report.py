@@ -26,10 +26,10 @@ from research.figures import (
     read_figures,
     runs_of_other_sets,
 )
-from research.files import measured, runs_in
+from research.files import filled, measured, runs_in
 from research.others import read_others
 from research.readers import readers_targets
-from research.report import FIGURES, GPU, ROOT, filled, rendered, report_text
+from research.report import FIGURES, GPU, ROOT, rendered, report_text
 from research.scripts import HOSTS, script_scores, scripts_table
 from research.splits import splits_text
 from research.targets import Target
