@@ -27,6 +27,7 @@ from advisor.plan.reasons import compare
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Question
 from advisor.prediction.prediction import Interval
+from advisor.report.headline import plan_words
 from advisor.report.recommendation import answer
 from advisor.sharing import Group, Hybrid, Mig, Mps, Naive, Serial, parse_sharing
 from advisor.sharing.groups import in_turn
@@ -163,7 +164,7 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about
     estimated = next(p for p in advised.plans if not p.prediction.confirmed_on_hardware)
     assert "less total time than plan 1, a tie" in estimated.why
     assert advised.plans[estimated.rank - 2].precedes_by == "simplicity"
-    assert f"{estimated.sharing} is " in answer(advised)
+    assert f"{plan_words(advised, estimated)}, is " in answer(advised)
 
 
 BERT = Job(synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05))
