@@ -211,9 +211,7 @@ class Advisor(Basis):
                 "jobs, all plans are compared. Leave them out."
             )
         if self.power_cap_w is not None and conditions.power_caps:
-            raise InvalidInput(
-                "a fixed power cap and caps that plans choose exclude each other. Leave one out"
-            )
+            raise InvalidInput("a fixed power cap excludes caps that plans choose. Leave one out")
         busy = sum(job.gpus for job in members)
         pools = self._pools(counts, members, busy, host_memory_mib)
         terms = (objective, conditions, level, effort)

@@ -87,7 +87,7 @@ def _name(advised: Recommendation, plan: Plan) -> str:
 
 
 def _look_at(advised: Recommendation) -> Callable[[str], None]:
-    """What a click on the row of a plan does: the address names the plan, but for the best."""
+    """The action of a click on a row: the address names its plan, unless that is the best."""
 
     def look_at(name: str) -> None:
         if name == _name(advised, advised.best):

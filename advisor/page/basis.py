@@ -1,4 +1,4 @@
-"""What the answer rests on, and a check of this machine's host."""
+"""The basis of the answer, and a check of this machine's host."""
 
 import streamlit as st
 

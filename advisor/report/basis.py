@@ -1,4 +1,4 @@
-"""What the intervals of a recommendation rest on: the plan, the jobs' descriptions, the host."""
+"""The basis of the intervals of a recommendation: the plan, the jobs' descriptions, the host."""
 
 from collections.abc import Iterator
 

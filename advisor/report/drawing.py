@@ -1,4 +1,4 @@
-"""What the charts share: colours, axes, and drawings of marks at pixels."""
+"""Common parts of the charts: colours, axes, and drawings of marks at pixels."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -93,7 +93,7 @@ def gpu_chart(mix: MixPrediction, gpu: Gpu, jobs: Iterable[str] = ()) -> Layered
 
 
 def _in_words(block: _Block) -> Iterable[str]:
-    """What `block` shows, each once: its order, its words, and the jobs."""
+    """The facts that `block` shows, each once: its order, its words, and the jobs."""
     shown = [mark for mark in block.marks if mark["kind"] in ("job", "words")]
     words = [block.labels[LINE_PX / 2], *(mark.get("text") or mark["hint"] for mark in shown)]
     return filter(None, dict.fromkeys(words))
@@ -261,7 +261,7 @@ def _stacked(blocks: Sequence[_Block]) -> tuple[list[Mark], dict[float, str], fl
 def _key(
     mix: MixPrediction, drawn: Sequence[_Held], marks: Sequence[Mark], top: float
 ) -> tuple[list[Mark], float]:
-    """What the colours of `marks` stand for, in lines below the drawing, and where these end.
+    """The meaning of the colours of `marks`, in lines below the drawing, and where these end.
 
     For a job it is its name, with the number of copies and the memory that they hold.
     """

@@ -39,7 +39,7 @@ QUANTITIES = (
     Quantity("batch_size", "Batch, examples"),
     Quantity(_STEPS, "Steps an epoch"),
 )
-"""What the form asks for first."""
+"""The quantities that the form asks for first."""
 
 MORE_QUANTITIES = (
     Quantity("duration_s", "Whole job, min", _MINUTE),
@@ -51,7 +51,7 @@ MORE_QUANTITIES = (
     _share("dram_active", "Memory bandwidth in use"),
     Quantity(_OF_HALF, "Step at half the SMs, ms", _MS, 600_000.0),
 )
-"""What makes predictions better if it is known."""
+"""The quantities that improve predictions if they are known."""
 
 
 def typed_job(name: str, gpu: str, numbers: Mapping[str, float | None]) -> MinimalProfile:
