@@ -430,8 +430,7 @@ class Advisor(Basis):
         check_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(
-                f"expected a fleet of this advisor's GPU, got {fleet.gpu}. Use "
-                f"Advisor({fleet.gpu!r})"
+                f"expected a fleet of {self.gpu}, got {fleet.gpu}. Use Advisor({fleet.gpu!r})"
             )
         check_kind("at_once", at_once, int | None, "a whole number, or None")
         arrivals = as_list("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
