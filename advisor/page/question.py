@@ -170,7 +170,7 @@ def bound(key: str) -> dict[str, Any]:
 def _choice(label: str, key: str, choices: Sequence[str]) -> str | None:
     """The choice of a list; None if that of the link is not in it."""
     chosen = st.selectbox(
-        label, choices, None, width=_WIDTH, placeholder="Choose one", **bound(key)
+        label, choices, None, required=True, width=_WIDTH, placeholder="Choose one", **bound(key)
     )
     if chosen is None and key not in st.session_state["link"]:
         st.rerun()  # the browser went back to an address without it
