@@ -78,7 +78,8 @@ def certainty(advised: Recommendation, plan: Plan) -> str:
         every = len(ties) > 1 and len(ties) == len(best) - 1
         parts.append("all ways are tied" if every else f"tied with {', '.join(ties)}")
     where = "Fullest GPU" if len(plan.gpus) > 1 else "Fits"
-    return f"{'; '.join(parts)}. {where}: {units.held(plan.prediction)}."
+    ranked = forecast.ranking_note(advised.level)
+    return f"{'; '.join(parts)}. {where}: {units.held(plan.prediction)}.{ranked}"
 
 
 def lateness(advised: Recommendation, plan: Plan) -> str:

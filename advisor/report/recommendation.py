@@ -42,7 +42,7 @@ def opening(advised: Recommendation) -> Iterator[str]:
     best = advised.best
     yield from forecast.deadlines_missed(advised)
     yield headline(advised, best)
-    yield f"{certainty(advised, best)}{forecast.ranking_note(advised.level)}"
+    yield certainty(advised, best)
     if not best.way and (
         order := order_of_starts(best.sharing, [job.name for job in advised.jobs])
     ):
