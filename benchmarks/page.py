@@ -95,6 +95,7 @@ def visit(page: Page, address: str, number: int) -> Waits:
         waits[wait] = until_changed_s(page, ANSWER, partial(field.press, "Enter"))
         wait_for_answer(page)
     waits["page: another way"] = until_chosen_s(page)
+    wait_for_answer(page)  # else its end counts for the next visit
     return waits
 
 
