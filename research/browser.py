@@ -28,7 +28,7 @@ THEMES: tuple[Theme, Theme] = ("light", "dark")
 WIDEST, WIDE, NARROW = (1440, 900), (1280, 800), (420, 900)
 PATIENCE_MS = 300_000  # the first visit compiles the replay engine, on a busy machine for long
 ANSWER = "h2"  # the first is the one line of the answer
-LOOKED_AT = ".st-key-looked-at"  # what the page says of the plan that a visitor chose
+LOOKED_AT = ".st-key-looked-at"  # the card of the plan that a visitor chose
 _QUIET = [
     "--no-sandbox",
     "--disable-gpu",

@@ -112,7 +112,7 @@ def _plan_in_view(advised: Recommendation) -> Plan:
 
 
 def _show_cards(advised: Recommendation, plan: Plan) -> None:
-    """The best plan, and beside it the one that a visitor looks at."""
+    """Show the best plan, and next to it the plan that a visitor looks at."""
     if plan is advised.best:
         text, drawing = st.container(border=True).columns([3, 2], gap="large")
         _show_best(advised, text, drawing)
@@ -283,7 +283,8 @@ def show_fleet_card(advised: Recommendation) -> None:
     plan = advised.best
     with st.container(border=True):
         show_headline(headline(advised, plan), estimated=not plan.confirmed_on_hardware)
-        for line in (lateness(advised, plan), certainty(advised, plan), why_first(advised)):
+        lines = lateness(advised, plan), certainty(advised, plan), why_first(advised)
+        for line in filter(None, lines):
             st.markdown(plain(line))
         st.caption(plain(" ".join(gpu_notes(advised))))
         document = json_text(answer_document(advice(advised)))

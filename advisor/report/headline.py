@@ -63,7 +63,7 @@ def difference(advised: Recommendation, plan: Plan, other: Plan) -> str:
 
 
 def certainty(advised: Recommendation, plan: Plan) -> str:
-    """Return how sure the gain of `plan` is, or what deadline it misses, and its memory."""
+    """Return the gain of `plan` with its interval, the ways that tie with it, and its memory."""
     gpu = "" if plan.way else f" on {with_article(advised.gpu.key)}"
     if plan.one_by_one:
         cost = forecast.shown_cost(advised.ranked_by)(known_cost(plan, advised.ranked_by))
@@ -99,14 +99,12 @@ def lateness(advised: Recommendation, plan: Plan) -> str:
 def why_first(advised: Recommendation) -> str:
     """Return why the best plan is first and not the next way; empty: there is no other."""
     best, by = advised.best, advised.ranked_by
-    others = [plan for plan in advised.plans if plan is not best]
-    cheapest = min(advised.plans, key=lambda plan: known_cost(plan, by).at(advised.level))
+    ordered = sorted(advised.plans, key=lambda plan: known_cost(plan, by).at(advised.level))
+    cheapest = ordered[0]
     if 1 - known_cost(cheapest, by).p50 / known_cost(best, by).p50 < SEEN:
         own = forecast.way_name(advised, best)
-        others = [plan for plan in others if forecast.way_name(advised, plan) != own]
-        cheapest = min(
-            others, key=lambda plan: known_cost(plan, by).at(advised.level), default=best
-        )
+        others = (plan for plan in ordered if forecast.way_name(advised, plan) != own)
+        cheapest = next(others, best)
     if cheapest is best:
         return ""
     tie, words = cheapest.ties_best, plan_words(advised, cheapest)

@@ -18,10 +18,10 @@ class WayRow:
     Attributes:
         plan: Its notation, which `named_plan` finds again.
         words: The same plan in words.
-        low: Start of the 90 % interval of `text`, as a share of the axis, 0..1.
-        middle: The median, likewise.
-        high: End of the interval, likewise.
-        text: What the plan is ranked by: a cost with its unit, or for throughput the gain.
+        low: Start of the 90 % interval, as a share of the axis, 0..1.
+        middle: Median, as a share of the axis.
+        high: End of the interval, as a share of the axis.
+        text: Number that ranks the plan: a cost with its unit, or for throughput the gain.
         estimated: Whether no real run of this kind supports the numbers.
         tie: Whether another plan is the best, and it ties with this one within the error.
     """
@@ -44,7 +44,7 @@ class WaysTable:
     """All ways, the best plan first.
 
     Attributes:
-        measure: What plans are ranked by, and the unit of the axis.
+        measure: Quantity that ranks the plans, and the unit of the axis.
         ticks: Shares of the axis, 0..1, with the numbers that stand there.
     """
 
@@ -60,7 +60,7 @@ def named_plan(advised: Recommendation, name: str) -> Plan | None:
 
 
 def ranked_quantity(advised: Recommendation, plan: Plan) -> Interval:
-    """Return what a plan is ranked by: its cost, or for throughput its gain, as more is better."""
+    """Return the quantity that ranks a plan: its cost, or for throughput its gain."""
     by = advised.ranked_by
     return plan.gain if by == "throughput" else known_cost(plan, by)
 

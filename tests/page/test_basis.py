@@ -1,4 +1,4 @@
-"""What an answer rests on, and a check of this machine's host."""
+"""The basis of an answer, and a check of this machine's host."""
 
 import pytest
 from streamlit.testing.v1 import AppTest

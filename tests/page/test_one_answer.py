@@ -89,7 +89,7 @@ class Question:
         return page
 
     def of_command(self, folder):
-        """What the command prints on stdout and on stderr."""
+        """Return the stdout and the stderr of the command."""
         named = ["recommend", "--gpu", self.gpu, "--objective", self.objective]
         named += CONDITIONS[self.condition][1]
         named += [] if self.cap_w is None else ["--power-cap", str(self.cap_w)]

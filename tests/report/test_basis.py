@@ -1,4 +1,4 @@
-"""What intervals rest on, for each description of a job on each GPU."""
+"""The basis of intervals, for each description of a job on each GPU."""
 
 import re
 

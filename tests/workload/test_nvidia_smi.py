@@ -1,4 +1,4 @@
-"""What `nvidia-smi` printed of a job that ran alone, by drivers of several years."""
+"""Outputs of `nvidia-smi` for a job that ran alone, by drivers of several years."""
 
 from pathlib import Path
 
