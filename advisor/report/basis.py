@@ -14,7 +14,7 @@ _MOST_NAMED = 3  # jobs; more are counted
 
 def basis_sentences(advised: Recommendation) -> Iterator[str]:
     """Yield the basis of the intervals, what to know of the best plan, and what was left out."""
-    yield "An interval contains nine of ten measurements."
+    yield "An interval is meant to contain nine of ten measurements."
     mixes = {on.prediction.gpu: on.prediction for on in advised.best.gpus}.values()
     yield from (f"The best plan is {basis(mix)}." for mix in mixes)
     described: dict[str, list[str]] = {}
