@@ -61,7 +61,7 @@ def served(script: Path, folder: Path) -> Iterator[str]:
             "PYTHONPATH": str(ROOT),
         }
     )
-    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
     with (folder / "log").open("w") as log:
         server = Popen(
             [*command, f"--server.port={port}"], cwd=ROOT, env=environment, stdout=log, stderr=log

@@ -161,17 +161,7 @@ def app(
     """Serve the page on localhost until Ctrl-C."""
     require_extra("`advisor app`", "page", "streamlit", "altair")
     served = "from advisor.page import serve; serve()"
-    server = [sys.executable, "-c", served, "run", str(beside_package("app.py"))]
-    options = {
-        "server.address": "127.0.0.1",
-        "server.port": port,
-        "server.maxUploadSize": 8,  # MiB; our largest profile has a sixth of one
-        "server.headless": "true",  # or it asks for an e-mail address at first
-        "browser.gatherUsageStats": "false",
-        "server.fileWatcherType": "none",  # it would watch every file near the package
-        "client.showErrorDetails": "none",  # a traceback belongs in the terminal
-        "client.toolbarMode": "minimal",  # or one click deploys it somewhere
-    }
-    words = [f"--{name}={value}" for name, value in options.items()]
+    page = str(beside_package("app.py"))
     sys.stdout.flush()
-    os.execv(sys.executable, [*server, *words])  # what ends this process then ends the page
+    # What ends this process then ends the page.
+    os.execv(sys.executable, [sys.executable, "-c", served, "run", page, f"--server.port={port}"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from altair.utils import schemapi
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.documents import answer_document
@@ -48,6 +49,8 @@ from advisor.simulation.results import Simulation
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 
+schemapi.disable_debug_mode()  # altair takes longer to check a chart than to draw it
+
 
 def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGenerator) -> None:
     """Show the best plan in `card`, all ways on the `right`, and the plan in view below."""
@@ -66,7 +69,7 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
             show_fleet_card(advised)
         else:
             plan = _plan_in_view(advised)
-            _show_cards(advised, plan)
+            drawings = _show_cards(advised, plan)
     if advised.best.way:
         with right:
             show_fleet_jobs(question, advised)
@@ -79,6 +82,9 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
             OBJECTIVES[advised.ranked_by].explained,
         ]
         st.caption(" ".join(filter(None, notes)))
+    for place, shown in zip(drawings, (advised.best, plan), strict=False):
+        with place:
+            draw(gpu_chart(shown.prediction, advised.gpu, question.names))
     show_plan(question, advised, plan)
 
 
@@ -111,48 +117,49 @@ def _plan_in_view(advised: Recommendation) -> Plan:
     return plan or advised.best
 
 
-def _show_cards(advised: Recommendation, plan: Plan) -> None:
-    """Show the best plan, and next to it the plan that a visitor looks at."""
+def _show_cards(advised: Recommendation, plan: Plan) -> list[DeltaGenerator]:
+    """Show the best plan, and next to it the plan that a visitor looks at; places for drawings."""
     if plan is advised.best:
         text, drawing = st.container(border=True).columns([3, 2], gap="large")
-        _show_best(advised, text, drawing)
-        return
+        with text:
+            _show_best(advised)
+        return [drawing]
     first, second = st.columns(2)
     with first.container(border=True, height="stretch"):
-        _show_best(advised, st.container(), st.container())
+        _show_best(advised)
+        drawings = [st.container()]
     with second.container(border=True, height="stretch", key="looked-at"):
-        _show_looked_at(advised, plan)
+        return [*drawings, _show_looked_at(advised, plan)]
 
 
-def _show_best(advised: Recommendation, text: DeltaGenerator, drawing: DeltaGenerator) -> None:
+def _show_best(advised: Recommendation) -> None:
     best = advised.best
     badge, colour = badge_of(advised, best)
-    with text:
-        st.markdown(f"## {plain(headline(advised, best))}")
-        sure = lateness(advised, best) or certainty(advised, best)
-        st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(why_first(advised))}")
-        ranked_by = OBJECTIVES[advised.ranked_by]
-        if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
-            st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
-        if st.button("Get the commands", key="commands", icon=":material/terminal:"):
-            show_commands(advised, best)
-    with drawing:
-        draw(gpu_chart(best.prediction, advised.gpu, [job.name for job in advised.jobs]))
+    st.markdown(f"## {plain(headline(advised, best))}")
+    sure = lateness(advised, best) or certainty(advised, best)
+    st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(why_first(advised))}")
+    ranked_by = OBJECTIVES[advised.ranked_by]
+    if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
+        st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
+    if st.button("Get the commands", key="commands", icon=":material/terminal:"):
+        show_commands(advised, best)
 
 
-def _show_looked_at(advised: Recommendation, plan: Plan) -> None:
+def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
+    """Show the plan that a visitor looks at; the place of its drawing."""
     name = plan_words(advised, plan)
     gap = difference(advised, plan, advised.best)
     st.markdown(f"**You look at:** {plain(f'{name}, {gap} than the best.')}")
     st.caption(plain(_name(advised, plan)))
     st.markdown(plain(lateness(advised, plan) or certainty(advised, plan)))
-    draw(gpu_chart(plan.prediction, advised.gpu, [job.name for job in advised.jobs]))
+    drawing = st.container()
     with st.container(horizontal=True):
         if st.button("Get its commands"):
             show_commands(advised, plan)
         st.button(
             "Back to the best", on_click=_look_at(advised), args=(_name(advised, advised.best),)
         )
+    return drawing
 
 
 def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
@@ -173,7 +180,6 @@ def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
 
 
 def draw(chart: charts.Layered, **options: Any) -> None:
-    """Show `chart`, unchecked: altair takes longer to check than to draw it."""
     st.vega_lite_chart(chart.to_dict(validate=False), **options)
 
 

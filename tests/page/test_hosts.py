@@ -14,7 +14,7 @@ from tests.waiting import until
 APP = "from advisor.__main__ import main; main()"
 COMMANDS = {
     "advisor app": ["-c", APP, "app", "--port"],
-    "streamlit": ["-m", "streamlit", "run", str(PAGE), "--server.headless=true", "--server.port"],
+    "streamlit": ["-m", "streamlit", "run", str(PAGE), "--server.port"],
 }
 
 
