@@ -22,11 +22,11 @@ _OTHER_GPU = "a100-40gb"
 # A line of what each command printed, and how README puts it.
 _PRINTED = {
     "profile": (r"^ *(\S+ ms) a step$", r"a step takes \1 alone"),
-    "recommend": (r"^(Use .*)\.\n(.* instead of \S+ \w+)", r"\1: \2"),
+    "recommend": (r"^(Use .*)\.$", r"\1"),
     "compare": (r"^> (\S+) .*? (\S+x \([^)]*\)(?: tie)?)", r"\1: gain over time-slicing \2"),
     "validate": (r"^(mps\S*) +(\S+x) +(\S+x) ", r"\1: gain \2 predicted, \3 measured"),
     "export": (r"^(\S+): written.*", r"\1"),
-    "run": (r"^ *(\d+) \S+ done, (\S+) steps$", r"\1 jobs ended, each after \2 steps"),
+    "run": (r"^ *(\d+) \S+: done, (\S+) steps\Z", r"\1 jobs ended, each after \2 steps"),
 }
 # What people would do otherwise, each with the rule that chooses so.
 _OTHERWISE = {
@@ -65,8 +65,9 @@ def walk_text(record: Mapping[str, Any]) -> str:
         verb = words.partition(" ")[0]
         if name == "advisor" and verb in _PRINTED:
             pattern, words = _PRINTED[verb]
-            lines = [*re.finditer(pattern, "\n".join(step["printed"]), re.MULTILINE)]
-            rows.append((f"`{verb}`", f"{step['seconds']:.0f} s", lines[-1].expand(words)))
+            line = re.search(pattern, "\n".join(step["printed"]), re.MULTILINE)
+            assert line is not None, f"no line of `{verb}` is as expected"
+            rows.append((f"`{verb}`", f"{step['seconds']:.0f} s", line.expand(words)))
     sentence = (
         f"Measured on an {record['device']}, with Python {record['python']} and torch "
         f"{record['torch']}:"
