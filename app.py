@@ -41,4 +41,11 @@ def main() -> None:
         page.run()
 
 
-main()
+if __name__ == "__main__":  # for each visit
+    main()
+else:  # once, for the server
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    hosts = st.get_option("server.allowedHosts") or ["*"]
+    app = st.App(__file__, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])

@@ -153,7 +153,7 @@ def link(visit: Visit) -> None:
     copies(visit)
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit.click(visit.page.get_by_role("button", name="Copy link"))
-    expect(visit.page.get_by_role("button", name="Copied")).to_be_visible()
+    expect(visit.page.get_by_test_id("stToast")).to_contain_text("Copied")
     with window(visit.browser) as fresh:
         fresh.goto(visit.page.evaluate("navigator.clipboard.readText()"))
         expect(answer_of(fresh)).to_have_text(visit.answer.inner_text())

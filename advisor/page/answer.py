@@ -3,7 +3,7 @@
 For many jobs or several GPUs: what to do, the jobs over time, and the commands.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,8 +164,14 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
 
 def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
     """Show the views of `plan`, of which the open one is computed, and what the answer rests on."""
-    tabs = st.tabs(list(_VIEWS), key="view", on_change="rerun")
-    for tab, view in zip(tabs, _VIEWS.values(), strict=True):
+    views = {
+        "Timeline": _timeline,
+        "Each job": _each_job,
+        "Compare": _two_plans,
+        "All plans": _all_plans,
+    }
+    tabs = st.tabs(list(views), key="view", on_change="rerun")
+    for tab, view in zip(tabs, views.values(), strict=True):
         if tab.open:
             with tab:
                 try:
@@ -262,14 +268,6 @@ def _all_plans(advised: Recommendation, _plan: Plan) -> None:
     with st.container(horizontal=True):
         st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")
-
-
-_VIEWS: Mapping[str, Callable[[Recommendation, Plan], None]] = {
-    "Timeline": _timeline,
-    "Each job": _each_job,
-    "Compare": _two_plans,
-    "All plans": _all_plans,
-}
 
 
 def show_headline(text: str, *, estimated: bool = False) -> None:

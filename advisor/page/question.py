@@ -19,7 +19,6 @@ from advisor.files.units import MOST_W
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import known_gpus
 from advisor.hardware.live_gpu import first_gpu
-from advisor.page.copy_link import copy_link
 from advisor.page.own_jobs import show_form, typed_files
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
@@ -46,6 +45,13 @@ from advisor.workload.store import profiled_gpus
 plain = page_words.plain
 QUESTIONS = ("Trials of a search", "Add a job", "Several GPUs", "Largest batch", "This machine")
 """The questions of the second page, which a link names."""
+
+
+# Browsers let pages of other machines write to the clipboard under https only.
+_COPY = """<script>
+(navigator.clipboard?.writeText(location.href) ?? Promise.reject())
+  .catch(() => prompt("Copy this link:", location.href))
+</script>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,9 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
         except AdvisorError as error:
             st.error(plain(str(error)))
     with fields_at:
-        own = {key: state[key] for key in ("gpu", "goal", "jobs") if state[key]}
-        copy_link(own, "Copied, without your files" if state.get("handed in") else "Copied")
+        if st.button("Copy link", icon=":material/link:"):
+            st.html(_COPY, unsafe_allow_javascript=True)
+            st.toast("Copied, without your files" if state.get("handed in") else "Copied")
     lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": row_names(jobs)}
     sentences = misread(link, lists | {"job": [job.name for job in jobs]})
     for key in link.keys() - sentences.keys():

@@ -18,19 +18,19 @@ COMMANDS = {
 }
 
 
-def status(port, host):
-    """The status of the reply to a browser that opens the page's stream by the name `host`."""
-    lines = [
-        "GET /_stcore/stream HTTP/1.1",
-        f"Host: {host}",
-        f"Origin: http://{host}",
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-        "Sec-WebSocket-Protocol: streamlit",
-        "\r\n",
-    ]
+STREAM = [
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol: streamlit",
+]
+
+
+def status(port, host, path, more=()):
+    """The status of the reply to a browser that asks for `path` by the name `host`."""
+    names = [f"Host: {host}", f"Origin: http://{host}"]
+    lines = [f"GET {path} HTTP/1.1", *names, *more, "\r\n"]
     with socket.create_connection(("localhost", port)) as stream:
         stream.sendall("\r\n".join(lines).encode())
         return int(stream.recv(100).split()[1])
@@ -61,7 +61,9 @@ def port(request, tmp_path):
 
 
 def test_only_this_machines_own_names_get_the_page(port):
-    for host in ("localhost", "127.0.0.1", "[::1]"):
-        assert status(port, f"{host}:{port}") == 101
+    for host in ("localhost", "127.0.0.1"):
+        assert status(port, f"{host}:{port}", "/_stcore/stream", STREAM) == 101
+        assert status(port, f"{host}:{port}", "/") == 200
     for host in ("example.com", f"example.com:{port}", "localhost.example.com", "127.0.0.1@a", ""):
-        assert status(port, host) in (400, 403)
+        assert status(port, host, "/_stcore/stream", STREAM) in (400, 403)
+        assert status(port, host, "/") == 400
