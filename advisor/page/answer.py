@@ -3,8 +3,9 @@
 For many jobs or several GPUs: what to do, the jobs over time, and the commands.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -18,7 +19,7 @@ from advisor.files.writing import json_text
 from advisor.launch.exports import FORMATS, exported
 from advisor.launch.launch_plan import check_memory, launch_plan, launch_plans
 from advisor.launch.shell import why_not_started
-from advisor.page.basis import show_basis
+from advisor.measure.device import check_host
 from advisor.page.question import Question, advisor_of
 from advisor.page.searching import searching
 from advisor.page.ways import show_ways
@@ -26,20 +27,12 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import MixPrediction
-from advisor.report import charts
+from advisor.report import charts, headline
+from advisor.report.basis import basis_sentences
 from advisor.report.comparison import comparison_text, limits_in_words, rows_of_jobs, rows_of_plans
-from advisor.report.forecast import NOT_CONFIRMED, job_rows, placed_rows, plan_name, plan_rows
+from advisor.report.forecast import job_rows, placed_rows, plan_name, plan_rows
 from advisor.report.format import notation_of, shortened
 from advisor.report.gpu_charts import gpu_chart
-from advisor.report.headline import (
-    badge_of,
-    certainty,
-    difference,
-    headline,
-    lateness,
-    plan_words,
-    why_first,
-)
 from advisor.report.page_words import plain
 from advisor.report.plans import advice, plans_csv
 from advisor.report.recommendation import gpu_notes, hints
@@ -67,21 +60,16 @@ def show_answer(question: Question | None, card: DeltaGenerator, right: DeltaGen
             return
         if advised.best.way:
             show_fleet_card(advised)
-        else:
-            plan = _plan_in_view(advised)
-            drawings = _show_cards(advised, plan)
-    if advised.best.way:
-        with right:
-            show_fleet_jobs(question, advised)
-        return
+            with right:
+                show_fleet_jobs(question, advised)
+            return
+        plan = _plan_in_view(advised)
+        drawings = _show_cards(advised, plan)
     with right:
         st.subheader("Which partitioning?")
-        show_ways(ways_table(advised, (plan,)), _name(advised, plan), _look_at(advised))
-        notes = [
-            "Bars: medians; thin lines: 90 % intervals.",
-            OBJECTIVES[advised.ranked_by].explained,
-        ]
-        st.caption(" ".join(filter(None, notes)))
+        show_ways(ways_table(advised, (plan,)), _name(advised, plan), partial(_look_at, advised))
+        explained = OBJECTIVES[advised.ranked_by].explained
+        st.caption(f"Bars: medians; thin lines: 90 % intervals. {explained}")
     for place, shown in zip(drawings, (advised.best, plan), strict=False):
         with place:
             draw(gpu_chart(shown.prediction, advised.gpu, question.names))
@@ -92,16 +80,12 @@ def _name(advised: Recommendation, plan: Plan) -> str:
     return shortened(plan_name(advised, plan))
 
 
-def _look_at(advised: Recommendation) -> Callable[[str], None]:
-    """The action of a click on a row: the address names its plan, unless that is the best."""
-
-    def look_at(name: str) -> None:
-        if name == _name(advised, advised.best):
-            st.query_params.pop("plan", None)
-        else:
-            st.query_params["plan"] = name
-
-    return look_at
+def _look_at(advised: Recommendation, name: str) -> None:
+    """Put the plan of this name in the address, unless it is the best."""
+    if name == _name(advised, advised.best):
+        st.query_params.pop("plan", None)
+    else:
+        st.query_params["plan"] = name
 
 
 def _plan_in_view(advised: Recommendation) -> Plan:
@@ -134,31 +118,30 @@ def _show_cards(advised: Recommendation, plan: Plan) -> list[DeltaGenerator]:
 
 def _show_best(advised: Recommendation) -> None:
     best = advised.best
-    badge, colour = badge_of(advised, best)
-    st.markdown(f"## {plain(headline(advised, best))}")
-    sure = lateness(advised, best) or certainty(advised, best)
-    st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(why_first(advised))}")
+    badge, colour = headline.badge_of(advised, best)
+    st.markdown(f"## {plain(headline.headline(advised, best))}")
+    sure = headline.lateness(advised, best) or headline.certainty(advised, best)
+    st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(headline.why_first(advised))}")
     ranked_by = OBJECTIVES[advised.ranked_by]
     if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
         st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
-    if st.button("Get the commands", key="commands", icon=":material/terminal:"):
+    if not best.way and st.button("Get the commands", key="commands", icon=":material/terminal:"):
         show_commands(advised, best)
 
 
 def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
     """Show the plan that a visitor looks at; the place of its drawing."""
-    name = plan_words(advised, plan)
-    gap = difference(advised, plan, advised.best)
+    name = headline.plan_words(advised, plan)
+    gap = headline.difference(advised, plan, advised.best)
     st.markdown(f"**You look at:** {plain(f'{name}, {gap} than the best.')}")
     st.caption(plain(_name(advised, plan)))
-    st.markdown(plain(lateness(advised, plan) or certainty(advised, plan)))
+    st.markdown(plain(headline.lateness(advised, plan) or headline.certainty(advised, plan)))
     drawing = st.container()
     with st.container(horizontal=True):
         if st.button("Get its commands"):
             show_commands(advised, plan)
-        st.button(
-            "Back to the best", on_click=_look_at(advised), args=(_name(advised, advised.best),)
-        )
+        back = advised, _name(advised, advised.best)
+        st.button("Back to the best", on_click=_look_at, args=back)
     return drawing
 
 
@@ -183,6 +166,23 @@ def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
     for hint in hints(advised):
         st.info(plain(hint))
     show_basis(question, advised)
+
+
+def show_basis(question: Question, advised: Recommendation) -> None:
+    """Show what the intervals rest on; with such a GPU in this machine, offer to check its host."""
+    with st.expander("What the answer rests on"):
+        for sentence in basis_sentences(advised):
+            st.markdown(plain(sentence))
+        if question.advisor.present is not None and st.button("Check this host"):
+            scripts = [job.profile.workload.script for job in question.jobs]
+            problems: list[str] = []
+            with st.spinner("Checking how fast this host is: about 10 s"):
+                check_host(len(scripts), next(filter(None, scripts), None), problems.append)
+            for problem in problems:
+                st.error(plain(problem))
+            if not problems:
+                advisor_of.clear()
+                st.rerun()
 
 
 def draw(chart: charts.Layered, **options: Any) -> None:
@@ -216,7 +216,9 @@ def show_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _two_plans(advised: Recommendation, plan: Plan) -> None:
-    others = {plan_words(advised, each): each for each in advised.plans if each is not plan}
+    others = {
+        headline.plan_words(advised, each): each for each in advised.plans if each is not plan
+    }
     if not others:
         st.info("There is no other plan to compare it with.")
         return
@@ -262,34 +264,19 @@ def show_commands(advised: Recommendation, plan: Plan) -> None:
 def _all_plans(advised: Recommendation, _plan: Plan) -> None:
     show_table(plan_rows(advised))
     notations = dict.fromkeys(notation_of(each.sharing) for each in advised.plans)
-    ways = f"Ways to share considered: {advised.considered}."
-    st.caption("  \n".join(plain(note) for note in (ways, *notations) if note))
+    notes = filter(None, (f"Ways to share considered: {advised.considered}.", *notations))
+    st.caption("  \n".join(map(plain, notes)))
     document = json_text(answer_document(advice(advised)))
     with st.container(horizontal=True):
         st.download_button("Download as CSV", plans_csv(advised), "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
-def show_headline(text: str, *, estimated: bool = False) -> None:
-    st.markdown(f"## {plain(text)}")
-    if estimated:
-        st.caption(f"This is {NOT_CONFIRMED}.")
-
-
-def show_fleet(question: Question, advised: Recommendation) -> None:
-    """Show the best plan for many jobs or several GPUs of one kind."""
-    show_fleet_card(advised)
-    show_fleet_jobs(question, advised)
-
-
 def show_fleet_card(advised: Recommendation) -> None:
     """Show what to do with many jobs or several GPUs, and the commands."""
     plan = advised.best
     with st.container(border=True):
-        show_headline(headline(advised, plan), estimated=not plan.confirmed_on_hardware)
-        lines = lateness(advised, plan), certainty(advised, plan), why_first(advised)
-        for line in filter(None, lines):
-            st.markdown(plain(line))
+        _show_best(advised)
         st.caption(plain(" ".join(gpu_notes(advised))))
         document = json_text(answer_document(advice(advised)))
         with st.container(horizontal=True):
@@ -309,8 +296,9 @@ def show_fleet_jobs(question: Question, advised: Recommendation) -> None:
     placed = [
         (number, replace(run, gpus=(on.number,)))
         for on in plan.gpus
-        for runs in [_simulated(question.gpu, on.members, on.prediction).jobs]
-        for number, run in zip(on.job_numbers, runs, strict=True)
+        for number, run in zip(
+            on.job_numbers, _simulated(question.gpu, on.members, on.prediction).jobs, strict=True
+        )
     ]
     # By GPU, and on each as they start; copies next to each other.
     placed.sort(key=lambda pair: (pair[1].gpu, pair[1].start_s, pair[1].job.name, pair[0]))

@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 from advisor.errors import AdvisorError, NothingFits
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
-from advisor.page.answer import draw, show_fleet, show_headline, show_table
-from advisor.page.question import QUESTIONS, Question, bound, plain, row_names
+from advisor.page.answer import draw, show_fleet_card, show_fleet_jobs, show_table
+from advisor.page.question import QUESTIONS, Question, bound, plain
 from advisor.page.searching import searching
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import recognised, tenants
@@ -17,6 +17,7 @@ from advisor.plan.rules import MAX_SLOWDOWN
 from advisor.plan.slices import slice_speeds
 from advisor.plan.trials import TrialTerms
 from advisor.report import charts, copies
+from advisor.report.forecast import NOT_CONFIRMED
 from advisor.report.link import AS_NOW
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.ways import named_plan
@@ -44,6 +45,10 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
             st.error(plain(str(error)))
 
 
+def _show_headline(text: str) -> None:
+    st.markdown(f"## {plain(text)}")
+
+
 def _job(question: Question) -> Job:
     """The job that a user chooses for a question about one job."""
     jobs = {job.name: job for job in question.jobs}
@@ -57,12 +62,13 @@ def _trials(question: Question) -> None:
     search = question.advisor.trials(job, terms)
     trials = search.hosts[0].trials
     headline, *rest = copies.trials_advice(search).split("\n")
-    confirmed = trials.row.shared.prediction.confirmed_on_hardware
-    show_headline(headline, estimated=not confirmed)
+    if not trials.row.shared.prediction.confirmed_on_hardware:
+        rest.append(f"This is {NOT_CONFIRMED}.")
+    _show_headline(headline)
     st.markdown(plain(" ".join(rest)))
     draw(charts.trials_chart(trials))
-    st.caption("The thin line is the 90 % interval, the ring is the advice.")
-    st.caption(plain(" ".join(copies.notes_on_trials(search))))
+    shown = "The thin line is the 90 % interval, the ring is the advice."
+    st.caption(plain(" ".join((shown, *copies.notes_on_trials(search)))))
     show_table(copies.rows_of_trials(trials))
 
 
@@ -75,7 +81,7 @@ def _additions(question: Question) -> None:
             for gpu in live_gpus()
             if isinstance(gpu, LiveGpu) and gpu.catalogue_key == question.gpu and tenants(gpu)
         }
-    rows = row_names(question.jobs)
+    rows = charts.row_names(question.jobs)
     left, right = st.columns(2)
     how = left.selectbox(
         "They share the GPU by",
@@ -113,11 +119,11 @@ def _additions(question: Question) -> None:
         )
     except NothingFits as error:
         why, _, _ = str(error).partition(". ")  # what follows are options of the command
-        show_headline("No other job may join.")
+        _show_headline("No other job may join.")
         st.markdown(plain(f"{why.capitalize()}. Allow more, or let them share in another way."))
         return
     best = additions.plans[0]
-    show_headline(copies.additions_advice(additions))
+    _show_headline(copies.additions_advice(additions))
     draw(charts.slowdown_chart(best.prediction, question.names))
     show_table(copies.rows_of_additions(additions, question.names))
     st.caption(plain(" ".join(copies.notes_on_additions(additions))))
@@ -126,14 +132,16 @@ def _additions(question: Question) -> None:
 def _several_gpus(question: Question) -> None:
     """Show the best plan for several GPUs of one kind."""
     gpus = st.number_input(f"Number of {question.gpu}", 2, MOST_GPUS, 2, width=220, **bound("gpus"))
-    show_fleet(question, question.answer(gpus))
+    advised = question.answer(gpus)
+    show_fleet_card(advised)
+    show_fleet_jobs(question, advised)
 
 
 def _slices(question: Question) -> None:
     """Show the largest batch of a job on each MIG slice, and the speed of all jobs there."""
     advisor = question.advisor
     batches = advisor.batches([_job(question).profile])
-    show_headline(copies.batches_answer(batches))
+    _show_headline(copies.batches_answer(batches))
     st.caption(plain(" ".join(copies.notes_on_batches(batches)).replace("; * ", "; ")))
     show_table(copies.rows_of_batches(batches))
     st.subheader("How fast is each job on a slice?")
@@ -154,14 +162,14 @@ def _this_machine(question: Question) -> None:
     try:
         gpus = live_gpus()
     except AdvisorError as error:
-        show_headline("This machine has no GPU to watch.")
+        _show_headline("This machine has no GPU to watch.")
         st.caption(plain(str(error)))
         return
     for gpu in gpus:
         if not isinstance(gpu, LiveGpu):
             st.warning(plain(" ".join(live_lines([gpu]))))
             continue
-        show_headline(live_name(gpu))
+        _show_headline(live_name(gpu))
         st.markdown(plain("; ".join(f"{name}: {value}" for name, value in live_facts(gpu))))
         if gpu.processes:
             show_table(process_rows(gpu, question.jobs))

@@ -19,6 +19,8 @@ def typed_files() -> tuple[tuple[str, bytes], ...]:
 def show_form(gpu: str) -> None:
     """Show a button that opens the form for a job alone on `gpu`, and the typed profiles."""
     with st.popover("Add your own job"):
+        if problem := st.session_state.get("own problem"):
+            st.error(plain(problem))
         st.text_area(
             "Paste what nvidia-smi prints while the job trains alone, or type its numbers below",
             key="own nvidia-smi",
@@ -32,8 +34,6 @@ def show_form(gpu: str) -> None:
                 _fields(MORE_QUANTITIES)
             st.caption(f"Alone on a whole {st.session_state.get('own gpu') or gpu}.")
             st.form_submit_button("Add this job", on_click=_add, args=(gpu,))
-        if problem := st.session_state.get("own problem"):
-            st.error(plain(problem))
         for file, content in typed_files():
             st.download_button(f"Download {file}", content, file, "application/json")
 

@@ -31,21 +31,14 @@ from advisor.prediction.prediction import Level
 from advisor.report import charts, page_words
 from advisor.report.link import MOST_FREE, misread
 from advisor.run.here import advisor_here
+from advisor.workload import job_rows
 from advisor.workload.job import Job
-from advisor.workload.job_rows import (
-    JobRow,
-    jobs_of_rows,
-    parse_rows,
-    row_of,
-    row_of_cells,
-    rows_text,
-)
+from advisor.workload.job_rows import JobRow
 from advisor.workload.store import profiled_gpus
 
 plain = page_words.plain
 QUESTIONS = ("Trials of a search", "Add a job", "Several GPUs", "Largest batch", "This machine")
 """The questions of the second page, which a link names."""
-
 
 # Browsers let pages of other machines write to the clipboard under https only.
 _COPY = """<script>
@@ -56,12 +49,7 @@ _COPY = """<script>
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question on the page.
-
-    Attributes:
-        jobs: The jobs of the table; some may take several GPUs, of which an answer for one GPU
-            takes one.
-    """
+    """The question on the page; a job that takes several GPUs has one in an answer for one GPU."""
 
     gpu: str
     objective: ObjectiveName
@@ -113,7 +101,7 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
     with fields_at:
         gpu, goal = _choice("GPU", "gpu", gpus), _choice("Goal", "goal", [*goals])
         objective = None if goal is None else goals[goal]
-        terms = None if gpu is None else _conditions(gpu, objective or "makespan", wrong)
+        terms = None if gpu is None else _conditions(gpu, objective or "makespan")
     jobs: tuple[Job, ...] = ()
     with left:
         try:
@@ -124,7 +112,7 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
         if st.button("Copy link", icon=":material/link:"):
             st.html(_COPY, unsafe_allow_javascript=True)
             st.toast("Copied, without your files" if state.get("handed in") else "Copied")
-    lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": row_names(jobs)}
+    lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": charts.row_names(jobs)}
     sentences = misread(link, lists | {"job": [job.name for job in jobs]})
     for key in link.keys() - sentences.keys():
         del link[key]
@@ -133,11 +121,6 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
     if gpu is None or objective is None or terms is None or not jobs:
         return None
     return Question(gpu, objective, jobs, *terms)
-
-
-def row_names(jobs: Sequence[Job]) -> list[str]:
-    """Return a name for each of `jobs`, different for copies, as charts have them."""
-    return [charts.row_name([number], job.name) for number, job in enumerate(jobs, start=1)]
 
 
 def _begin(defaults: Mapping[str, str]) -> dict[str, list[str]]:
@@ -184,10 +167,8 @@ def _choice(label: str, key: str, choices: Sequence[str]) -> str | None:
     return chosen
 
 
-def _conditions(
-    gpu: str, objective: ObjectiveName, wrong: DeltaGenerator
-) -> tuple[float | None, Conditions, Level] | None:
-    """Power cap, conditions and level of the ranking; None if one of them is impossible."""
+def _conditions(gpu: str, objective: ObjectiveName) -> tuple[float | None, Conditions, Level]:
+    """Power cap, conditions and level of the ranking."""
     with st.popover("Conditions"):
         root = st.checkbox("MIG and power caps may be set, as root", True, **bound("root"))
         shared = st.checkbox("Jobs may share a MIG instance", **bound("shared"))
@@ -206,12 +187,6 @@ def _conditions(
             disabled=useless is not None or cap_w is not None,
         )
         upper = st.checkbox("Rank by the upper ends of the intervals", **bound("upper"))
-    try:
-        if cap_w is not None:
-            _ = advisor_of(gpu, cap_w).predictor
-    except AdvisorError as error:
-        wrong.error(f"cap: {plain(str(error))}")
-        return None
     choose = caps and useless is None and cap_w is None
     conditions = Conditions(
         root=root, memory_margin=free / 100, power_caps=choose, mig="any" if shared else "plain"
@@ -229,8 +204,8 @@ def _read(gpu: str, files: tuple[tuple[str, bytes], ...]) -> HandedIn:
 def _examples(gpu: str) -> str:
     """The bundled jobs as text; without them, the first job that has a profile."""
     with suppress(AdvisorError):
-        return rows_text(map(row_of, advisor_of(gpu, None).chosen_jobs()))
-    return rows_text(map(JobRow, names_of_jobs(known_gpus()[gpu])[:1]))
+        return job_rows.rows_text(map(job_rows.row_of, advisor_of(gpu, None).chosen_jobs()))
+    return job_rows.rows_text(map(JobRow, names_of_jobs(known_gpus()[gpu])[:1]))
 
 
 COLUMNS = tuple(each.name for each in fields(JobRow))
@@ -242,11 +217,7 @@ _WIDTH = 176  # pixels: GPU and goal stand side by side on a telephone
 
 
 def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
-    """The jobs of the table, which shows and changes those of the link.
-
-    Raises:
-        AdvisorError: A cell is impossible.
-    """
+    """The jobs of the table, which shows and changes those of the link."""
     st.markdown("**Jobs**")
     state, at, notes = st.session_state, st.container(), st.container()
     below = st.container(horizontal=True, vertical_alignment="center")
@@ -272,11 +243,11 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     find, offered = advisor_of(gpu, None).find_profile, names_of_jobs(known_gpus()[gpu])
     with at:
         rows = _table((*handed.jobs, *offered), new, COLUMNS if more else _FEW)
-    examples = parse_rows(_examples(gpu))
+    examples = job_rows.parse_rows(_examples(gpu))
     own = [row for row in rows if row not in examples]
     with below:
         if handed.jobs and 0 < len(own) < len(rows):
-            only = {"new jobs": rows_text(own)}
+            only = {"new jobs": job_rows.rows_text(own)}
             st.button("Replace the examples", on_click=state.update, args=(only,))
         with st.popover("Jobs as text"):
             if not st.text_input("NAME:COPIES@EPOCHS, ...", **bound("jobs")):
@@ -284,7 +255,7 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
     if not rows:
         notes.info("Choose at least one job.")
         return ()
-    jobs = jobs_of_rows(rows, lambda name: handed.jobs.get(name) or Job(find(name)))
+    jobs = job_rows.jobs_of_rows(rows, lambda name: handed.jobs.get(name) or Job(find(name)))
     if wide := ", ".join(dict.fromkeys(job.name for job in jobs if job.gpus > 1)):
         notes.info(f"{plain(wide)}: here on one GPU each. “More questions” plans several GPUs.")
     if deadlines and not any(job.deadline_s for job in jobs):
@@ -293,14 +264,10 @@ def _jobs(gpu: str, objective: ObjectiveName | None) -> tuple[Job, ...]:
 
 
 def _table(offered: Sequence[str], handed: Sequence[JobRow], shown: Sequence[str]) -> list[JobRow]:
-    """The rows as typed. New jobs in the text and new offered names make a new table.
-
-    Raises:
-        InvalidInput: A cell is impossible.
-    """
+    """The rows as typed. New jobs in the text and new offered names make a new table."""
     state = st.session_state
     try:
-        before = parse_rows(state["jobs"])
+        before = job_rows.parse_rows(state["jobs"])
     except InvalidInput as error:
         st.error(f"jobs: {plain(str(error))}")
         before = ()
@@ -323,10 +290,10 @@ def _table(offered: Sequence[str], handed: Sequence[JobRow], shown: Sequence[str
         placeholder="",
     )
     cells = edited.astype(object).where(edited.notna(), None).to_dict("records")
-    typed = [row_of_cells(row) for row in cells if row["job"]]
+    typed = [job_rows.row_of_cells(row) for row in cells if row["job"]]
     now = (*typed, *strange)
     if now != before:
-        state["jobs"] = rows_text(now) or _NO_JOB
+        state["jobs"] = job_rows.rows_text(now) or _NO_JOB
     state["table for"] = now, offered
     return typed
 

@@ -41,6 +41,7 @@ from advisor.report.forecast import (
 from advisor.report.headline import headline
 from advisor.report.ways import ways_table
 from advisor.simulation.results import SimulatedJob
+from advisor.workload.job import Job
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """A chart of one or several layers."""
@@ -88,6 +89,11 @@ def row_name(numbers: Sequence[int], job: str) -> str:
     For example ``"2 · resnet26-cifar10-bs128"`` or ``"2-41 · resnet26-cifar10-bs128 x40"``.
     """
     return f"{units.numbers(numbers)} · {units.collapsed([job] * len(numbers))}"
+
+
+def row_names(jobs: Iterable[Job]) -> list[str]:
+    """Return a name for each of `jobs`, different for copies."""
+    return [row_name([number], job.name) for number, job in enumerate(jobs, start=1)]
 
 
 Runs = Sequence[tuple[int, SimulatedJob]]

@@ -9,7 +9,7 @@ from tests.waiting import PATIENCE_S
 
 
 def show():
-    from advisor.page.basis import show_basis
+    from advisor.page.answer import show_basis
     from advisor.page.question import Question, advisor_of
 
     question = Question("h200-141gb", "makespan", advisor_of("h200-141gb", None).chosen_jobs())
@@ -38,7 +38,7 @@ def test_i_check_the_host_of_this_machine(basis, install, monkeypatch, problem):
         if problem:
             say(problem)
 
-    monkeypatch.setattr("advisor.page.basis.check_host", check_host)
+    monkeypatch.setattr("advisor.page.answer.check_host", check_host)
     (button,) = basis.run().button
     button.click().run()
     assert checks == [(3, None)]
