@@ -25,6 +25,8 @@ _DIFFERENCES: dict[ObjectiveName, tuple[str, str, str]] = {
 }
 """A verb, and the words for a plan that costs more than another, and for one that costs less."""
 
+_SAME = 0.0005  # relative difference of costs, which is 0.0 %
+
 
 def headline(advised: Recommendation, plan: Plan) -> str:
     """Return what to do under `plan`, what it costs, and how much less than one after another."""
@@ -108,11 +110,14 @@ def why_first(advised: Recommendation) -> str:
     if cheapest is best:
         return ""
     tie, words = cheapest.ties_best, plan_words(advised, cheapest)
+    if abs(1 - known_cost(cheapest, by).p50 / known_cost(best, by).p50) < _SAME:
+        return f"The next way, {words}, does not differ in the median{': a tie' if tie else ''}."
     words += "," if "," in words else ""
     words += f" {_DIFFERENCES[by][0]} {difference(advised, cheapest, best)}"
     words += " in the median: a tie" if tie else ""
     if known_cost(cheapest, by).p50 > known_cost(best, by).p50:
         return f"The next way, {words}."
+    words = words[0].upper() + words[1:]
     if best.precedes_by == "simplicity":
         simpler = f"{plan_words(advised, best)} is simpler"
         return f"{words}. {simpler}." if tie else f"{words}: too little for a more complex plan."
