@@ -229,7 +229,7 @@ def _parsing(form: str, where: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (InvalidInput, RecursionError, ValueError) as error:
-        reason = str(error)
+        reason, _, _ = str(error).partition("; use sys.")  # Python's hint for programmers
         if isinstance(error, UnicodeDecodeError):
             reason = "it is not text in UTF-8"
         elif isinstance(error, RecursionError):

@@ -15,6 +15,7 @@ LISTS = {"gpu": ["h200-141gb"], "running": ["1 · a", "2 · b"]}
         ("gpu", ["h200-141gb"]),
         ("running", ["1 · a", "2 · b"]),
         ("root", ["false"]),
+        ("root", ["TRUE"]),
         ("free", ["20"]),
         ("cap", ["250.5"]),
         ("gpus", ["128"]),
