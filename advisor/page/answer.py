@@ -147,14 +147,10 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
 
 def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
     """Show the views of `plan`, of which the open one is computed, and what the answer rests on."""
-    views = {
-        "Timeline": _timeline,
-        "Each job": _each_job,
-        "Compare": _two_plans,
-        "All plans": _all_plans,
-    }
-    tabs = st.tabs(list(views), key="view", on_change="rerun")
-    for tab, view in zip(tabs, views.values(), strict=True):
+    views = (_timeline, _each_job, _two_plans, _all_plans)
+    names = "Timeline", "Each job", "Compare", "All plans"
+    tabs = st.tabs(names, key="view", on_change="rerun")
+    for tab, view in zip(tabs, views, strict=True):
         if tab.open:
             with tab:
                 try:

@@ -4,6 +4,7 @@ The page's address always holds GPU, goal and jobs; streamlit adds other fields 
 their defaults. Their keys are the parameters of a link.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -40,10 +41,13 @@ plain = page_words.plain
 QUESTIONS = ("Trials of a search", "Add a job", "Several GPUs", "Largest batch", "This machine")
 """The questions of the second page, which a link names."""
 
-# Browsers let pages of other machines write to the clipboard under https only.
+# The address, with fields that it loses between pages. Other machines' pages may write to the
+# clipboard under https only.
 _COPY = """<script>
-(navigator.clipboard?.writeText(location.href) ?? Promise.reject())
-  .catch(() => prompt("Copy this link:", location.href))
+const link = new URL(location.href)
+for (const [key, text] of Object.entries(%s)) link.searchParams.set(key, text);
+(navigator.clipboard?.writeText(link.href) ?? Promise.reject())
+  .catch(() => prompt("Copy this link:", link.href))
 </script>"""
 
 
@@ -110,7 +114,9 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
             st.error(plain(str(error)))
     with fields_at:
         if st.button("Copy link", icon=":material/link:"):
-            st.html(_COPY, unsafe_allow_javascript=True)
+            own = {key: state[key] for key in ("gpu", "goal", "jobs") if state[key]}
+            script = _COPY % json.dumps(own).replace("<", r"\u003c")  # ends no script
+            st.html(script, unsafe_allow_javascript=True)
             st.toast("Copied, without your files" if state.get("handed in") else "Copied")
     lists = {"gpu": gpus, "goal": goals, "ask": QUESTIONS, "running": charts.row_names(jobs)}
     sentences = misread(link, lists | {"job": [job.name for job in jobs]})
@@ -124,15 +130,13 @@ def read_question(top: DeltaGenerator, left: DeltaGenerator) -> Question | None:
 
 
 def _begin(defaults: Mapping[str, str]) -> dict[str, list[str]]:
-    """Fill fields that are empty, so that the address has them; what is new in it, to be checked.
-
-    Streamlit takes out of the address what does not fit, and defaults of fields: these have none.
-    """
+    """Fill fields that are empty, so that the address has them; what is new in it, unchecked."""
+    # Streamlit takes out of it what does not fit, and defaults of fields: these have none.
     state, begins = st.session_state, "link" not in st.session_state
     link: dict[str, list[str]] = state.setdefault("link", {})
     met: set[str] = state.setdefault("met in links", set())
-    new = {key: value for key, value in st.query_params.items() if value or key not in defaults}
-    link |= {key: st.query_params.get_all(key) for key in new.keys() - met}
+    new = {key for key, value in st.query_params.items() if value or key not in defaults}
+    link |= {key: st.query_params.get_all(key) for key in new - met}
     met |= link.keys()
     empty = {
         key: default

@@ -23,10 +23,6 @@ def _is_number(text: str, least: float, most: float, read: Callable[[str], float
         return False
 
 
-def _is_bool(text: str) -> bool:
-    return text.lower() in ("true", "false")  # as streamlit reads it
-
-
 def _is_sharing(text: str) -> bool:
     try:
         parse_sharing(text)
@@ -36,7 +32,10 @@ def _is_sharing(text: str) -> bool:
 
 
 _PARAMETERS: Mapping[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("root", "shared", "caps", "upper"), _is_bool),
+    **dict.fromkeys(
+        ("root", "shared", "caps", "upper"),
+        lambda text: text.lower() in ("true", "false"),  # as streamlit reads it
+    ),
     "free": partial(_is_number, least=0.0, most=MOST_FREE),
     "cap": partial(_is_number, least=1.0, most=MOST_W),
     "max_slowdown": partial(_is_number, least=0.0, most=inf),

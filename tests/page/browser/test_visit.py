@@ -67,11 +67,14 @@ def test_the_browsers_back_undoes_one_step(visitor):
     expect(page.locator(LOOKED_AT)).to_have_count(0)
 
 
-def test_a_copied_link_opens_the_same_answer(visit):
+@pytest.mark.parametrize("name", ["One GPU", "More questions"])
+def test_a_copied_link_opens_the_same_answer(visit, name):
     visitor = visit()
     page = visitor.open()
     visitor.type_in(1, 1, "3")
     expect(page).to_have_url(re.compile(r"%3A3"))
+    page.get_by_role("link", name=name).first.click()
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()
     expect(page.get_by_test_id("stToast")).to_contain_text("Copied")
