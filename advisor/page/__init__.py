@@ -11,8 +11,8 @@ _INTERRUPTED = 128 + signal.SIGINT  # a shell's exit code after Ctrl-C
 def serve() -> None:
     """Run the command `streamlit` with the arguments of this process.
 
-    An interrupt ends it quietly while it starts; then streamlit ends it with exit code 0. Its end
-    waits for no search, because the threads of the page write no file.
+    An interrupt ends it quietly, with exit code 130. Its end waits for no search, because the
+    threads of the page write no file.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))

@@ -122,9 +122,8 @@ def _show_best(advised: Recommendation) -> None:
     st.markdown(f"## {plain(headline.headline(advised, best))}")
     sure = headline.lateness(advised, best) or headline.certainty(advised, best)
     st.markdown(f":{colour}-badge[{badge}] {plain(sure)}  \n{plain(headline.why_first(advised))}")
-    ranked_by = OBJECTIVES[advised.ranked_by]
     if advised.note and not OBJECTIVES[advised.objective].uses_deadlines:
-        st.info(plain(f"Ranked by “{ranked_by.choice}”: {advised.note}."))
+        st.info(plain(f"Ranked by “{OBJECTIVES[advised.ranked_by].choice}”: {advised.note}."))
     if not best.way and st.button("Get the commands", key="commands", icon=":material/terminal:"):
         show_commands(advised, best)
 
@@ -133,7 +132,8 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
     """Show the plan that a visitor looks at; the place of its drawing."""
     name = headline.plan_words(advised, plan)
     gap = headline.difference(advised, plan, advised.best)
-    st.markdown(f"**You look at:** {plain(f'{name}, {gap} than the best.')}")
+    words = f"{name}, {f'{gap} than' if gap else 'equal to'} the best."
+    st.markdown(f"**You look at:** {plain(words)}")
     st.caption(plain(_name(advised, plan)))
     st.markdown(plain(headline.lateness(advised, plan) or headline.certainty(advised, plan)))
     drawing = st.container()
@@ -148,8 +148,7 @@ def _show_looked_at(advised: Recommendation, plan: Plan) -> DeltaGenerator:
 def show_plan(question: Question, advised: Recommendation, plan: Plan) -> None:
     """Show the views of `plan`, of which the open one is computed, and what the answer rests on."""
     views = (_timeline, _each_job, _two_plans, _all_plans)
-    names = "Timeline", "Each job", "Compare", "All plans"
-    tabs = st.tabs(names, key="view", on_change="rerun")
+    tabs = st.tabs(("Timeline", "Each job", "Compare", "All plans"), key="view", on_change="rerun")
     for tab, view in zip(tabs, views, strict=True):
         if tab.open:
             with tab:

@@ -37,6 +37,7 @@ def show_more_questions(question: Question | None, right: DeltaGenerator) -> Non
         )
         try:
             with searching():
+                _ = question.advisor.predictor  # refuses a power cap that the GPU does not have
                 name = st.query_params.get("plan")
                 if name is not None and named_plan(question.answer(), name) is None:
                     st.error(f"plan: {plain(repr(name))} is not a plan for these jobs.")

@@ -25,8 +25,6 @@ _DIFFERENCES: dict[ObjectiveName, tuple[str, str, str]] = {
 }
 """A verb, and the words for a plan that costs more than another, and for one that costs less."""
 
-_SAME = 0.0005  # relative difference of costs, which is 0.0 %
-
 
 def headline(advised: Recommendation, plan: Plan) -> str:
     """Return what to do under `plan`, what it costs, and how much less than one after another."""
@@ -45,23 +43,23 @@ def headline(advised: Recommendation, plan: Plan) -> str:
     if plan.rank != advised.serial.rank and by != "deadlines":
         part, worse = _apart(advised, plan, advised.serial)
         work = " work an hour" if by == "throughput" else ""
-        more = worse != (by == "throughput")
-        parts.append(f"{part} {'more' if more else 'less'}{work} than {turns}")
+        more = "more" if worse != (by == "throughput") else "less"
+        parts.append(f"{part} {more}{work} than {turns}" if part else f"as much{work} as {turns}")
     return f"{': '.join(filter(None, (first, ', '.join(parts))))}{_all_done(advised, plan)}."
 
 
 def _apart(advised: Recommendation, plan: Plan, other: Plan) -> tuple[str, bool]:
-    """By what part of its median the cost of `plan` differs from that of `other`; and if worse."""
+    """By what part of its median `plan` costs more or less than `other` (empty: 0.0 %); if more."""
     by = advised.ranked_by
     ratio = known_cost(plan, by).p50 / known_cost(other, by).p50
     part = abs((1 / ratio if by == "throughput" else ratio) - 1)
-    return in_percent(part, 0 if part >= 0.0995 else 1), ratio > 1
+    return in_percent(part, 0 if part >= 0.0995 else 1) if part >= 0.0005 else "", ratio > 1
 
 
 def difference(advised: Recommendation, plan: Plan, other: Plan) -> str:
-    """Return by how much the cost of `plan` exceeds that of `other`, e.g. ``"26 % slower"``."""
+    """Return by how much the costs of two plans differ, e.g. ``"26 % slower"``; empty: equal."""
     part, worse = _apart(advised, plan, other)
-    return f"{part} {_DIFFERENCES[advised.ranked_by][1 if worse else 2]}"
+    return f"{part} {_DIFFERENCES[advised.ranked_by][1 if worse else 2]}" if part else ""
 
 
 def certainty(advised: Recommendation, plan: Plan) -> str:
@@ -110,10 +108,10 @@ def why_first(advised: Recommendation) -> str:
     if cheapest is best:
         return ""
     tie, words = cheapest.ties_best, plan_words(advised, cheapest)
-    if abs(1 - known_cost(cheapest, by).p50 / known_cost(best, by).p50) < _SAME:
+    gap = difference(advised, cheapest, best)
+    if not gap:
         return f"The next way, {words}, does not differ in the median{': a tie' if tie else ''}."
-    words += "," if "," in words else ""
-    words += f" {_DIFFERENCES[by][0]} {difference(advised, cheapest, best)}"
+    words += f"{',' if ',' in words else ''} {_DIFFERENCES[by][0]} {gap}"
     words += " in the median: a tie" if tie else ""
     if known_cost(cheapest, by).p50 > known_cost(best, by).p50:
         return f"The next way, {words}."

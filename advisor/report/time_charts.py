@@ -75,6 +75,7 @@ def timeline_chart(
     parts = [mark["hint"] for mark in marks if mark["kind"] == "job"]
     uses, end_s = _uses(simulation)
     starts, areas = [start_s / size_s for start_s, _ in uses], list[alt.Chart]()
+    line = alt.MarkConfig(color=FRAME, strokeWidth=1.5)
     for curve in _curves(simulation, [use for _, use in uses], gpu, power_cap_w):
         top += _GAP_PX
         parts.append(" ".join(filter(None, (curve.name, curve.words, curve.limit))))
@@ -84,7 +85,8 @@ def timeline_chart(
             marks.append(words_at(curve.limit, most, top, room=most, align="right"))
             marks.append(mark_at("limit", 0.0, most, top + LINE_PX, 0.0))
         top += LINE_PX + _CURVE_PX
-        areas.append(_area(_points(starts, end_s / size_s, curve, top)))
+        points = chart_of(_points(starts, end_s / size_s, curve, top))
+        areas.append(points.mark_area(interpolate="step-after", color=FREE, line=line))
     x = quantity_axis("start:Q", title, most)
     y = pixel_axis(labels, top, labelLimit=_NAME_PX)
     layers = [
@@ -142,12 +144,6 @@ def _points(
     corners = [next(same) for _, same in changes]
     for start, value in [*corners, (end, corners[-1][1])]:
         yield {"start": start, "value": value, "top": bottom - scale * value, "bottom": bottom}
-
-
-def _area(points: Iterable[dict[str, float]]) -> alt.Chart:
-    line = alt.MarkConfig(color=FRAME, strokeWidth=1.5)
-    drawn: alt.Chart = chart_of(points).mark_area(interpolate="step-after", color=FREE, line=line)
-    return drawn
 
 
 def _runs(simulation: Simulation) -> Runs:
